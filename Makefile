@@ -1,0 +1,44 @@
+# Every target makes its own virtual environment from a bare Python 3.11 and installs what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+TEST_VENV ?= .venv-test
+TEST = $(TEST_VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench reproduce clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.made ## Run the main job with embedded defaults: one table, one picture
+	@$(BIN)/python examples/two_cones.py
+
+test: $(TEST_VENV)/.made ## Run every test and every example in the docs
+	@$(TEST)/python -m pytest
+
+check: $(TEST_VENV)/.made ## Check format, lint and types
+	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'
+	$(TEST)/ruff format --check .
+	$(TEST)/ruff check .
+	$(TEST)/mypy
+
+bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machine's limits
+	@$(TEST)/python bench/bias.py
+	@$(TEST)/python bench/fold.py
+
+reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA)
+	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || exit 1; done
+
+clean: ## Remove the virtual environments and what the targets wrote
+	rm -rf $(VENV) $(TEST_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.made: pyproject.toml
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[plot]'
+	@touch $@
+
+$(TEST_VENV)/.made: pyproject.toml
+	@$(PYTHON) -m venv $(TEST_VENV)
+	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@

@@ -1,0 +1,36 @@
+"""Calibrations: what makes scores comparable across modalities and documents.
+
+    fitted = calibration.fit("center+standardize+nnn(k=16)", documents, queries)
+    fitted.scores(queries, documents)                the reference path: dense, float64
+    fitted.fold(documents), fitted.fold_queries(queries), fitted.finish(inner, …)      the same, on any engine
+
+One method, one file: ``none``, ``center``, ``dn`` (shifts), ``standardize`` (a scale), ``nnn``, ``qbnorm``,
+``dbnorm`` (biases), ``learned`` (both at once), ``minmax``, ``zscore``, ``rrf`` (per-query baselines).
+"""
+
+from isthmus.calibration.bank import NeighbourSearch
+from isthmus.calibration.fitted import Fitted
+from isthmus.calibration.fitting import fit
+from isthmus.calibration.live import Moments, Statistics, drift
+from isthmus.calibration.methods import METHODS
+from isthmus.calibration.pairs import Pairs
+from isthmus.calibration.spec import Spec
+from isthmus.calibration.storage import load
+from isthmus.calibration.tune import AUTO_GRID, NNN_PAPER_GRID, Tuned, tune
+
+__all__ = [
+    "AUTO_GRID",
+    "METHODS",
+    "NNN_PAPER_GRID",
+    "Fitted",
+    "Moments",
+    "NeighbourSearch",
+    "Pairs",
+    "Spec",
+    "Statistics",
+    "Tuned",
+    "drift",
+    "fit",
+    "load",
+    "tune",
+]

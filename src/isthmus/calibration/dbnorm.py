@@ -1,0 +1,87 @@
+"""``dbnorm(beta_gallery, beta_query, dynamic)``: inverted softmax over two banks, DualIS and DualDIS.
+
+In words: a hub is near many queries and near many documents. Normalise by a bank of each.
+
+Formula, for a gallery bank G (``reference_documents``) and the reference queries Q of the query's modality:
+
+    IS_B(q, d)  = exp(β_B s(q, d)) / Σ_{r in B} exp(β_B s(r, d))            B = G, Q
+    DualIS      = IS_G · IS_Q
+    b_B(d)      = (1/β_B) · log( (1/n_B) Σ_r exp(β_B s(r, d)) )
+    score(q, d) = s − (β_G b_G + β_Q b_Q) / (β_G + β_Q)  =  log DualIS / (β_G + β_Q) + constant
+
+DualDIS corrects by a bank only when the query's best match is in that bank's activation set (the documents
+that are the best match of one of its members), and puts s in that factor's place otherwise:
+
+    both active   score as above
+    one, say Q    IS_Q · s:   score = s − b_Q + log(max(s, ε)) / β_Q      the fold drops the last term
+    neither       s · s:      score = s
+
+What it means: DualIS folds exactly. DualDIS needs two columns per query modality (the query's coefficients
+choose among them) and, with one set active, deviates from its equation by log(s)/β, nearly the same number
+for all the documents near the top; ``reproduce/`` measures it.
+
+Reference: Wang, Jian & Xue, *Balance Act: Mitigating Hubness in Cross-Modal Retrieval with Query and Gallery
+Banks* (2023), §3. We follow the equations; the public code computes something else. The paper leaves open
+what s · s means for negative s (it would reverse the order: we keep s) and what IS · s means for s ≤ 0 (it
+would reward hubs: we put such documents below the others, by a floor ε on the factor). As in ``qbnorm``,
+sums are means, which adds a constant.
+
+>>> method = DualBankNormalization(beta_gallery=1.0, beta_query=3.0)
+>>> method.combined(np.array([0.4]), np.array([0.8]))
+array([0.7])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isthmus.calibration.qbnorm import positive, soft_maximum
+from isthmus.types import Mask, Matrix
+
+FACTOR_FLOOR = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DualBankNormalization:
+    """Divide by the softmax sums over a gallery bank and over the reference queries, in the log domain."""
+
+    beta_gallery: float = 20.0
+    beta_query: float = 20.0
+    dynamic: bool = False
+
+    def __post_init__(self) -> None:
+        positive("dbnorm", "beta_gallery", self.beta_gallery)
+        positive("dbnorm", "beta_query", self.beta_query)
+
+    def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
+        """Return the soft maximum over the reference queries, ``(n,)``."""
+        return soft_maximum(similarity, self.beta_query * slope)
+
+    def gallery_bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
+        """Return the soft maximum over the gallery bank, ``(n,)``."""
+        return soft_maximum(similarity, self.beta_gallery * slope)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """How much the gallery's and the queries' bias weigh when both count."""
+        total = self.beta_gallery + self.beta_query
+        return self.beta_gallery / total, self.beta_query / total
+
+    def combined(self, gallery: Matrix, query: Matrix) -> Matrix:
+        """Return the bias of DualIS from those of the two banks."""
+        gallery_share, query_share = self.shares
+        return np.asarray(gallery_share * gallery + query_share * query)
+
+    def coefficients(self, active: Mask) -> Matrix:
+        """Return each query's coefficients on (gallery bias, query bias), from its ``(n, 2)`` active sets."""
+        both = active.all(axis=1, keepdims=True)
+        return np.where(both, np.asarray(self.shares), active.astype(np.float64))
+
+    def factor(self, values: Matrix, active: Mask) -> Matrix:
+        """Return log(s)/β, the term that DualDIS keeps when one set is active, and 0 otherwise."""
+        one = active[:, 0] != active[:, 1]
+        beta = np.where(active[:, 0], self.beta_gallery, self.beta_query)
+        logarithm = np.log(np.maximum(values, FACTOR_FLOOR)) / beta[:, None]
+        return np.where(one[:, None], logarithm, 0.0)

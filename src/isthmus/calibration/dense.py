@@ -1,0 +1,119 @@
+"""The reference path: every step of a spec applied to the dense matrix of scores, in float64, as written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from isthmus.calibration.bank import References
+from isthmus.calibration.dbnorm import DualBankNormalization
+from isthmus.calibration.methods import Kind
+from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
+from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.perquery import PerQuery
+from isthmus.calibration.spec import BiasMethod
+from isthmus.types import Mask, Matrix, Vectors
+
+if TYPE_CHECKING:
+    from isthmus.calibration.fitted import Fitted
+
+TIE = 2e-6  # in similarity: a document within this of a reference's best match counts as its best match
+TIE_BREAK = 1e-9  # per-query baselines give every modality's best the same score: the more similar goes first
+
+
+class Dense(NamedTuple):
+    """The scores of queries of one modality, and of the banks that later steps are fitted on, in the same units."""
+
+    values: Matrix  # (n_queries, n_documents)
+    banks: tuple[Matrix, ...]  # (n_documents, n_gallery) for dbnorm, then (n_documents, n_references)
+    unit: Matrix  # (n_documents,): what a similarity of 1 is worth now
+
+
+def scores(fitted: Fitted, queries: Vectors, documents: Vectors, sources: PairsLike | None) -> Matrix:
+    """Return ``(n_queries, n_documents)`` scores, query modality by query modality."""
+    x_queries = fitted.shift.queries(queries, np.float64)
+    x = fitted.shift.documents(documents, np.float64)
+    pairs = known_sources(fitted.references, sources, len(documents))
+    out = np.empty((len(queries), len(documents)))
+    for code, asked in enumerate(queries.modalities):
+        rows = np.flatnonzero(queries.modality_code == code)
+        banks = _bank_similarities(fitted, asked, x, pairs)
+        out[rows] = _calibrated(fitted, asked, documents, Dense(x_queries[rows] @ x.T, banks, np.ones(len(x))))
+    balance = np.array([fitted.balance.get(name, 0.0) for name in documents.modalities])
+    return np.asarray(out + balance[documents.modality_code])
+
+
+def known_sources(references: References, sources: PairsLike | None, documents: int) -> Pairs | None:
+    """Read ``sources`` against the reference queries that were fitted."""
+    return None if sources is None else Pairs.of(sources, queries=len(references), documents=documents)
+
+
+def _bank_similarities(fitted: Fitted, asked: str, x: Matrix, sources: Pairs | None) -> tuple[Matrix, ...]:
+    if fitted.spec.bias is None and fitted.spec.learned is None:
+        return ()
+    similarity = x @ fitted.references.vectors[asked].astype(np.float64).T
+    own = fitted.references.own(asked, sources)
+    if own is not None:
+        similarity[own.documents, own.queries] = -np.inf
+    if fitted.gallery is None:
+        return (similarity,)
+    return x @ fitted.gallery.astype(np.float64).T, similarity
+
+
+def _calibrated(fitted: Fitted, asked: str, documents: Vectors, dense: Dense) -> Matrix:
+    for step in fitted.spec.steps:
+        if step.kind is Kind.SCALE and fitted.scale is not None:
+            table = np.array([fitted.scale.of(asked, found) for found in documents.modalities]).reshape(-1, 2)
+            dense = _standardized(dense, *table[documents.modality_code].T)
+        elif step.kind is Kind.BIAS:
+            dense = _unbiased(dense, step.settings, fitted.thresholds.get(asked))
+        elif step.kind is Kind.LEARNED and fitted.coefficients is not None:
+            table = np.array([fitted.coefficients.of(asked, found) for found in documents.modalities]).reshape(-1, 3)
+            slope, weight, offset = table[documents.modality_code].T
+            b = mean_of_largest(dense.banks[-1], step.settings.neighbours(dense.banks[-1].shape[1]))
+            dense = dense._replace(values=slope * dense.values - weight * b + offset)
+        elif step.kind is Kind.PER_QUERY:
+            dense = dense._replace(values=_rescaled(dense.values, step.settings, documents))
+    return dense.values
+
+
+def _standardized(dense: Dense, mean: Matrix, deviation: Matrix) -> Dense:
+    return Dense(
+        (dense.values - mean) / deviation,
+        tuple((bank - mean[:, None]) / deviation[:, None] for bank in dense.banks),
+        dense.unit / deviation,
+    )
+
+
+def _unbiased(dense: Dense, method: BiasMethod, thresholds: Sequence[Matrix] | None) -> Dense:
+    """Subtract the bias from queries' values; a dynamic method only where the activation sets say so."""
+    values, *_ = dense
+    active = None if thresholds is None else _active(dense, thresholds)  # (n_queries, sets)
+    if isinstance(method, NearestNeighbourNormalization):
+        return dense._replace(values=values - method.alpha * method.bias(dense.banks[-1]))
+    if not isinstance(method, DualBankNormalization):
+        corrected = values - method.bias(dense.banks[-1])
+        return dense._replace(values=corrected if active is None else np.where(active, corrected, values))
+    b_gallery, b_query = method.gallery_bias(dense.banks[0]), method.bias(dense.banks[1])
+    if active is None:
+        return dense._replace(values=values - method.combined(b_gallery, b_query))
+    bias = method.coefficients(active) @ np.stack([b_gallery, b_query])
+    return dense._replace(values=values - bias + method.factor(values, active))
+
+
+def _active(dense: Dense, thresholds: Sequence[Matrix]) -> Mask:
+    """Return which activation sets hold each query's best document, ``(n_queries, sets)``."""
+    tie = TIE * dense.unit[:, None]
+    sets = [(bank >= best - tie).any(axis=1) for bank, best in zip(dense.banks, thresholds, strict=True)]
+    return np.asarray(np.stack(sets, axis=1)[dense.values.argmax(axis=1)])
+
+
+def _rescaled(values: Matrix, method: PerQuery, documents: Vectors) -> Matrix:
+    out = np.empty_like(values)
+    for code in range(len(documents.modalities)):
+        columns = np.flatnonzero(documents.modality_code == code)
+        of_modality = values[:, columns]
+        out[:, columns] = method.rescale(of_modality) + TIE_BREAK * of_modality
+    return out

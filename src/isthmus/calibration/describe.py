@@ -1,0 +1,39 @@
+"""A fitted calibration in words and numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from isthmus.calibration.fitted import Fitted
+
+
+def describe(fitted: Fitted) -> str:
+    """Return a few lines: the spec, what it was fitted on, and every number that acts on scores."""
+    counts = ", ".join(f"{len(rows)} {name}" for name, rows in fitted.references.rows.items())
+    lines = [f"calibration  {fitted.spec}", f"dimensions   {fitted.dim}", f"references   {counts} queries"]
+    lines += [
+        f"mean         {name:<22} length {np.linalg.norm(mean):.3f}"
+        for name, mean in sorted(fitted.shift.tensors().items())
+    ]
+    if fitted.shift.weights:
+        lines.append("fusion       " + ", ".join(f"{part} {w:g}" for part, w in fitted.shift.weights.items()))
+    if fitted.scale:
+        lines += [
+            f"scale        {asked} → {found:<12} μ {mean:+.4f}  σ {deviation:.4f}"
+            for (asked, found), (mean, deviation) in fitted.scale.statistics.items()
+        ]
+    if fitted.coefficients:
+        lines += [
+            f"learned      {asked} → {found:<12} slope {slope:.2f}  bias weight {weight:.2f}  offset {offset:+.2f}"
+            for (asked, found), (slope, weight, offset) in fitted.coefficients.table.items()
+        ]
+    if fitted.gallery is not None:
+        lines.append(f"gallery      {len(fitted.gallery)} reference documents")
+    if fitted.balance:
+        lines.append("balance      " + ", ".join(f"{name} {value:+g}" for name, value in fitted.balance.items()))
+    if fitted.tuned is not None:
+        lines += ["", str(fitted.tuned)]
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""``dn(lam)``: distribution normalisation, a shift by a share of the mean that is not re-normalised.
+
+In words: subtract ``lam`` times the mean vector from queries and from documents, each by its own, and take
+inner products of what is left.
+
+Formula, with x unit (fused) vectors, M the document's and m the query's modality:
+
+    score(q, d) = ⟨x_q − λ mean_m, x_d − λ mean_M⟩
+
+What it means: inside one modality the terms that depend on d are s − λ⟨mean_m, x_d⟩, and ⟨mean_m, x_d⟩ is
+the mean similarity of d to all reference queries: DN(λ) ranks like NNN(k = all, α = λ).
+
+Reference: Zhou et al., *Test-Time Distribution Normalization for Contrastively Learned Vision-language
+Models* (2023); λ as in the comparison of Chowdhury et al. (2024), whose default we keep. For fused documents
+we take the mean of the fused vectors of their modality, so that the relation above holds for them too.
+
+>>> from isthmus.types import Vectors
+>>> two = Vectors.of(np.array([[1.0, 0.0], [0.0, 1.0]]), "text")
+>>> DistributionNormalization(lam=1.0).fit(two, two, {}).documents(two, np.float64)
+array([[ 0.5, -0.5],
+       [-0.5,  0.5]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from isthmus.calibration.none import Raw
+from isthmus.calibration.shift import named_by_side, split_by_side
+from isthmus.errors import BadSpec, UnknownModality
+from isthmus.types import Matrix, Vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionNormalization:
+    """Subtract ``lam`` times the mean of the modality; do not normalise again."""
+
+    lam: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.lam):
+            raise BadSpec(f"dn needs a finite lam, not {self.lam}.")
+
+    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float]) -> DistributionShift:
+        """Learn one mean per document modality and one per query modality."""
+        raw = Raw(dict(weights))
+        return DistributionShift(
+            self.lam,
+            _means(documents, raw.documents(documents, np.float64)),
+            _means(queries, raw.queries(queries, np.float64)),
+            raw,
+        )
+
+    def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> DistributionShift:
+        """Rebuild the fitted shift from what ``tensors`` gave."""
+        return DistributionShift(self.lam, *split_by_side(tensors), Raw(dict(weights)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistributionShift:
+    """The fitted form of ``dn``."""
+
+    lam: float
+    document_means: Mapping[str, Matrix]
+    query_means: Mapping[str, Matrix]
+    raw: Raw = field(default_factory=Raw)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The fusion weights of documents."""
+        return self.raw.weights
+
+    def documents(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
+        """Return the shifted vector of each document, ``(n, d)``."""
+        return self._shifted(vectors, self.raw.documents(vectors, dtype, out), self.document_means, "document")
+
+    def queries(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
+        """Return the shifted vector of each query, ``(n, d)``."""
+        return self._shifted(vectors, self.raw.queries(vectors, dtype, out), self.query_means, "query")
+
+    def tensors(self) -> dict[str, Matrix]:
+        """What has to be saved: the means."""
+        return named_by_side(self.document_means, self.query_means)
+
+    def _shifted(self, vectors: Vectors, x: Matrix, means: Mapping[str, Matrix], side: str) -> Matrix:
+        for code, modality in enumerate(vectors.modalities):
+            if modality not in means:
+                raise UnknownModality(
+                    f"dn was fitted without {side}s of modality {modality!r} (fitted: {', '.join(means) or 'none'}). "
+                    "Fit again with some, or use 'center', whose means are per part."
+                )
+            x[vectors.modality_code == code] -= (self.lam * means[modality]).astype(x.dtype)
+        return x
+
+
+def _means(vectors: Vectors, x: Matrix) -> dict[str, Matrix]:
+    return {name: x[vectors.modality_code == code].mean(axis=0) for code, name in enumerate(vectors.modalities)}

@@ -1,0 +1,152 @@
+"""The fitted calibration: everything that is needed to score, or to fold, documents it has never seen.
+
+    fold(documents).vectors     (n, d + columns)      [x_d, c_m(d) for each query modality m]
+    fold_queries(queries)       (n, d + columns)      [x_q, −α in the column of its own modality, 0 elsewhere]
+    inner                       queries @ documents.T = s − α·c_m(d)          what any engine computes
+    finish(inner, m, M)         slope_mM · inner + offset_mM + balance_M      one affine map
+
+``scores`` gives the same numbers by the equations themselves, densely, in float64: the reference path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isthmus.calibration import dense, describe, folding, storage
+from isthmus.calibration.bank import NeighbourSearch, References
+from isthmus.calibration.learned import Coefficients
+from isthmus.calibration.nnn import NearestNeighbourNormalization
+from isthmus.calibration.pairs import PairsLike
+from isthmus.calibration.shift import Shift
+from isthmus.calibration.spec import Spec
+from isthmus.calibration.standardize import Scale
+from isthmus.errors import BadSpec, BadVectors, UnknownModality
+from isthmus.types import Folded, Mask, Matrix, Names, Vectors
+
+if TYPE_CHECKING:
+    from isthmus.calibration.tune import Tuned
+
+ModalityLike = str | Sequence[str] | Names
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Fitted:
+    """A calibration fitted on documents and reference queries. Never changes; ``with_…`` returns another."""
+
+    spec: Spec
+    dim: int
+    query_modalities: tuple[str, ...]
+    shift: Shift
+    references: References
+    gallery: Matrix | None = None
+    scale: Scale | None = None
+    thresholds: Mapping[str, tuple[Matrix, ...]] = field(default_factory=dict)
+    coefficients: Coefficients | None = None
+    balance: Mapping[str, float] = field(default_factory=dict)
+    tuned: Tuned | None = None
+
+    def scores(self, queries: Vectors, documents: Vectors, *, sources: PairsLike | None = None) -> Matrix:
+        """Return the dense scores, ``(n_queries, n_documents)`` in float64, by the equations: the reference path.
+
+        ``sources`` says which reference query (row of what ``fit`` got) came from which of these documents.
+        """
+        self._check(queries, "query")
+        self._check(documents, "document")
+        return dense.scores(self, queries, documents, sources)
+
+    def fold(
+        self, documents: Vectors, *, sources: PairsLike | None = None, neighbours: NeighbourSearch | None = None
+    ) -> Folded:
+        """Return plain float32 vectors for any inner-product engine, ``(n, d + columns)``.
+
+        ``sources`` as in ``scores``. ``neighbours`` finds nearest references for ``nnn`` and ``learned``; without
+        it, and for the other methods, every reference is looked at.
+        """
+        self._check(documents, "document")
+        self._must_fold()
+        return folding.fold_documents(self, documents, sources, neighbours)
+
+    def fold_queries(self, queries: Vectors, *, active: Mask | None = None) -> Folded:
+        """Return the queries' side of the inner product, ``(n, d + columns)``.
+
+        A dynamic calibration needs ``active``, ``(n, sets)``: see ``activation``.
+        """
+        self._check(queries, "query")
+        self._must_fold()
+        return folding.fold_queries(self, queries, active)
+
+    def activation(self, queries: Vectors, documents: Folded) -> Mask:
+        """Return which activation sets each query's best document is in, ``(n, sets)``; dynamic calibrations only.
+
+        This is the one extra top-1 search. An engine does it with ``fold_queries(queries, active=all False)`` and
+        looks up ``documents.active`` for what it finds.
+        """
+        self._check(queries, "query")
+        return folding.activation(self, queries, documents)
+
+    def finish(self, inner: Matrix, query_modality: ModalityLike, document_modality: ModalityLike) -> Matrix:
+        """Turn inner products of folded vectors into scores: one affine map per pair of modalities.
+
+        ``inner`` is ``(n_queries, n_documents)``, or ``(n_queries, k)`` hits with a ``(n_queries, k)`` array of
+        modalities, or any shape with one name for each side.
+        """
+        self._must_fold()
+        return folding.finish(self, np.asarray(inner), query_modality, document_modality)
+
+    def with_alpha(self, alpha: float) -> Fitted:
+        """Return this calibration with another share of the nnn bias. Folded documents stay as they are."""
+        if not isinstance(self.spec.bias, NearestNeighbourNormalization):
+            raise BadSpec(f"'{self.spec}' has no alpha; only nnn has.")
+        if self.spec.scale is not None and not self.spec.scales_first:
+            raise BadSpec(
+                f"'{self.spec}' standardises what its alpha gives: fit again with the new alpha. Folded documents "
+                "stay as they are."
+            )
+        return replace(self, spec=self.spec.with_settings("nnn", alpha=float(alpha)))
+
+    def with_balance(self, balance: Mapping[str, float]) -> Fitted:
+        """Return this calibration with a number per document modality added to its scores.
+
+        What one modality wins another pays; this is the knob. Folded documents stay as they are.
+        """
+        bad = {name: value for name, value in balance.items() if not np.isfinite(value)}
+        if bad:
+            raise BadSpec(f"A balance is one finite number per document modality, not {bad}.")
+        return replace(self, balance={name: float(value) for name, value in balance.items()})
+
+    def describe(self) -> str:
+        """Say in words and numbers what was fitted."""
+        return describe.describe(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one file (safetensors with a JSON header), replacing it in one step."""
+        storage.save(self, path)
+
+    def query_code(self, modality: str) -> int:
+        """Return the place of a query modality among the fitted ones, or refuse it."""
+        if modality in self.query_modalities:
+            return self.query_modalities.index(modality)
+        raise UnknownModality(
+            f"no {modality} reference queries were fitted (fitted: {', '.join(self.query_modalities)}). "
+            "Fit again with reference queries of that modality."
+        )
+
+    def _check(self, vectors: Vectors, side: str) -> None:
+        if vectors.dim != self.dim:
+            raise BadVectors(
+                f"{side} vectors have {vectors.dim} dimensions but the calibration was fitted on {self.dim}. "
+                "Encode them with the encoder it was fitted with, or fit again."
+            )
+        if side == "query":
+            for modality in vectors.modalities:
+                self.query_code(modality)
+
+    def _must_fold(self) -> None:
+        if self.spec.per_query is not None:
+            name = self.spec.steps[-1].name
+            raise BadSpec(f"{name} looks at each query's whole list, so it does not fold. Use scores().")

@@ -1,0 +1,217 @@
+"""Folding: a calibration as plain vectors and one affine map per pair of modalities.
+
+For query modality m and document modality M, with shifted vectors x, bias b in similarity units:
+
+    spec                     column c_m(d)     query's coefficient   slope     offset
+    shift only                                                       1         0
+    standardize                                                      1/σ       −μ/σ
+    nnn                      b                 α                     1         0
+    standardize+nnn          b                 α                     1/σ       −(1−α)μ/σ
+    standardize+qbnorm       b of β/σ          1                     1/σ       0
+      dynamic                b − μ             1 or 0, by query      1/σ       −μ/σ
+    nnn+standardize          b                 α                     1/σ       −μ/σ
+    learned                  b·weight/slope    1                     slope     offset
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from isthmus.calibration.bank import NeighbourSearch, nearest_mean, over_bank, similarity_blocks
+from isthmus.calibration.dbnorm import DualBankNormalization
+from isthmus.calibration.dense import TIE, known_sources
+from isthmus.calibration.learned import Learned
+from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
+from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.errors import BadInput, BadSpec
+from isthmus.types import Folded, Mask, Matrix, Names, Rows, Vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from isthmus.calibration.fitted import Fitted
+
+
+class Affine(NamedTuple):
+    """How one pair of modalities is folded and finished."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+    column_scale: float = 1.0
+    column_origin: float = 0.0
+    sharpness: float = 1.0  # what β is multiplied by: the slope of a scale that came before the bias
+
+
+def affine(fitted: Fitted, asked: str, found: str) -> Affine:
+    """Return the map for queries of modality ``asked`` and documents of modality ``found``."""
+    if fitted.coefficients is not None:
+        slope, weight, offset = fitted.coefficients.of(asked, found)
+        return Affine(slope, offset, column_scale=weight / slope)
+    if fitted.scale is None:
+        return Affine()
+    mean, deviation = fitted.scale.of(asked, found)
+    if fitted.spec.bias is None or not fitted.spec.scales_first:
+        return Affine(1 / deviation, -mean / deviation)
+    if fitted.spec.dynamic:
+        return Affine(1 / deviation, -mean / deviation, column_origin=mean, sharpness=1 / deviation)
+    alpha = _alpha(fitted)
+    return Affine(1 / deviation, -(1 - alpha) * mean / deviation, sharpness=1 / deviation)
+
+
+def width(fitted: Fitted) -> int:
+    """Return how many columns each query modality has."""
+    if fitted.spec.bias is None and fitted.spec.learned is None:
+        return 0
+    return 2 if isinstance(fitted.spec.bias, DualBankNormalization) and fitted.spec.dynamic else 1
+
+
+def fold_documents(
+    fitted: Fitted, documents: Vectors, sources: PairsLike | None, search: NeighbourSearch | None
+) -> Folded:
+    """Return ``[x_d, columns]`` of each document."""
+    columns = width(fitted)
+    out = np.empty((len(documents), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
+    fitted.shift.documents(documents, np.float32, out[:, : fitted.dim])
+    if not columns:
+        return Folded(out, documents.modality)
+    x = np.ascontiguousarray(out[:, : fitted.dim])
+    pairs = known_sources(fitted.references, sources, len(documents))
+    for place, modality in enumerate(fitted.query_modalities):
+        maps = [affine(fitted, modality, name) for name in documents.modalities]
+        table = np.array(maps, dtype=np.float32).reshape(-1, len(Affine._fields))[documents.modality_code]
+        _, _, scale, origin, sharpness = table.T
+        biases = bias_columns(fitted, x, modality, sharpness, pairs, search)
+        start = fitted.dim + place * columns
+        out[:, start : start + columns] = biases * scale[:, None] - origin[:, None]
+    return Folded(out, documents.modality, _active_documents(fitted, x, documents) if fitted.spec.dynamic else None)
+
+
+def bias_columns(
+    fitted: Fitted,
+    x: Matrix,
+    modality: str,
+    sharpness: Matrix,
+    sources: Pairs | None,
+    search: NeighbourSearch | None,
+) -> Matrix:
+    """Return the bias of shifted documents for one query modality, in similarity units, ``(n, columns)``."""
+    method = fitted.spec.learned or fitted.spec.bias
+    bank = fitted.references.vectors[modality]
+    own = fitted.references.own(modality, sources)
+    if isinstance(method, NearestNeighbourNormalization | Learned):
+        k = method.neighbours(len(bank))
+        if search is not None:
+            return nearest_mean(x, bank, k, search, own)[:, None]
+        return over_bank(x, bank, lambda similarity, _: mean_of_largest(similarity, k), own)[:, None]
+    if method is None:
+        raise BadSpec(f"'{fitted.spec}' has no bias.")
+    query = over_bank(x, bank, lambda similarity, rows: method.bias(similarity, sharpness[rows]), own)
+    if not isinstance(method, DualBankNormalization) or fitted.gallery is None:
+        return query[:, None]
+    dual = method
+    gallery = over_bank(x, fitted.gallery, lambda similarity, rows: dual.gallery_bias(similarity, sharpness[rows]))
+    if method.dynamic:
+        return np.stack([gallery, query], axis=1)
+    return method.combined(gallery, query)[:, None]
+
+
+def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folded:
+    """Return ``[x_q, −coefficients]`` of each query, 0 in the columns of other modalities."""
+    columns = width(fitted)
+    out = np.zeros((len(queries), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
+    fitted.shift.queries(queries, np.float32, out[:, : fitted.dim])
+    if not columns:
+        return Folded(out, queries.modality)
+    coefficients = _coefficients(fitted, len(queries), active)
+    for code, modality in enumerate(queries.modalities):
+        rows = np.flatnonzero(queries.modality_code == code)
+        start = fitted.dim + fitted.query_code(modality) * columns
+        out[rows, start : start + columns] = -coefficients[rows]
+    return Folded(out, queries.modality)
+
+
+def activation(fitted: Fitted, queries: Vectors, documents: Folded) -> Mask:
+    """Search each query's best document with the bias off, and return the sets that document is in."""
+    if documents.active is None:
+        raise BadSpec(f"'{fitted.spec}' is not dynamic: no bias is switched on or off.")
+    if not len(documents):
+        raise BadInput("There are no documents to search for each query's best match.")
+    sets = documents.active.shape[2]
+    plain = fold_queries(fitted, queries, np.zeros((len(queries), sets), dtype=bool))
+    out = np.empty((len(queries), sets), dtype=bool)
+    for rows, inner in similarity_blocks(plain.vectors, documents.vectors):
+        values = finish(fitted, inner, plain.modality[rows], documents.modality)
+        asked = [fitted.query_code(str(name)) for name in plain.modality[rows]]
+        out[rows] = documents.active[values.argmax(axis=1), asked]
+    return out
+
+
+def finish(
+    fitted: Fitted, inner: Matrix, asked: str | Sequence[str] | Names, found: str | Sequence[str] | Names
+) -> Matrix:
+    """Apply slope · inner + offset + balance, by pair of modalities."""
+    asked_names, asked_code = _named(asked)
+    found_names, found_code = _named(found)
+    maps = np.empty((2, len(asked_names), len(found_names)))
+    for i, query_modality in enumerate(asked_names):
+        fitted.query_code(query_modality)
+        for j, document_modality in enumerate(found_names):
+            pair = affine(fitted, query_modality, document_modality)
+            maps[:, i, j] = pair.slope, pair.offset + fitted.balance.get(document_modality, 0.0)
+    if asked_code.ndim:
+        if len(asked_code) != len(inner):
+            raise BadInput(f"{len(inner)} rows of inner products came with {len(asked_code)} query modalities.")
+        asked_code = asked_code.reshape(-1, *[1] * (inner.ndim - 1))
+    if found_code.ndim and found_code.shape not in (inner.shape, inner.shape[-1:]):
+        raise BadInput(
+            f"inner products of shape {inner.shape} came with document modalities of shape {found_code.shape}."
+        )
+    slope, offset = maps[:, asked_code, found_code].astype(inner.dtype)
+    return np.asarray(inner * slope + offset)
+
+
+def _named(modality: str | Sequence[str] | Names) -> tuple[list[str], Rows]:
+    names, code = np.unique(np.asarray(modality, dtype=str), return_inverse=True)
+    return [str(name) for name in names], np.asarray(code).reshape(np.shape(modality))
+
+
+def _alpha(fitted: Fitted) -> float:
+    return fitted.spec.bias.alpha if isinstance(fitted.spec.bias, NearestNeighbourNormalization) else 1.0
+
+
+def _coefficients(fitted: Fitted, queries: int, active: Mask | None) -> Matrix:
+    """Return each query's coefficients on its columns, ``(n, columns)``."""
+    if not fitted.spec.dynamic:
+        return np.full((queries, 1), _alpha(fitted))
+    sets = 2 if isinstance(fitted.spec.bias, DualBankNormalization) else 1
+    if active is None or np.shape(active) != (queries, sets):
+        raise BadSpec(
+            f"'{fitted.spec}' switches its bias on per query: pass active=fitted.activation(queries, documents), from "
+            f"the folded documents, of shape ({queries}, {sets})."
+        )
+    if isinstance(fitted.spec.bias, DualBankNormalization):
+        return fitted.spec.bias.coefficients(np.asarray(active, dtype=bool))
+    return np.asarray(active, dtype=np.float64)
+
+
+def _active_documents(fitted: Fitted, x: Matrix, documents: Vectors) -> Mask:
+    """Return which activation sets each document is in, ``(n, query modalities, sets)``."""
+    flags = []
+    for modality in fitted.query_modalities:
+        banks = [fitted.references.vectors[modality]]
+        if fitted.gallery is not None:
+            banks.insert(0, fitted.gallery)
+        maps = [affine(fitted, modality, name) for name in documents.modalities]
+        origin = np.array([m.column_origin for m in maps])[documents.modality_code]
+        sharpness = np.array([m.sharpness for m in maps])[documents.modality_code]
+        sets = []
+        for bank, best in zip(banks, fitted.thresholds[modality], strict=True):
+            flag = np.empty(len(x), dtype=bool)
+            for rows, similarity in similarity_blocks(x, bank):
+                least = origin[rows, None] + best / sharpness[rows, None] - TIE
+                flag[rows] = (similarity >= least).any(axis=1)
+            sets.append(flag)
+        flags.append(np.stack(sets, axis=1))
+    return np.stack(flags, axis=1)

@@ -1,0 +1,153 @@
+"""Statistics that follow adds and deletes, and how far a collection has drifted from its fit.
+
+In words: a calibration is fitted on the collection as it was. The mean of each part is kept up to date
+by adding and removing rows, exactly, without a second look at the others; shards are merged the same way.
+When the means have moved far enough, a re-fit pays.
+
+Formula (Chan, Golub & LeVeque 1979; removal is the same step with a negative count), for two groups a, b:
+
+    n = n_a + n_b        δ = mean_b − mean_a
+    mean = mean_a + δ · n_b / n
+    M2   = M2_a + M2_b + δ² · n_a n_b / n          variance = M2 / n   (population)
+
+    drift of a part = ‖mean_now − mean_at_fit‖ / √(total variance at fit)
+
+A drift of 0 is no change; at 0.5 the cloud's centre has moved by half the cloud's own radius.
+
+>>> rng = np.random.default_rng(0)
+>>> first, second = rng.normal(size=(30, 4)), rng.normal(size=(20, 4))
+>>> both = Moments.of(first).merge(Moments.of(second))
+>>> bool(np.allclose(both.variance, np.vstack([first, second]).var(axis=0)))
+True
+>>> bool(np.allclose(both.remove(second).mean, first.mean(axis=0)))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from isthmus.calibration.rows import in_blocks, unit
+from isthmus.errors import BadInput
+from isthmus.types import Matrix, Vectors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """The count, mean ``(d,)`` and sum of squared deviations ``(d,)`` of some rows, in float64."""
+
+    count: int
+    mean: Matrix
+    m2: Matrix
+
+    @classmethod
+    def empty(cls, dim: int) -> Moments:
+        """Return the moments of no rows at all."""
+        return cls(0, np.zeros(dim), np.zeros(dim))
+
+    @classmethod
+    def of(cls, rows: Matrix) -> Moments:
+        """Return the moments of ``rows``, ``(n, d)``."""
+        rows = np.asarray(rows, dtype=np.float64)
+        if not len(rows):
+            return cls.empty(rows.shape[1])
+        mean = rows.mean(axis=0)
+        return cls(len(rows), mean, np.square(rows - mean).sum(axis=0))
+
+    @property
+    def variance(self) -> Matrix:
+        """The population variance of each dimension."""
+        return self.m2 / max(self.count, 1)
+
+    def merge(self, other: Moments) -> Moments:
+        """Return the moments of both groups of rows together."""
+        return self._combine(other, 1)
+
+    def add(self, rows: Matrix) -> Moments:
+        """Return the moments with ``rows`` added."""
+        return self.merge(Moments.of(rows))
+
+    def remove(self, rows: Matrix) -> Moments:
+        """Return the moments with ``rows``, added earlier, taken out."""
+        return self._combine(Moments.of(rows), -1)
+
+    def _combine(self, other: Moments, sign: int) -> Moments:
+        count = self.count + sign * other.count
+        if count < 0:
+            raise BadInput(f"{other.count} rows cannot be removed from {self.count}: they were never added.")
+        if count == 0:
+            return Moments.empty(len(self.mean))
+        delta = other.mean - self.mean
+        share = sign * other.count / count
+        m2 = self.m2 + sign * other.m2 + np.square(delta) * (self.count * share)
+        return Moments(count, self.mean + delta * share, np.maximum(m2, 0.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """The moments of each part of a set of documents (or queries), each row normalised."""
+
+    parts: Mapping[str, Moments]
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> Statistics:
+        """Return the statistics of ``vectors``, part by part."""
+        return cls({part: _part_moments(vectors, part) for part in vectors.parts if vectors.present[part].any()})
+
+    def add(self, vectors: Vectors) -> Statistics:
+        """Return the statistics with these rows added."""
+        return self.merge(Statistics.of(vectors))
+
+    def remove(self, vectors: Vectors) -> Statistics:
+        """Return the statistics with these rows, added earlier, taken out."""
+        gone = Statistics.of(vectors)
+        if unknown := set(gone.parts) - set(self.parts):
+            raise BadInput(f"rows with {', '.join(sorted(unknown))} cannot be removed: none were added.")
+        kept = {p: m._combine(gone.parts[p], -1) if p in gone.parts else m for p, m in self.parts.items()}
+        return Statistics({p: m for p, m in kept.items() if m.count})
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Return the statistics of two shards together."""
+        both = {p: m.merge(other.parts[p]) for p, m in self.parts.items() if p in other.parts}
+        return Statistics({**self.parts, **other.parts, **both})
+
+    @property
+    def means(self) -> dict[str, Matrix]:
+        """The mean unit vector of each part."""
+        return {part: moments.mean for part, moments in self.parts.items()}
+
+
+def drift(at_fit: Statistics, now: Statistics) -> dict[str, float]:
+    """Return how far each part's mean has moved since the fit, in radii of its cloud at the fit.
+
+    A part that was not there at the fit has drifted infinitely far; one that is gone, not at all.
+    """
+    return {part: _part_drift(at_fit.parts.get(part), moments) for part, moments in now.parts.items()}
+
+
+def _part_drift(before: Moments | None, after: Moments) -> float:
+    if before is None:
+        return float("inf")
+    moved = float(np.linalg.norm(after.mean - before.mean))
+    radius = float(np.sqrt(before.variance.sum()))
+    return 0.0 if moved == 0 else moved / max(radius, 1e-9)
+
+
+def _part_moments(vectors: Vectors, part: str) -> Moments:
+    numbers = np.flatnonzero(vectors.present[part])
+    matrix = vectors.parts[part]
+    blocks: dict[int, Moments] = {}
+
+    def task(rows: slice) -> None:
+        taken = numbers[rows]
+        block = np.asarray(matrix[taken], dtype=np.float64)
+        blocks[rows.start] = Moments.of(unit(block, part=part, numbers=taken))
+
+    in_blocks(len(numbers), vectors.dim, task)
+    total = Moments.empty(vectors.dim)
+    for start in sorted(blocks):  # always in the same order: the result does not depend on the threads
+        total = total.merge(blocks[start])
+    return total

@@ -1,0 +1,65 @@
+"""Which query goes with which document: labelled pairs, known sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.errors import BadInput
+from isthmus.types import Rows
+
+PairsLike: TypeAlias = "NDArray[np.integer[Any]] | Sequence[int] | Sequence[Sequence[int]] | Pairs"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pairs of (query row, document row), in the order of the queries.
+
+    >>> Pairs.of([4, -1, 2], queries=3, documents=5).documents      # one document per query, -1 for none
+    array([4, 2])
+    >>> Pairs.of([(0, 4), (0, 1)], queries=3, documents=5).queries  # or pairs
+    array([0, 0])
+    """
+
+    queries: Rows
+    documents: Rows
+
+    @classmethod
+    def of(cls, given: PairsLike | None, *, queries: int, documents: int) -> Pairs:
+        """Read ``(n, 2)`` pairs of rows, or one document row per query with -1 for none."""
+        if isinstance(given, Pairs):
+            return given
+        array = np.asarray([] if given is None else given)
+        if array.size == 0:
+            return cls(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))
+        if array.dtype.kind not in "iu":
+            raise BadInput(f"Pairs are row numbers, not {array.dtype}. Give (query row, document row) pairs.")
+        if array.ndim == 1 and len(array) == queries:
+            array = np.column_stack([np.arange(queries), array])[array >= 0]
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise BadInput(
+                f"Pairs of shape {array.shape} cannot be read. Give (n, 2) rows of (query, document), or one document "
+                f"row for each of the {queries} queries, with -1 for none."
+            )
+        for name, column, size in (("query", array[:, 0], queries), ("document", array[:, 1], documents)):
+            if len(column) and not (column.min() >= 0 and column.max() < size):
+                raise BadInput(
+                    f"A pair names {name} row {column.min() if column.min() < 0 else column.max()}, "
+                    f"but there are {size} {name} rows, numbered from 0."
+                )
+        array = array[np.argsort(array[:, 0], kind="stable")].astype(np.intp)
+        return cls(array[:, 0], array[:, 1])
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def of_queries(self, rows: Rows) -> Pairs:
+        """Return the pairs of these queries alone, numbered by their place in ``rows``."""
+        place = np.full(max(int(rows.max(initial=-1)), int(self.queries.max(initial=-1))) + 1, -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        kept = place[self.queries] >= 0
+        return Pairs(place[self.queries[kept]], self.documents[kept])

@@ -1,0 +1,29 @@
+"""What the per-query baselines share: ``minmax``, ``zscore`` and ``rrf`` each rescale one query's lists."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from isthmus.errors import BadSpec
+from isthmus.types import Matrix
+
+
+class PerQuery(Protocol):
+    """The settings of a per-query baseline."""
+
+    def rescale(self, values: Matrix) -> Matrix:
+        """Rescale the similarities of one modality's documents, ``(n_queries, n_documents)``."""
+
+
+def best(values: Matrix, k: int) -> Matrix:
+    """Return the ``k`` largest values of each row, in any order."""
+    columns = values.shape[1]
+    return values if k >= columns else np.partition(values, columns - k, axis=1)[:, columns - k :]
+
+
+def at_least_one(method: str, k: int) -> None:
+    """Refuse a k below 1."""
+    if k < 1:
+        raise BadSpec(f"{method} needs k ≥ 1, not {k}.")

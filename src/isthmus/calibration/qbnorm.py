@@ -1,0 +1,79 @@
+"""``qbnorm(beta, dynamic)``: the inverted softmax over a bank of queries, and its dynamic form.
+
+In words: the ordinary softmax asks which document a query prefers; the inverted one asks which query a
+document prefers. A hub prefers none in particular, and loses.
+
+Formula, for reference queries r of the query's modality:
+
+    IS(q, d)    = exp(β s(q, d)) / Σ_r exp(β s(r, d))
+    b(d)        = (1/β) · log( (1/n) Σ_r exp(β s(r, d)) )
+    score(q, d) = s(q, d) − b(d)  =  (1/β) · log IS(q, d) + constant
+
+The dynamic form (DIS) keeps a set A of *active* documents, those that are the best match of at least one
+reference query, and corrects a query only when its own best match is in A; otherwise score = s.
+
+What it means: in the log domain it is a bias like any other, so it folds, and no β overflows. b is the soft
+maximum of the similarities: it tends to their mean as β → 0 (``nnn`` with k = all) and to their maximum as
+β → ∞ (k = 1).
+
+Reference: Bogolin et al., *Cross Modal Retrieval with Querybank Normalisation* (CVPR 2022), §3. We take the
+mean over the bank where the paper takes the sum: the constant log(n)/β is the same for every document.
+Negative similarities need no special case in the log domain. A is kept as one threshold per reference query
+(its best score at the fit), so that a document's membership depends on that document alone.
+
+>>> similarity = np.array([[0.9, 0.5, 0.1]])
+>>> QuerybankNormalization(beta=1e-9).bias(similarity).round(6), QuerybankNormalization(beta=1e9).bias(similarity)
+(array([0.5]), array([0.9]))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isthmus.errors import BadSpec
+from isthmus.types import Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerybankNormalization:
+    """Divide by the softmax sum over the reference queries, in the log domain."""
+
+    beta: float = 20.0
+    dynamic: bool = False
+
+    def __post_init__(self) -> None:
+        positive("qbnorm", "beta", self.beta)
+
+    def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
+        """Return the soft maximum of each row's similarities, ``(n,)``.
+
+        ``slope`` (a number, or one per row) is that of the scale that came before: β acts on what it gives.
+        """
+        return soft_maximum(similarity, self.beta * slope)
+
+
+def soft_maximum(similarity: Matrix, beta: Matrix | float) -> Matrix:
+    """Return log(mean(exp(β s))) / β of each row; −inf entries do not count, ``(n,)``.
+
+    >>> soft_maximum(np.array([[0.2, 0.2, -np.inf]], dtype=np.float32), 400.0)
+    array([0.2], dtype=float32)
+    """
+    beta = np.broadcast_to(np.asarray(beta, dtype=similarity.dtype), similarity.shape[:1])
+    top = similarity.max(axis=1)
+    top = np.where(np.isfinite(top), top, 0)
+    scaled = (similarity - top[:, None]) * beta[:, None]
+    there = np.maximum(np.isfinite(scaled).sum(axis=1), 1)
+    if beta.size and beta.max() < 1:  # all exponentials are near 1: expm1 and log1p keep every digit
+        missing = similarity.shape[1] - there
+        logarithm = np.log1p((np.expm1(scaled, out=scaled).sum(axis=1) + missing) / there)
+    else:
+        logarithm = np.log(np.exp(scaled, out=scaled).sum(axis=1) / there)
+    return np.asarray(top + logarithm / beta, dtype=similarity.dtype)
+
+
+def positive(method: str, name: str, value: float) -> None:
+    """Refuse a setting that is not a positive finite number."""
+    if not (np.isfinite(value) and value > 0):
+        raise BadSpec(f"{method} needs a positive, finite {name}, not {value}.")

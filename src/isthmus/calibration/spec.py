@@ -1,0 +1,205 @@
+"""A calibration as a value: ``center+standardize+nnn(k=16,alpha=0.75)``.
+
+A shift first, then a scale and a bias in the order written, at most one of each. ``learned`` is a scale and a
+bias at once; a per-query baseline takes their place too.
+
+>>> spec = Spec.parse("center + nnn(alpha=0.5, k=16)")
+>>> str(spec)
+'center+nnn(k=16,alpha=0.5)'
+>>> spec.bias
+NearestNeighbourNormalization(k=16, alpha=0.5)
+>>> Spec.parse("nnn(alhpa=1)")
+Traceback (most recent call last):
+isthmus.errors.UnknownName: No setting of nnn is called 'alhpa'. Did you mean 'alpha'?
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, get_args, get_type_hints
+
+from isthmus.calibration.dbnorm import DualBankNormalization
+from isthmus.calibration.learned import Learned
+from isthmus.calibration.methods import METHODS, Kind
+from isthmus.calibration.nnn import NearestNeighbourNormalization
+from isthmus.calibration.none import NoShift
+from isthmus.calibration.perquery import PerQuery
+from isthmus.calibration.qbnorm import QuerybankNormalization
+from isthmus.calibration.shift import ShiftMethod
+from isthmus.calibration.standardize import Standardize
+from isthmus.errors import BadSpec
+from isthmus.registry import lookup
+
+STEP = re.compile(r"\s*(?P<name>[^\s+()]+)\s*(?:\((?P<settings>[^()]*)\)\s*)?(?P<end>\+|$)")
+WORDS = {"true": True, "false": False, "none": None}
+
+BiasMethod = NearestNeighbourNormalization | QuerybankNormalization | DualBankNormalization
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a spec: the method's name and its settings."""
+
+    name: str
+    settings: Any
+
+    @property
+    def kind(self) -> Kind:
+        """What the step acts on."""
+        return METHODS[self.name].kind
+
+    def __str__(self) -> str:
+        said = [
+            f"{f.name}={_written(getattr(self.settings, f.name))}"
+            for f in fields(self.settings)
+            if f.default is MISSING or getattr(self.settings, f.name) != f.default
+        ]
+        return f"{self.name}({','.join(said)})" if said else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The steps of a calibration, in order."""
+
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def parse(cls, text: str | Spec) -> Spec:
+        """Read a spec, or refuse it with what to write instead."""
+        if isinstance(text, Spec):
+            return text
+        steps: list[Step] = []
+        position = 0
+        while True:
+            match = STEP.match(text, position)
+            if match is None:
+                raise BadSpec(
+                    f"{text!r} cannot be read as a calibration at {text[position:]!r}. "
+                    "Write names joined by '+', settings in brackets: center+nnn(k=16,alpha=0.75)."
+                )
+            steps.append(_step(match["name"], match["settings"] or ""))
+            position = match.end()
+            if not match["end"]:
+                return cls(_composed(steps))
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.steps))
+
+    def _first(self, *kinds: Kind) -> Any:
+        return next((step.settings for step in self.steps if step.kind in kinds), None)
+
+    @property
+    def shift(self) -> ShiftMethod:
+        """The shift's settings; ``none``'s when the spec has no shift."""
+        found: ShiftMethod | None = self._first(Kind.SHIFT)
+        return found or NoShift()
+
+    @property
+    def scale(self) -> Standardize | None:
+        """The scale's settings."""
+        found: Standardize | None = self._first(Kind.SCALE)
+        return found
+
+    @property
+    def bias(self) -> BiasMethod | None:
+        """The bias's settings."""
+        found: BiasMethod | None = self._first(Kind.BIAS)
+        return found
+
+    @property
+    def learned(self) -> Learned | None:
+        """The settings of ``learned``."""
+        found: Learned | None = self._first(Kind.LEARNED)
+        return found
+
+    @property
+    def per_query(self) -> PerQuery | None:
+        """The settings of a per-query baseline."""
+        found: PerQuery | None = self._first(Kind.PER_QUERY)
+        return found
+
+    @property
+    def scales_first(self) -> bool:
+        """Whether the scale comes before the bias."""
+        kinds = [step.kind for step in self.steps]
+        return Kind.SCALE in kinds and (Kind.BIAS not in kinds or kinds.index(Kind.SCALE) < kinds.index(Kind.BIAS))
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the bias is switched on query by query."""
+        return isinstance(self.bias, QuerybankNormalization | DualBankNormalization) and self.bias.dynamic
+
+    def with_settings(self, name: str, **changes: Any) -> Spec:
+        """Return the spec with some settings of the step ``name`` changed."""
+        return Spec(tuple(Step(s.name, replace(s.settings, **changes)) if s.name == name else s for s in self.steps))
+
+
+def _step(name: str, written: str) -> Step:
+    settings = lookup(METHODS, name, "calibration").settings
+    hints = get_type_hints(settings)
+    given: dict[str, Any] = {}
+    for item in filter(None, map(str.strip, written.split(","))):
+        key, equals, value = (word.strip() for word in item.partition("="))
+        if not equals:
+            raise BadSpec(f"{name}({written}): write settings as name=value, for instance {_example(name)}.")
+        hint = lookup({f.name: hints[f.name] for f in fields(settings)}, key, f"setting of {name}")
+        if key in given:
+            raise BadSpec(f"{name} got {key} twice.")
+        given[key] = _read(name, key, value, hint)
+    return Step(name, settings(**given))
+
+
+def _read(name: str, key: str, value: str, hint: Any) -> Any:
+    wanted = set(get_args(hint)) or {hint}
+    read = WORDS[value.lower()] if value.lower() in WORDS else _number(value)
+    if isinstance(read, int) and not isinstance(read, bool) and float in wanted:
+        read = float(read)
+    if type(read) not in wanted:
+        names = " or ".join(sorted(t.__name__.replace("NoneType", "none") for t in wanted))
+        raise BadSpec(f"{name} needs {key} as {names}, not {value!r}.")
+    return read
+
+
+def _number(value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool | None) else repr(value)
+
+
+def _example(name: str) -> str:
+    settings = METHODS[name].settings
+    return f"{name}({', '.join(f'{f.name}={_written(f.default)}' for f in fields(settings))})"
+
+
+def _composed(steps: list[Step]) -> tuple[Step, ...]:
+    text = "+".join(step.name for step in steps)
+    kinds = [step.kind for step in steps]
+    for kind in Kind:
+        if kinds.count(kind) > 1:
+            raise BadSpec(f"{text!r} has more than one {kind.value}; a calibration has at most one.")
+    if Kind.SHIFT in kinds[1:]:
+        raise BadSpec(f"{text!r}: the shift moves vectors, so it comes first.")
+    rest = set(kinds) - {Kind.SHIFT}
+    for alone in (Kind.LEARNED, Kind.PER_QUERY):
+        if alone in rest and len(rest) > 1:
+            raise BadSpec(
+                f"{text!r}: a {alone.value} step takes the place of scale and bias; only a shift goes before."
+            )
+    if kinds and kinds[-1] is Kind.SCALE and getattr(_bias(steps), "dynamic", False):
+        raise BadSpec(
+            f"{text!r}: reference queries always have their bias on, so a scale fitted after a dynamic bias would not "
+            "hold for queries that have it off. Put standardize before it."
+        )
+    return tuple(steps)
+
+
+def _bias(steps: list[Step]) -> Any:
+    return next((step.settings for step in steps if step.kind is Kind.BIAS), None)

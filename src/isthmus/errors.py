@@ -1,0 +1,50 @@
+"""Every error isthmus raises on purpose, as one tree.
+
+Each message says what is wrong, why it matters and what to do about it.
+
+    IsthmusError
+    ├── BadInput (ValueError)          something handed in cannot be used
+    │   ├── BadVectors                 shape, dimension, NaN, a zero row
+    │   ├── UnknownName                a name no table holds; the nearest one is suggested
+    │   ├── BadSpec                    a calibration spec that cannot be read or composed
+    │   └── UnknownModality            a modality the fitted calibration never saw
+    ├── CannotFit (ValueError)         the data do not determine what was asked for
+    ├── BadFile (ValueError)           a file that is damaged or of another kind
+    └── MissingExtra (ImportError)     an optional dependency is not installed
+"""
+
+
+class IsthmusError(Exception):
+    """The root: catch this to catch everything isthmus raises on purpose."""
+
+
+class BadInput(IsthmusError, ValueError):
+    """Something handed in cannot be used."""
+
+
+class BadVectors(BadInput):
+    """Vectors of the wrong shape or dimension, with NaN, or of length zero."""
+
+
+class UnknownName(BadInput):
+    """A name that no table holds."""
+
+
+class BadSpec(BadInput):
+    """A calibration spec that cannot be read, or steps that do not compose."""
+
+
+class UnknownModality(BadInput):
+    """A modality that the fitted calibration never saw."""
+
+
+class CannotFit(IsthmusError, ValueError):
+    """The data do not determine what was asked for."""
+
+
+class BadFile(IsthmusError, ValueError):
+    """A file that is damaged, or of another kind or version."""
+
+
+class MissingExtra(IsthmusError, ImportError):
+    """An optional dependency is not installed."""

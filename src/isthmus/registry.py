@@ -1,0 +1,40 @@
+"""Tables of named things, and the kind answer to a name they do not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from isthmus.errors import UnknownName
+
+Thing = TypeVar("Thing")
+
+
+def lookup(table: Mapping[str, Thing], name: str, kind: str) -> Thing:
+    """Return ``table[name]``, or raise naming the nearest known name.
+
+    >>> lookup({"center": 1, "nnn": 2}, "nnn", "calibration")
+    2
+    >>> lookup({"center": 1, "nnn": 2}, "centre", "calibration")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No calibration is called 'centre'. Did you mean 'center'?
+    """
+    if name in table:
+        return table[name]
+    raise UnknownName(f"No {kind} is called {name!r}. {suggestion(name, table)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Say which known name comes nearest, or list them all.
+
+    >>> suggestion("alhpa", ["alpha", "k"])
+    "Did you mean 'alpha'?"
+    >>> suggestion("zzz", ["alpha", "k"])
+    'Known: alpha, k.'
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Known: {', '.join(names)}." if names else "None are known."

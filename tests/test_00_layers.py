@@ -1,0 +1,43 @@
+"""The tree is the data flow: a module imports from its own line or from a line above it."""
+
+import ast
+from pathlib import Path
+
+import isthmus
+
+LAYERS = [
+    {"types", "errors", "_optional"},
+    {"registry", "config", "documents"},
+    {"sources", "encoders", "calibration", "index"},
+    {"align", "search"},
+    {"evaluate", "diagnose"},
+    {"train"},
+    {"serve"},
+    {"cli"},
+]
+PARTS = LAYERS[2]
+ROOT = Path(isthmus.__file__).parent
+
+
+def layer(name: str) -> int:
+    return next(depth for depth, names in enumerate(LAYERS) if name in names)
+
+
+def imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    full = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            full |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in full if name.startswith("isthmus.")}
+
+
+def test_a_module_imports_only_from_its_own_layer_or_below_and_parts_are_blind_to_each_other() -> None:
+    modules = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
+    assert len(modules) > 20
+    for path in modules:
+        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        for other in imports(path) - {own}:
+            assert layer(other) <= layer(own), f"{path} imports {other}"
+            assert not {own, other} <= PARTS, f"{path}: parts meet in search, as arrays"

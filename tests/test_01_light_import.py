@@ -1,0 +1,17 @@
+"""``import isthmus`` costs next to nothing, and so does its calibration."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "faiss", "transformers", "scipy", "matplotlib", "safetensors", "starlette", "fastapi", "PIL")
+
+
+@pytest.mark.parametrize("statement", ["import isthmus", "from isthmus import calibration"])
+def test_importing_brings_in_nothing_heavy(statement: str) -> None:
+    code = f"{statement}; import sys; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "isthmus" in done.stdout.split()
+    assert not set(HEAVY) & set(done.stdout.split())
+    assert done.stderr == ""
