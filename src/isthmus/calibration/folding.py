@@ -168,7 +168,7 @@ def finish(
         raise BadInput(
             f"inner products of shape {inner.shape} came with document modalities of shape {found_code.shape}."
         )
-    slope, offset = maps[:, asked_code, found_code].astype(inner.dtype)
+    slope, offset = maps[:, asked_code, found_code]  # float64: a small σ must not cost the digits of inner
     return np.asarray(inner * slope + offset)
 
 

@@ -131,7 +131,7 @@ def _temperature(lists: Lists) -> float:
         value, residual = _cross_entropy(g * unit_scores, lists.importance)
         return value, np.array([g * (residual * finite).sum()])
 
-    log_g = _minimise(loss, np.zeros(1), bounds=[(-3.0, 5.0)])
+    log_g = _minimise(loss, np.zeros(1), bounds=[(-3.0, 3.0)])
     return float(np.exp(log_g[0]))
 
 
