@@ -1,4 +1,4 @@
-"""The papers' equations written out with loops over plain numbers: slow, independent of the library, checkable by eye."""
+"""The papers' equations written out with loops over plain numbers: slow, independent, checkable by eye."""
 
 from __future__ import annotations
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import equations as eq
 import numpy as np
 import pytest
-from worlds import World, world
 
+import equations as eq
 from isthmus import calibration
 from isthmus.types import Matrix, Vectors
+from worlds import World, world
 
 WORLDS = [world(0), world(1, weights=True)]
 worlds = pytest.mark.parametrize("w", WORLDS, ids=["equal weights", "own weights"])
@@ -39,7 +39,7 @@ class ByHand:
         return [r for r, modality in zip(self.references, self.w.queries.modality, strict=True) if modality == m]
 
     def documents_of(self, modality: str) -> list[Matrix]:
-        return [d for d, M in zip(self.documents, self.w.documents.modality, strict=True) if M == modality]
+        return [d for d, M in zip(self.documents, self.w.documents.modality, strict=True) if modality == M]
 
     def best(self, m: str, M: str) -> list[float]:
         return [max(eq.dot(r, d) for d in self.documents_of(M)) for r in self.references_of(m)]
@@ -204,11 +204,11 @@ def test_dynamic_dbnorm_has_a_defined_score_for_each_of_its_four_cases() -> None
                 gallery, queries = [eq.dot(g, d) for g in hand.gallery], [eq.dot(r, d) for r in references]
                 factor = np.log(max(s, 1e-6))
                 expected[row, column] = {
-                    (True, True): lambda: eq.log_dual_inverted_softmax(s, gallery, queries, 4.0, 6.0),
-                    (True, False): lambda: eq.log_inverted_softmax(s, gallery, 4.0) + factor / 4.0,
-                    (False, True): lambda: eq.log_inverted_softmax(s, queries, 6.0) + factor / 6.0,
-                    (False, False): lambda: s,
-                }[case]()
+                    (True, True): eq.log_dual_inverted_softmax(s, gallery, queries, 4.0, 6.0),
+                    (True, False): eq.log_inverted_softmax(s, gallery, 4.0) + factor / 4.0,
+                    (False, True): eq.log_inverted_softmax(s, queries, 6.0) + factor / 6.0,
+                    (False, False): s,
+                }[case]
         check("dbnorm(beta_gallery=4.0,beta_query=6.0,dynamic=true)", w, expected)
     assert len(seen) == 4
 

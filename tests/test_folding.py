@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import DYNAMIC_SPECS, SPECS, World, world
 
 from isthmus import calibration
 from isthmus.calibration import Fitted
 from isthmus.types import Folded, Matrix, Vectors
+from worlds import DYNAMIC_SPECS, SPECS, World, world
 
 
 def close(fitted: Fitted, scores: Matrix, expected: Matrix) -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import DIM, SPECS, one_modality, world
 
 from isthmus import calibration
-from isthmus.calibration.nnn import mean_of_largest
+from isthmus.calibration.nnn import largest, mean_of_largest
 from isthmus.calibration.qbnorm import soft_maximum
 from isthmus.calibration.rows import unit
 from isthmus.types import Matrix, Vectors
+from worlds import DIM, SPECS, one_modality, world
 
 seeds = given(seed=st.integers(0, 10_000))
 
@@ -278,3 +278,21 @@ def test_centring_closes_the_gap_between_two_cones() -> None:
     raw, centred = (scores(spec, documents, queries, queries) for spec in ("none", "center"))
     assert (raw.argmax(axis=1) >= 60).all()  # raw cosine: some text is first, always
     assert (centred.argmax(axis=1) == np.arange(60)).mean() > 0.8
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    columns=st.integers(1, 400),
+    k=st.integers(1, 400),
+    levels=st.integers(1, 50),
+    hidden=st.booleans(),
+)
+def test_the_k_largest_are_those_of_a_full_sort_with_ties_and_hidden_entries(
+    seed: int, columns: int, k: int, levels: int, hidden: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, levels, size=(5, columns)).astype(np.float32)
+    if hidden:
+        values[rng.random(values.shape) < 0.3] = -np.inf
+    k = min(k, columns)
+    assert np.array_equal(np.sort(largest(values, k), axis=1), np.sort(values, axis=1)[:, columns - k :])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +15,7 @@ from isthmus.calibration.pairs import Pairs
 from isthmus.errors import CannotFit
 from isthmus.types import Matrix, Rows, Vectors
 
-SIMILARITY_BYTES = 1 << 24  # of one block of similarities: large enough for BLAS, small enough for the cache
+SIMILARITY_BYTES = 1 << 25  # of one block of similarities: large enough for BLAS, small enough for the cache
 
 
 class NeighbourSearch(Protocol):
@@ -62,8 +65,16 @@ def over_bank(x: Matrix, bank: Matrix, reduce: Callable[[Matrix, slice], Matrix]
     if own is not None:
         _refuse_only_own(len(x), len(bank), own)
     out = np.empty(len(x), dtype=x.dtype)
-    for rows, similarity in similarity_blocks(x, bank, own):
+    cores = os.cpu_count() or 1
+
+    def task(rows: slice, similarity: Matrix) -> None:
         out[rows] = reduce(similarity, rows)
+
+    with ThreadPoolExecutor(cores) as pool:  # BLAS makes a block on every core; so is it reduced
+        for block, similarity in similarity_blocks(x, bank, own):
+            cuts = np.linspace(block.start, block.stop, cores + 1).astype(int)
+            slices = [slice(int(a), int(b)) for a, b in itertools.pairwise(cuts) if a < b]
+            list(pool.map(task, slices, [similarity[s.start - block.start : s.stop - block.start] for s in slices]))
     return out
 
 

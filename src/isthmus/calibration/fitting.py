@@ -14,6 +14,7 @@ from isthmus.calibration.folding import bias_columns
 from isthmus.calibration.known import fit_learned
 from isthmus.calibration.nnn import NearestNeighbourNormalization
 from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.rows import check_rows
 from isthmus.calibration.shift import Shift
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale, Standardize
@@ -74,6 +75,7 @@ def fit(
         gallery=_gallery(spec, shift, reference_documents),
     )
     if spec.per_query is not None or (spec.scale is None and spec.learned is None and not spec.dynamic):
+        check_rows(documents)
         return _checked_bias(fitted)
     x = shift.documents(documents, np.float32)
     if spec.learned is not None:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isthmus.calibration.perquery import at_least_one, best
+from isthmus.calibration.nnn import largest
+from isthmus.calibration.perquery import at_least_one
 from isthmus.types import Matrix
 
 
@@ -32,6 +33,6 @@ class MinMax:
 
     def rescale(self, values: Matrix) -> Matrix:
         """Rescale the similarities of one modality's documents, ``(n_queries, n_documents)``."""
-        top = best(values, self.k)
+        top = largest(values, min(self.k, values.shape[1]))
         low, high = top.min(axis=1, keepdims=True), top.max(axis=1, keepdims=True)
         return np.asarray((values - low) / np.where(high > low, high - low, 1))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-
 from isthmus.errors import BadSpec
 from isthmus.types import Matrix
 
@@ -15,12 +13,6 @@ class PerQuery(Protocol):
 
     def rescale(self, values: Matrix) -> Matrix:
         """Rescale the similarities of one modality's documents, ``(n_queries, n_documents)``."""
-
-
-def best(values: Matrix, k: int) -> Matrix:
-    """Return the ``k`` largest values of each row, in any order."""
-    columns = values.shape[1]
-    return values if k >= columns else np.partition(values, columns - k, axis=1)[:, columns - k :]
 
 
 def at_least_one(method: str, k: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from isthmus.errors import BadVectors
-from isthmus.types import Mask, Matrix, Rows, Vectors
+from isthmus.types import Matrix, Rows, Vectors
 
 BLOCK_BYTES = 1 << 20  # of a float32 block: it stays in a core's own cache together with its source
 NO_DIRECTION = 1e-6  # a row this near to its mean points nowhere: it becomes 0, similar to nothing
@@ -132,11 +132,10 @@ def written(vectors: Vectors, dtype: DTypeLike, block: Callable[[slice], Matrix]
     return target
 
 
-def rows_of(code: Rows, modality: int) -> Rows:
-    """Return the row numbers whose modality code is ``modality``."""
-    return np.flatnonzero(code == modality)
+def check_rows(vectors: Vectors) -> None:
+    """Refuse NaN, infinity and rows of zeros now, by part and row, where nothing else would look at the rows."""
 
+    def task(rows: slice) -> None:
+        fused(vectors, rows, np.float32)
 
-def first_true(mask: Mask) -> int:
-    """Return the position of the first true value."""
-    return int(np.argmax(mask))
+    in_blocks(len(vectors), vectors.dim, task)

@@ -1,0 +1,231 @@
+"""Bad input has an answer that says what, why and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isthmus import calibration, errors
+from isthmus.types import Vectors
+from worlds import SPECS, world
+
+W = world()
+TEXT = W.queries.take(W.queries.modality == "text")
+
+
+def fit(spec: str, documents: Vectors = W.documents, queries: Vectors = W.queries, **options: Any) -> Any:
+    options.setdefault("reference_documents", W.gallery if "dbnorm" in spec else None)
+    if "learned" in spec:
+        options.setdefault("positives", W.positives.astype(int)[: len(queries)])
+    return calibration.fit(spec, documents, queries, **options)
+
+
+def test_another_dimension_is_refused_everywhere_by_name() -> None:
+    other = Vectors.of(np.ones((2, 5)), "text")
+    fitted = fit("center")
+    with pytest.raises(errors.BadVectors, match=r"query vectors have 5 dimensions .* 8"):
+        fit("center", queries=other)
+    with pytest.raises(errors.BadVectors, match="reference document vectors have 5"):
+        fit("dbnorm", reference_documents=other)
+    with pytest.raises(errors.BadVectors, match="query vectors have 5"):
+        fitted.scores(other, W.documents)
+    with pytest.raises(errors.BadVectors, match="document vectors have 5"):
+        fitted.scores(W.asked, other)
+    with pytest.raises(errors.BadVectors, match="document vectors have 5"):
+        fitted.fold(other)
+    with pytest.raises(errors.BadVectors, match="query vectors have 5"):
+        fitted.fold_queries(other)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_refused_by_row(value: float) -> None:
+    matrix = np.ones((3000, 4))
+    matrix[2999, 1] = value
+    bad, good = Vectors.of(matrix, "text"), Vectors.of(np.random.default_rng(0).normal(size=(9, 4)), "text")
+    fitted = fit("nnn(k=2)", good, good)
+    for attempt in (
+        lambda: fit("center", bad, good),
+        lambda: fit("nnn(k=2)", bad, good),
+        lambda: fit("none", good, bad),
+        lambda: fitted.fold(bad),
+    ):
+        with pytest.raises(errors.BadVectors, match=r"row 2999 of part 'text' holds NaN or infinity \(1 such rows\)"):
+            attempt()
+
+
+def test_zero_vectors_are_refused_by_row_but_absent_parts_may_hold_anything() -> None:
+    matrix = np.ones((3, 4))
+    matrix[1] = 0
+    with pytest.raises(errors.BadVectors, match="row 1 of part 'text' is all zeros"):
+        fit("none", Vectors.of(matrix, "text"), Vectors.of(np.ones((1, 4)), "text"))
+    masked = Vectors({"text": matrix, "image": np.ones((3, 4))}, {"text": np.array([True, False, True])})
+    assert np.isfinite(calibration.fit("none", masked, masked).scores(masked, masked)).all()
+
+
+@pytest.mark.parametrize("method", ["nnn", "learned"])
+def test_more_neighbours_than_reference_queries_are_refused_not_padded(method: str) -> None:
+    n = min(int((W.queries.modality == m).sum()) for m in W.queries.modalities)
+    fit(f"{method}(k={n})").fold(W.documents)
+    with pytest.raises(errors.CannotFit, match=rf"k = {n + 1} .* only {n}"):
+        fit(f"{method}(k={n + 1})").fold(W.documents)
+
+
+def test_without_k_all_references_up_to_128_are_neighbours() -> None:
+    n = len(TEXT)
+    default, explicit = (fit(spec, queries=TEXT).fold(W.documents).vectors for spec in ("nnn", f"nnn(k={n})"))
+    assert np.array_equal(default, explicit)
+    many = TEXT.take(np.arange(300) % n)
+    default, explicit = (fit(spec, queries=many).fold(W.documents).vectors for spec in ("nnn", "nnn(k=128)"))
+    assert np.array_equal(default, explicit)
+
+
+def test_one_reference_query_is_refused_where_it_tells_nothing_and_used_where_it_does() -> None:
+    one = TEXT.take(slice(0, 1))
+    asked = W.asked.take(W.asked.modality == "text")
+    with pytest.raises(errors.CannotFit, match="at least 2 reference queries with a text part and got 1"):
+        fit("center", queries=one)
+    with pytest.raises(errors.CannotFit, match=r"no spread .* text queries to image"):
+        fit("standardize", queries=one)
+    with pytest.raises(errors.CannotFit, match="at least 8"):
+        fit("learned", queries=one)
+    for spec in ("none", "dn", "nnn", "qbnorm", "dbnorm"):
+        assert np.isfinite(fit(spec, queries=one).scores(asked, W.documents)).all()
+
+
+def test_no_spread_in_the_best_similarities_is_refused() -> None:
+    same = TEXT.take(np.zeros(10, dtype=int))
+    with pytest.raises(errors.CannotFit, match="σ = "):
+        fit("standardize", queries=same)
+
+
+def test_no_documents_and_no_reference_queries_are_refused() -> None:
+    with pytest.raises(errors.CannotFit, match="no documents"):
+        fit("none", documents=W.documents.take(slice(0, 0)))
+    with pytest.raises(errors.CannotFit, match="no reference queries"):
+        fit("none", queries=W.queries.take(slice(0, 0)))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_no_queries_or_no_documents_to_score_give_empty_arrays(spec: str) -> None:
+    fitted = fit(spec)
+    nothing = W.documents.take(slice(0, 0))
+    assert fitted.scores(W.asked.take(slice(0, 0)), W.documents).shape == (0, len(W.documents))
+    assert fitted.scores(W.asked, nothing).shape == (len(W.asked), 0)
+    assert fitted.fold(nothing).vectors.shape == (0, fitted.fold(W.documents).vectors.shape[1])
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_query_modality_that_was_not_fitted_is_refused(spec: str) -> None:
+    fitted = fit(spec, queries=TEXT, positives=W.positives.astype(int)[: len(TEXT)] if "learned" in spec else None)
+    image = W.asked.take(W.asked.modality == "image")
+    for attempt in (
+        lambda: fitted.scores(image, W.documents),
+        lambda: fitted.fold_queries(image),
+        lambda: fitted.finish(np.zeros((1, 1)), "image", "text"),
+    ):
+        with pytest.raises(errors.UnknownModality, match=r"no image reference queries were fitted \(fitted: text\)"):
+            attempt()
+
+
+def test_a_document_modality_with_no_documents_is_refused_only_where_it_had_to_be_fitted() -> None:
+    texts = W.documents.take(W.documents.modality == "text")
+    images = W.unseen.take(W.unseen.modality == "image")
+    for spec in ("none", "nnn(k=3)", "qbnorm"):
+        assert np.isfinite(fit(spec, texts).scores(W.asked, images)).all()
+    for spec in ("center", "dn", "standardize", "nnn(k=3)+standardize"):
+        with pytest.raises(errors.UnknownModality, match="image"):
+            fit(spec, texts).scores(W.asked, images)
+    single = W.documents.take(W.documents.modality != "image+text")
+    fused = W.unseen.take(W.unseen.modality == "image+text")
+    assert np.isfinite(fit("center", single).scores(W.asked, fused)).all()  # part means serve fused documents
+
+
+def test_a_document_alone_in_its_part_is_similar_to_nothing_after_centring() -> None:
+    keep = np.flatnonzero(W.documents.modality == "text")
+    lone = np.append(keep, np.flatnonzero(W.documents.modality == "image")[0])
+    documents = W.documents.take(lone)
+    fitted = fit("center", documents)
+    assert np.array_equal(fitted.scores(W.asked, documents)[:, -1], np.zeros(len(W.asked)))
+    assert np.array_equal(fitted.fold(documents).vectors[-1], np.zeros(8))
+
+
+def test_dbnorm_without_a_gallery_bank_says_what_to_use() -> None:
+    with pytest.raises(errors.CannotFit, match=r"reference_documents=.*qbnorm"):
+        fit("dbnorm", reference_documents=None)
+
+
+def test_labelled_pairs_must_cover_every_pair_of_modalities() -> None:
+    with pytest.raises(errors.CannotFit, match="0 labelled pairs"):
+        fit("standardize", positives=[(0, 0), (0, 3)])
+
+
+@pytest.mark.parametrize(
+    ("positives", "said"),
+    [
+        ([(0, 999)], "document row 999, but there are 30"),
+        ([(99, 0)], "query row 99, but there are 24"),
+        ([(0, -2)], "document row -2"),
+        ([1, 2, 3], "cannot be read"),
+        ([(0.5, 1.5)], "row numbers"),
+        (np.zeros((2, 3), dtype=int), "cannot be read"),
+    ],
+)
+def test_pairs_that_name_no_row_are_refused(positives: Any, said: str) -> None:
+    with pytest.raises(errors.BadInput, match=said):
+        fit("standardize", positives=positives)
+
+
+def test_a_bank_made_only_from_one_document_is_refused_for_that_document() -> None:
+    fitted = fit("nnn(k=3)", queries=TEXT)
+    with pytest.raises(errors.CannotFit, match="every reference query comes from document row 2"):
+        fitted.fold(W.documents, sources=np.full(len(TEXT), 2))
+
+
+def test_changing_what_is_not_there_is_refused() -> None:
+    with pytest.raises(errors.BadSpec, match="only nnn has"):
+        fit("center").with_alpha(0.5)
+    with pytest.raises(errors.BadSpec, match="fit again"):
+        fit("nnn(k=3)+standardize").with_alpha(0.5)
+    with pytest.raises(errors.BadSpec, match="finite"):
+        fit("center").with_balance({"image": np.nan})
+
+
+def test_a_dynamic_calibration_asks_for_its_activation() -> None:
+    fitted = fit("qbnorm(dynamic=true)")
+    with pytest.raises(errors.BadSpec, match="pass active="):
+        fitted.fold_queries(W.asked)
+    with pytest.raises(errors.BadSpec, match="not dynamic"):
+        fit("nnn(k=3)").activation(W.asked, fit("nnn(k=3)").fold(W.documents))
+    with pytest.raises(errors.BadInput, match="no documents"):
+        fitted.activation(W.asked, fitted.fold(W.documents.take(slice(0, 0))))
+
+
+def test_modalities_that_do_not_fit_the_inner_products_are_refused() -> None:
+    fitted = fit("standardize")
+    with pytest.raises(errors.BadInput, match="2 rows of inner products came with 1"):
+        fitted.finish(np.zeros((2, 3)), ["text"], "image")
+    with pytest.raises(errors.BadInput, match=r"shape \(2, 3\) came with document modalities of shape \(2,\)"):
+        fitted.finish(np.zeros((2, 3)), "text", ["image", "text"])
+
+
+def test_a_damaged_or_foreign_file_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.calibration"
+    fit("center+nnn(k=3)").save(path)
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-10], b"not a calibration at all"):
+        path.write_bytes(damaged)
+        with pytest.raises(errors.BadFile, match=r"damaged|not a calibration"):
+            calibration.load(path)
+    path.write_bytes(whole.replace(b'\\"version\\": 1', b'\\"version\\": 9'))
+    with pytest.raises(errors.BadFile, match="version 9"):
+        calibration.load(path)
+    from safetensors.numpy import save_file
+
+    save_file({"a": np.zeros(2)}, path)
+    with pytest.raises(errors.BadFile, match="no isthmus calibration"):
+        calibration.load(path)
+    with pytest.raises(FileNotFoundError):
+        calibration.load(tmp_path / "absent.calibration")

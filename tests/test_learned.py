@@ -1,0 +1,125 @@
+"""``learned`` finds what is there, falls back where nothing is known, and asks for what it needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+from isthmus import calibration, errors
+from isthmus.calibration.known import _lists
+from isthmus.calibration.learned import Lists, _loss
+from isthmus.calibration.rows import unit
+from isthmus.calibration.tune import ndcg_at_10
+from isthmus.types import Matrix, Vectors
+from worlds import world
+
+
+def two_cones(seed: int, n: int = 120, dim: int = 24) -> tuple[Vectors, Vectors, Matrix]:
+    """Texts match a query closely, images loosely and in a cone of their own; each query has one right document."""
+    rng = np.random.default_rng(seed)
+    topics = rng.normal(size=(n, dim))
+    image = np.arange(n) % 2 == 1
+    cone = np.random.default_rng(99).normal(size=dim)  # the encoder's, the same for every sample
+    noise = np.where(image, 1.2, 0.6)[:, None] * rng.normal(size=(n, dim))
+    documents = topics + noise + np.where(image[:, None], -cone, cone)
+    queries = np.repeat(topics, 2, axis=0) + 0.5 * rng.normal(size=(2 * n, dim)) + cone
+    return (
+        Vectors.of(documents, np.where(image, "image", "text")),
+        Vectors.of(queries, "text"),
+        np.repeat(np.arange(n), 2),
+    )
+
+
+def macro(fitted: calibration.Fitted, documents: Vectors, queries: Vectors, right: Matrix) -> float:
+    relevant = np.zeros((len(queries), len(documents)), dtype=bool)
+    relevant[np.arange(len(queries)), right.astype(int)] = True
+    values = ndcg_at_10(fitted.scores(queries, documents), relevant)
+    modality = documents.modality[right.astype(int)]
+    return float(np.mean([values[modality == name].mean() for name in documents.modalities]))
+
+
+def test_learned_beats_raw_cosine_and_its_own_prior_on_unseen_documents_and_queries() -> None:
+    documents, queries, right = two_cones(0)
+    unseen = two_cones(1)
+    values = {
+        spec: macro(calibration.fit(spec, documents, queries, sources=right), *unseen)
+        for spec in ("none", "nnn(k=16)+standardize", "learned")
+    }
+    assert values["learned"] > values["none"] + 0.1
+    assert values["learned"] > values["nnn(k=16)+standardize"] - 0.005
+
+
+def test_with_a_strong_prior_it_ranks_like_nnn_then_standardize() -> None:
+    documents, queries, right = two_cones(0)
+    prior = calibration.fit("nnn(k=16)+standardize", documents, queries, sources=right)
+    held = calibration.fit("learned(l2=1e9)", documents, queries, positives=right)
+    a, b = (fitted.scores(queries, documents) for fitted in (prior, held))
+    ratio = (a - a.mean()) / (b - b.mean())
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-3)
+
+
+def test_slopes_stay_positive_so_that_it_folds() -> None:
+    w = world(3)
+    upside_down = np.random.default_rng(0).integers(0, len(w.documents), size=len(w.queries))  # no right answers
+    fitted = calibration.fit("learned(k=3,l2=0.001)", w.documents, w.queries, positives=upside_down)
+    assert fitted.coefficients is not None
+    assert min(slope for slope, _, _ in fitted.coefficients.table.values()) > 0
+
+
+def test_a_modality_without_known_answers_keeps_the_prior_and_is_not_drowned() -> None:
+    documents, queries, right = two_cones(0)
+    texts = np.flatnonzero(documents.modality[right] == "text")
+    fitted = calibration.fit("learned", documents, queries.take(texts), positives=right[texts])
+    assert fitted.coefficients is not None
+    unseen_documents, unseen_queries, unseen_right = two_cones(1)
+    images = documents.modality[unseen_right] == "image"
+    none = calibration.fit("none", documents, queries)
+    scores, raw = (f.scores(unseen_queries, unseen_documents) for f in (fitted, none))
+    rank = (scores > scores[np.arange(len(scores)), unseen_right][:, None]).sum(axis=1)
+    raw_rank = (raw > raw[np.arange(len(raw)), unseen_right][:, None]).sum(axis=1)
+    assert np.median(rank[images]) < np.median(raw_rank[images]) / 3
+
+
+def test_a_query_modality_without_known_answers_keeps_the_prior() -> None:
+    w = world(4)
+    known = np.where(w.queries.modality == "text", w.positives, -1).astype(int)
+    fitted = calibration.fit("learned(k=3)", w.documents, w.queries, positives=known)
+    assert np.isfinite(fitted.scores(w.asked, w.documents)).all()
+
+
+@pytest.mark.parametrize("positives", [None, np.full(24, -1), [(0, 1)]])
+def test_too_few_known_answers_are_refused_with_what_to_use_instead(positives: Matrix | None) -> None:
+    w = world()
+    with pytest.raises(errors.CannotFit, match=r"at least 8 .*nnn\+standardize"):
+        calibration.fit("learned(k=3)", w.documents, w.queries, positives=positives)  # type: ignore[arg-type]
+
+
+def test_every_target_modality_counts_alike_however_many_queries_it_has() -> None:
+    modality = np.array([[0], [0], [0], [1]])
+    ones = np.ones((4, 1))
+    importance = Lists(ones, ones, modality, ones > 0, 2).importance
+    assert importance[:3].sum() == pytest.approx(importance[3:].sum())
+    assert importance.sum() == pytest.approx(4)
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    shape = (6, 9)
+    lists = Lists(rng.normal(size=shape), rng.normal(size=shape), rng.integers(0, 3, shape), rng.random(shape) > 0.1, 3)
+    lists.counted[:, 0] = True
+    prior = np.array([1.0, 0.0, 0.0])
+    error = check_grad(
+        lambda t: _loss(t, lists, prior, 0.3)[0], lambda t: _loss(t, lists, prior, 0.3)[1], rng.normal(size=9)
+    )
+    assert error < 1e-5
+
+
+def test_another_right_document_of_a_query_is_never_a_wrong_one() -> None:
+    x = unit(np.random.default_rng(0).normal(size=(6, 4)))
+    documents = Vectors.of(x, ["text", "image"] * 3)
+    known = calibration.Pairs.of([(0, 2), (0, 5), (1, 3)], queries=2, documents=6)
+    scale = np.array([[0.0, 1.0], [0.0, 1.0]])
+    lists = _lists(documents, x, x[:2], known, np.zeros(6), scale, scale, candidates=9)
+    assert lists.counted[:, 0].all()  # the right document itself
+    assert (~lists.counted).sum(axis=1).tolist() == [2, 2, 1]  # its copy in the list, and the query's other answer
