@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from isthmus import calibration
 from isthmus.calibration import Fitted
 from isthmus.types import Folded, Matrix, Vectors
-from worlds import DYNAMIC_SPECS, SPECS, World, world
+from worlds import DYNAMIC_SPECS, SPECS, World, one_modality, world
 
 
 def close(fitted: Fitted, scores: Matrix, expected: Matrix) -> None:
@@ -160,6 +160,14 @@ def test_documents_weights_for_a_collection_equal_the_same_weights_on_every_docu
         each = calibration.fit(spec, own, w.queries)
         expected = each.scores(w.asked, own)
         np.testing.assert_allclose(collection.scores(w.asked, w.documents), expected, atol=1e-6)
+
+
+def test_the_weight_of_a_document_with_one_part_does_not_matter() -> None:
+    documents, queries, asked = (Vectors.of(m, "text") for m in one_modality())
+    heavy = replace_weights(documents, {"text": np.linspace(0.1, 9, len(documents))})
+    for spec in ("none", "center", "dn"):
+        plain = calibration.fit(spec, documents, queries).scores(asked, documents)
+        np.testing.assert_allclose(calibration.fit(spec, heavy, queries).scores(asked, heavy), plain, atol=1e-12)
 
 
 def test_a_shift_fitted_on_another_data_set_can_be_used() -> None:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from numpy.typing import DTypeLike
 
 from isthmus.calibration.live import Statistics
-from isthmus.calibration.rows import direction, fused, written
+from isthmus.calibration.rows import fuse, point, written
 from isthmus.calibration.shift import named_by_side, split_by_side
 from isthmus.errors import CannotFit, UnknownModality
 from isthmus.types import Matrix, Vectors
@@ -98,6 +98,9 @@ def _centred(
                 f"Fit again with {side} vectors that have it."
             )
     rounded = {part: mean.astype(dtype) for part, mean in means.items()}
-    return written(
-        vectors, dtype, lambda rows: direction(fused(vectors, rows, dtype, means=rounded, weights=weights)), out
-    )
+
+    def write(rows: slice, block: Matrix) -> None:
+        fuse(vectors, rows, block, means=rounded, weights=weights)
+        point(block)
+
+    return written(vectors, dtype, write, out)

@@ -29,7 +29,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import DTypeLike
 
-from isthmus.calibration.none import Raw
+from isthmus.calibration.none import Raw, unit_fused
+from isthmus.calibration.rows import written
 from isthmus.calibration.shift import named_by_side, split_by_side
 from isthmus.errors import BadSpec, UnknownModality
 from isthmus.types import Matrix, Vectors
@@ -76,25 +77,34 @@ class DistributionShift:
 
     def documents(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
         """Return the shifted vector of each document, ``(n, d)``."""
-        return self._shifted(vectors, self.raw.documents(vectors, dtype, out), self.document_means, "document")
+        return self._shifted(vectors, dtype, self.document_means, "document", out)
 
     def queries(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
         """Return the shifted vector of each query, ``(n, d)``."""
-        return self._shifted(vectors, self.raw.queries(vectors, dtype, out), self.query_means, "query")
+        return self._shifted(vectors, dtype, self.query_means, "query", out)
 
     def tensors(self) -> dict[str, Matrix]:
         """What has to be saved: the means."""
         return named_by_side(self.document_means, self.query_means)
 
-    def _shifted(self, vectors: Vectors, x: Matrix, means: Mapping[str, Matrix], side: str) -> Matrix:
-        for code, modality in enumerate(vectors.modalities):
+    def _shifted(
+        self, vectors: Vectors, dtype: DTypeLike, means: Mapping[str, Matrix], side: str, out: Matrix | None
+    ) -> Matrix:
+        for modality in vectors.modalities:
             if modality not in means:
                 raise UnknownModality(
                     f"dn was fitted without {side}s of modality {modality!r} (fitted: {', '.join(means) or 'none'}). "
                     "Fit again with some, or use 'center', whose means are per part."
                 )
-            x[vectors.modality_code == code] -= (self.lam * means[modality]).astype(x.dtype)
-        return x
+        table = np.array([self.lam * means[modality] for modality in vectors.modalities], dtype=dtype)
+        weights = self.weights if side == "document" else None
+
+        def write(rows: slice, block: Matrix) -> None:
+            unit_fused(vectors, rows, block, weights)
+            code = vectors.modality_code[rows]
+            block -= table[code[0]] if (code == code[0]).all() else table[code]
+
+        return written(vectors, dtype, write, out)
 
 
 def _means(vectors: Vectors, x: Matrix) -> dict[str, Matrix]:

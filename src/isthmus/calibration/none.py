@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from numpy.typing import DTypeLike
 
-from isthmus.calibration.rows import direction, fused, written
+from isthmus.calibration.rows import fuse, point, written
 from isthmus.types import Matrix, Vectors
 
 
@@ -44,12 +44,19 @@ class Raw:
 
     def documents(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
         """Return the unit fused vector of each document, ``(n, d)``."""
-        return written(vectors, dtype, lambda rows: direction(fused(vectors, rows, dtype, weights=self.weights)), out)
+        return written(vectors, dtype, lambda rows, block: unit_fused(vectors, rows, block, self.weights), out)
 
     def queries(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
         """Return the unit fused vector of each query, ``(n, d)``."""
-        return written(vectors, dtype, lambda rows: direction(fused(vectors, rows, dtype)), out)
+        return written(vectors, dtype, lambda rows, block: unit_fused(vectors, rows, block), out)
 
     def tensors(self) -> dict[str, Matrix]:
         """What has to be saved: nothing."""
         return {}
+
+
+def unit_fused(vectors: Vectors, rows: slice, out: Matrix, weights: Mapping[str, float] | None = None) -> None:
+    """Write unit(Σ_p w_p e_p) of these rows into ``out``."""
+    fuse(vectors, rows, out, weights=weights)
+    if len(vectors.parts) > 1:  # one part alone is a unit vector already
+        point(out)

@@ -1,7 +1,7 @@
 """Row arithmetic shared by every calibration: normalise, fuse parts, work in blocks.
 
-Blocks keep the intermediate values in cache, so that a pass over a matrix costs about what reading and
-writing it costs. The result never depends on the block size.
+Blocks keep the intermediate values in cache and are worked on in place, so that a pass over a matrix costs
+about what reading and writing it costs. The result never depends on the block size.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numpy.typing import DTypeLike
 from isthmus.errors import BadVectors
 from isthmus.types import Matrix, Rows, Vectors
 
-BLOCK_BYTES = 1 << 20  # of a float32 block: it stays in a core's own cache together with its source
+BLOCK_BYTES = 1 << 22  # of a float32 block: large enough for threads not to meet, small enough for the cache
 NO_DIRECTION = 1e-6  # a row this near to its mean points nowhere: it becomes 0, similar to nothing
 
 
 def norms(rows: Matrix) -> Matrix:
     """Return the Euclidean length of each row, ``(n,)``."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+    return np.asarray(np.sqrt(np.vecdot(rows, rows)))
 
 
 def unit(rows: Matrix, *, part: str = "", numbers: Rows | None = None) -> Matrix:
@@ -32,14 +32,25 @@ def unit(rows: Matrix, *, part: str = "", numbers: Rows | None = None) -> Matrix
     array([[0.6, 0.8],
            [0. , 1. ]])
     """
+    out = np.empty(rows.shape, dtype=rows.dtype)
+    unit_into(rows, out, part, np.arange(len(rows)) if numbers is None else numbers)
+    return out
+
+
+def unit_into(rows: Matrix, out: Matrix, part: str, numbers: Rows, *, minus: Matrix | None = None) -> None:
+    """Write the unit rows, ``minus`` a vector, into ``out``; ``numbers`` are what the rows are called in an error."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         length = norms(rows)
-        tiny = np.sqrt(np.finfo(rows.dtype).tiny) * 1e3  # below it the squares lose digits
-        odd = np.flatnonzero(~((length > tiny) & np.isfinite(length)))
-        out = rows * (1 / length)[:, None]
+        if np.abs(length - 1).max(initial=0) < 2 * np.finfo(rows.dtype).eps:  # most encoders give unit rows
+            np.subtract(rows, 0 if minus is None else minus, out=out)
+            return
+        smallest = np.sqrt(np.finfo(rows.dtype).tiny) * 1e3  # below it the squares lose digits
+        odd = np.flatnonzero(~((length > smallest) & np.isfinite(length)))
+        np.multiply(rows, (1 / length)[:, None], out=out)
     if odd.size:
-        out[odd] = _unit_of_odd(rows[odd], part, odd if numbers is None else numbers[odd])
-    return np.asarray(out)
+        out[odd] = _unit_of_odd(rows[odd], part, numbers[odd])
+    if minus is not None:
+        out -= minus
 
 
 def _unit_of_odd(rows: Matrix, part: str, numbers: Rows) -> Matrix:
@@ -60,49 +71,50 @@ def _unit_of_odd(rows: Matrix, part: str, numbers: Rows) -> Matrix:
     return np.asarray(scaled / norms(scaled)[:, None])
 
 
-def direction(rows: Matrix) -> Matrix:
-    """Scale each row to length 1; a row (almost) at the origin becomes exactly 0."""
+def point(rows: Matrix) -> None:
+    """Scale each row to length 1 in place; a row (almost) at the origin becomes exactly 0."""
     length = norms(rows)
     nowhere = length < NO_DIRECTION
     inverse = np.where(nowhere, 0, 1 / np.where(nowhere, 1, length))
-    return np.asarray(rows * inverse.astype(rows.dtype)[:, None])
+    rows *= inverse.astype(rows.dtype)[:, None]
 
 
-def fused(
+def fuse(
     vectors: Vectors,
     rows: slice,
-    dtype: DTypeLike,
+    out: Matrix,
     *,
     means: Mapping[str, Matrix] | None = None,
     weights: Mapping[str, float] | None = None,
-) -> Matrix:
-    """Return Σ_p w_p (unit(e_p) − mean_p) over the parts each row has, ``(len(rows), d)``, not normalised.
+) -> None:
+    """Write Σ_p w_p (unit(e_p) − mean_p) over the parts each row has into ``out``, not normalised.
 
     A row's own weights come first, then ``weights`` by part, then 1.
     """
-    total: Matrix | None = None
-    numbers = np.arange(rows.start, rows.stop)
+    empty = True
     for part, matrix in vectors.parts.items():
         mask = vectors.present[part][rows]
-        if not mask.any():
+        count = np.count_nonzero(mask)
+        if not count:
             continue
-        where: slice | Rows = slice(None) if mask.all() else np.flatnonzero(mask)
-        block = unit(np.asarray(matrix[rows][where], dtype=dtype), part=part, numbers=numbers[where])
-        if means is not None:
-            block -= means[part].astype(dtype)
-        weight = _weight(vectors, part, numbers[where], weights)
+        where: slice | Rows = slice(None) if count == len(mask) else np.flatnonzero(mask)
+        numbers = np.arange(rows.start, rows.stop)[where]
+        source = np.asarray(matrix[rows][where], dtype=out.dtype)
+        block = out if empty and isinstance(where, slice) else np.empty(source.shape, dtype=out.dtype)
+        unit_into(source, block, part, numbers, minus=None if means is None else means[part])
+        weight = _weight(vectors, part, numbers, weights)
         if weight is not None:
-            block *= np.asarray(weight, dtype=dtype)
-        if total is None and isinstance(where, slice):
-            total = block
-            continue
-        if total is None:
-            total = np.zeros((len(numbers), vectors.dim), dtype=dtype)
-        total[where] += block
-    return np.zeros((len(numbers), vectors.dim), dtype=dtype) if total is None else total
+            block *= np.asarray(weight, dtype=out.dtype)
+        if block is not out:
+            if empty:
+                out[:] = 0
+            out[where] += block
+        empty = False
 
 
 def _weight(vectors: Vectors, part: str, numbers: Rows, weights: Mapping[str, float] | None) -> Matrix | float | None:
+    if len(vectors.parts) == 1:  # nothing to fuse with
+        return None
     if vectors.weights is not None:
         return np.asarray(vectors.weights[part][numbers, None])
     return None if weights is None else weights.get(part)
@@ -111,31 +123,33 @@ def _weight(vectors: Vectors, part: str, numbers: Rows, weights: Mapping[str, fl
 def in_blocks(n: int, width: int, task: Callable[[slice], None]) -> None:
     """Run ``task`` on slices that cover ``range(n)``, on every core when there is enough to do."""
     step = max(1, BLOCK_BYTES // (4 * max(width, 1)))
-    slices = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-    workers = min(os.cpu_count() or 1, len(slices) // 8)
-    if workers < 2:
-        for rows in slices:
-            task(rows)
+    cores = os.cpu_count() or 1
+    if n < 8 * step * cores:
+        for start in range(0, n, step):
+            task(slice(start, min(start + step, n)))
         return
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(task, slices))
+
+    def run(first: int) -> None:  # each core takes every so-many-th block
+        for start in range(first * step, n, cores * step):
+            task(slice(start, min(start + step, n)))
+
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(run, range(cores)))
 
 
-def written(vectors: Vectors, dtype: DTypeLike, block: Callable[[slice], Matrix], out: Matrix | None = None) -> Matrix:
-    """Fill ``out`` (or a new matrix) block by block with ``block(rows)``."""
+def written(
+    vectors: Vectors, dtype: DTypeLike, write: Callable[[slice, Matrix], None], out: Matrix | None = None
+) -> Matrix:
+    """Fill ``out`` (or a new matrix) block by block: ``write(rows, block)`` fills one."""
     target = np.empty((len(vectors), vectors.dim), dtype=dtype) if out is None else out
-
-    def task(rows: slice) -> None:
-        target[rows] = block(rows)
-
-    in_blocks(len(vectors), vectors.dim, task)
+    in_blocks(len(vectors), vectors.dim, lambda rows: write(rows, target[rows]))
     return target
 
 
 def check_rows(vectors: Vectors) -> None:
     """Refuse NaN, infinity and rows of zeros now, by part and row, where nothing else would look at the rows."""
-
-    def task(rows: slice) -> None:
-        fused(vectors, rows, np.float32)
-
-    in_blocks(len(vectors), vectors.dim, task)
+    in_blocks(
+        len(vectors),
+        vectors.dim,
+        lambda rows: fuse(vectors, rows, np.empty((rows.stop - rows.start, vectors.dim), dtype=np.float32)),
+    )

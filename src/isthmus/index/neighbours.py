@@ -35,12 +35,13 @@ class FaissNeighbours:
             raise BadInput(f"{k} neighbours were asked for among {len(bank)}.")
         if bank is not self._bank:
             self._bank, self._index = bank, self._built(np.ascontiguousarray(bank, dtype=np.float32))
-        similarity, rows = self._index.search(np.ascontiguousarray(vectors, dtype=np.float32), k)
-        short = np.flatnonzero(rows[:, -1] < 0)  # the probed cells held fewer than k: look everywhere for these
-        if short.size:
-            everywhere = vectors[short] @ bank.T
-            rows[short] = np.argsort(-everywhere, axis=1, kind="stable")[:, :k]
-            similarity[short] = np.take_along_axis(everywhere, rows[short], axis=1)
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        similarity, rows = self._index.search(vectors, k)
+        probes = self.probes
+        while (short := np.flatnonzero(rows[:, -1] < 0)).size:  # the probed cells held fewer than k: probe more
+            probes *= 4
+            wider = need("faiss", extra="ann").SearchParametersIVF(nprobe=probes)
+            similarity[short], rows[short] = self._index.search(vectors[short], k, params=wider)
         return similarity, rows
 
     def _built(self, bank: Matrix) -> Any:

@@ -1,0 +1,42 @@
+"""What this machine can do at most, measured the same way everywhere, and how long something takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+import numpy as np
+
+from isthmus.types import Matrix
+
+
+def seconds(run: Callable[[], object], times: int = 3) -> float:
+    """Return the shortest of several runs: noise only ever adds."""
+    taken = []
+    for _ in range(times):
+        start = perf_counter()
+        run()
+        taken.append(perf_counter() - start)
+    return min(taken)
+
+
+def sgemm_rate(dim: int = 512, size: int = 8192) -> float:
+    """Return the floating-point operations per second of a large float32 matrix product, on all cores."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((size, dim), dtype=np.float32) for _ in range(2))
+    return 2 * size * size * dim / seconds(lambda: a @ b.T, 5)
+
+
+def copy_rate(source: Matrix, target: Matrix) -> float:
+    """Return the bytes per second (read and written) of copying one matrix into another, on all cores."""
+    cores = os.cpu_count() or 1
+    cuts = np.linspace(0, len(source), cores + 1).astype(int)
+
+    def copy(i: int) -> None:
+        target[cuts[i] : cuts[i + 1]] = source[cuts[i] : cuts[i + 1]]
+
+    with ThreadPoolExecutor(cores) as pool:
+        taken = seconds(lambda: list(pool.map(copy, range(cores))), 5)
+    return 2 * source.nbytes / taken

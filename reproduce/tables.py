@@ -1,0 +1,64 @@
+"""Tables of results, printed and compared with what is expected of them."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from pathlib import Path
+
+Row = dict[str, str | float]
+
+EXPECTED = Path(__file__).parent / "expected"
+TOLERANCE = 0.005  # of a share or a measure; ranks may differ by one
+
+
+def arguments(doc: str | None) -> argparse.Namespace:
+    """Read the options that every script here has."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    given = os.environ.get("ISTHMUS_DATA")
+    parser.add_argument("--data", type=Path, default=given, required=given is None, help="the data folder")
+    parser.add_argument("--write", action="store_true", help="take what comes out as what is expected")
+    return parser.parse_args()
+
+
+def compared(name: str, rows: list[Row], write: bool) -> int:
+    """Print the rows as a Markdown table; return 1 if a number is not the expected one."""
+    path = EXPECTED / f"{name}.csv"
+    columns = list(rows[0])
+    print("| " + " | ".join(columns) + " |")
+    print("| " + " | ".join("---" if i == 0 else "---:" for i in range(len(columns))) + " |")
+    for row in rows:
+        print("| " + " | ".join(_cell(value) for value in row.values()) + " |")
+    if write:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows([_cell(value) for value in row.values()] for row in rows)
+        return 0
+    with path.open(newline="") as file:
+        expected = list(csv.DictReader(file))
+    wrong = [
+        f"{row[columns[0]]}: {column} is {_cell(row[column])}, expected {before[column]}"
+        for row, before in zip(rows, expected, strict=True)
+        for column in columns
+        if not _same(row[column], before[column])
+    ]
+    print(
+        "\n".join(["", *wrong]) if wrong else f"\nas expected ({path.name})", file=sys.stderr if wrong else sys.stdout
+    )
+    return 1 if wrong else 0
+
+
+def _cell(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.1f}" if value > 1 else f"{value:.3f}"
+
+
+def _same(value: str | float, expected: str) -> bool:
+    if isinstance(value, str):
+        return value == expected
+    return abs(value - float(expected)) <= (1.0 if value > 1 else TOLERANCE)

@@ -1,0 +1,95 @@
+"""The docs say what is so: names, tables, numbers and links."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import isthmus
+from isthmus.calibration import METHODS, NNN_PAPER_GRID, Spec
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reproduce").glob("*.md")])
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+@pytest.mark.parametrize("module", ["isthmus", "isthmus.calibration", "isthmus.index"])
+def test_what_a_module_exports_is_sorted_and_exists(module: str) -> None:
+    loaded = importlib.import_module(module)
+    constants_first = sorted(loaded.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
+    assert constants_first == loaded.__all__
+    assert all(hasattr(loaded, name) for name in loaded.__all__)
+
+
+@pytest.mark.parametrize("page", ["docs/calibration.md", "docs/papers.md"])
+def test_every_calibration_stands_in_the_docs(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert [name for name in METHODS if f"`{name}" not in text] == []
+
+
+def test_the_defaults_in_the_table_of_specs_are_those_of_the_code() -> None:
+    rows = [cells(line) for line in (ROOT / "docs/calibration.md").read_text().splitlines() if line.startswith("| `")]
+    settings = {row[0].strip("`"): row[2] for row in rows if row[0].strip("`") in METHODS and len(row) == 4}
+    assert set(settings) == set(METHODS)
+    for name, said in settings.items():
+        default = METHODS[name].settings()
+        for names, value in re.findall(r"((?:`\w+`(?:, )?)+) \((\w[\w.]*)", said):
+            for setting in re.findall(r"`(\w+)`", names):
+                actual = getattr(default, setting)
+                if actual is not None:  # a default that depends on the data is said in words
+                    assert str(actual).lower() in (value, f"{value}.0"), (name, setting)
+
+
+def test_every_module_stands_in_the_readmes_tree() -> None:
+    tree = (ROOT / "README.md").read_text().split("## What is here")[1].split("## Read on")[0]
+    names = {name for _, name, _ in pkgutil.iter_modules([*isthmus.__path__, f"{isthmus.__path__[0]}/calibration"])}
+    missing = [name for name in names if not name.startswith("_") and not re.search(rf"\b{name}\b", tree)]
+    assert missing == []
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_reproduce_script_is_listed_and_has_expected_values() -> None:
+    listed = (ROOT / "reproduce/README.md").read_text()
+    scripts = [p.stem for p in (ROOT / "reproduce").glob("*.py") if p.stem != "tables"]
+    assert scripts
+    for name in scripts:
+        assert f"reproduce/{name}.py" in listed
+        assert (ROOT / f"reproduce/expected/{name}.csv").exists()
+
+
+def test_the_readmes_table_of_proof_is_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/clip_f8k.csv").open() as file:
+        expected = {row["calibration"]: row for row in csv.DictReader(file)}
+    shown = [cells(line) for line in (ROOT / "README.md").read_text().splitlines() if line.count("|") == 5][2:]
+    assert len(shown) == 5
+    for name, images, rank, ndcg in shown:
+        row = expected[name.split(" ")[0]]
+        assert (images, rank, ndcg) == (row["images in top 10"], row["median rank of the image"], row["nDCG@10"])
+    assert f"all {len(expected)} rows" in (ROOT / "README.md").read_text()
+
+
+def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> None:
+    with (ROOT / "reproduce/expected/clip_f8k.csv").open() as file:
+        value = {row["calibration"]: row["nDCG@10"] for row in csv.DictReader(file)}
+    text = " ".join((ROOT / "docs/calibration.md").read_text().split())
+    assert f"nDCG@10 {value['center, means of another set']} against {value['center']}" in text
+    folded = value["dbnorm(dynamic=true), folded"]
+    assert f"nDCG@10 {value['dbnorm(dynamic=true)']} dense and {folded} folded" in text
+
+
+def test_the_nnn_papers_grid_is_that_of_the_paper() -> None:
+    specs = [Spec.parse(text).bias for text in NNN_PAPER_GRID]
+    assert {spec.k for spec in specs} == {2**i for i in range(10)}  # type: ignore[union-attr]
