@@ -38,7 +38,7 @@ def part_means(vectors: Vectors) -> dict[str, Matrix]:
     for part in vectors.parts:
         have = [parts_of(vectors, row)[part] for row in range(len(vectors)) if vectors.present[part][row]]
         if have:
-            means[part] = sum(have) / len(have)
+            means[part] = np.asarray(sum(have) / len(have))
     return means
 
 

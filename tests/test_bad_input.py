@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ TEXT = W.queries.take(W.queries.modality == "text")
 def fit(spec: str, documents: Vectors = W.documents, queries: Vectors = W.queries, **options: Any) -> Any:
     options.setdefault("reference_documents", W.gallery if "dbnorm" in spec else None)
     if "learned" in spec:
-        options.setdefault("positives", W.positives.astype(int)[: len(queries)])
+        options.setdefault("positives", W.positives[: len(queries)])
     return calibration.fit(spec, documents, queries, **options)
 
 
@@ -46,12 +47,13 @@ def test_nan_and_infinity_are_refused_by_row(value: float) -> None:
     matrix[2999, 1] = value
     bad, good = Vectors.of(matrix, "text"), Vectors.of(np.random.default_rng(0).normal(size=(9, 4)), "text")
     fitted = fit("nnn(k=2)", good, good)
-    for attempt in (
+    attempts: list[Callable[[], object]] = [
         lambda: fit("center", bad, good),
         lambda: fit("nnn(k=2)", bad, good),
         lambda: fit("none", good, bad),
         lambda: fitted.fold(bad),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(errors.BadVectors, match=r"row 2999 of part 'text' holds NaN or infinity \(1 such rows\)"):
             attempt()
 
@@ -119,13 +121,14 @@ def test_no_queries_or_no_documents_to_score_give_empty_arrays(spec: str) -> Non
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_query_modality_that_was_not_fitted_is_refused(spec: str) -> None:
-    fitted = fit(spec, queries=TEXT, positives=W.positives.astype(int)[: len(TEXT)] if "learned" in spec else None)
+    fitted = fit(spec, queries=TEXT, positives=W.positives[: len(TEXT)] if "learned" in spec else None)
     image = W.asked.take(W.asked.modality == "image")
-    for attempt in (
+    attempts: list[Callable[[], object]] = [
         lambda: fitted.scores(image, W.documents),
         lambda: fitted.fold_queries(image),
         lambda: fitted.finish(np.zeros((1, 1)), "image", "text"),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(errors.UnknownModality, match=r"no image reference queries were fitted \(fitted: text\)"):
             attempt()
 

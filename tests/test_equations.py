@@ -216,7 +216,7 @@ def test_dynamic_dbnorm_has_a_defined_score_for_each_of_its_four_cases() -> None
 def test_a_source_never_meets_its_own_query_while_statistics_and_biases_are_fitted() -> None:
     w = WORLDS[0]
     hand = ByHand(w, "none")
-    sources = w.positives.astype(int)
+    sources = w.positives
     rows_of = {m: [q for q in range(len(w.queries)) if w.queries.modality[q] == m] for m in w.queries.modalities}
 
     def bias(d: int, m: str) -> float:

@@ -30,7 +30,7 @@ def fitted_on(spec: str, w: World) -> Fitted:
         w.documents,
         w.queries,
         reference_documents=w.gallery,
-        positives=w.positives.astype(int) if learns else None,
+        positives=w.positives if learns else None,
     )
 
 
@@ -104,7 +104,7 @@ def test_the_best_k_of_each_modality_merged_are_the_best_k_of_all(spec: str, see
             engine = folded.vectors[folded.modality == found] @ queries.vectors[row]
             best = np.sort(engine)[::-1][:k]
             merged += fitted.finish(best, str(asked), found).tolist()
-        close(fitted, sorted(merged, reverse=True)[:k], np.sort(dense[row])[::-1][:k])
+        close(fitted, np.sort(merged)[::-1][:k], np.sort(dense[row])[::-1][:k])
 
 
 def test_alpha_changes_without_touching_folded_documents() -> None:

@@ -165,7 +165,7 @@ def test_a_rotation_of_everything_changes_nothing(spec: str) -> None:
     def turned(v: Vectors) -> Vectors:
         return Vectors({p: np.nan_to_num(m, nan=0.0) @ rotation for p, m in v.parts.items()}, v.present, v.weights)
 
-    positives = w.positives.astype(int) if "learned" in spec else None
+    positives = w.positives if "learned" in spec else None
     plain = scores(spec, w.documents, w.queries, w.asked, reference_documents=w.gallery, positives=positives)
     fitted = calibration.fit(
         spec, turned(w.documents), turned(w.queries), reference_documents=turned(w.gallery), positives=positives
@@ -193,7 +193,7 @@ def test_a_corpus_of_one_modality_keeps_the_order_of_cosine_under_standardize(se
 @pytest.mark.parametrize("spec", SPECS)
 def test_under_a_kept_fit_adding_documents_never_changes_another_documents_score(spec: str) -> None:
     w = world(5)
-    positives = w.positives.astype(int) if "learned" in spec else None
+    positives = w.positives if "learned" in spec else None
     fitted = calibration.fit(spec, w.documents, w.queries, reference_documents=w.gallery, positives=positives)
     more = Vectors(
         {p: np.vstack([w.documents.parts[p], w.unseen.parts[p]]) for p in w.documents.parts},
@@ -211,7 +211,7 @@ def test_inputs_are_never_written_to(spec: str) -> None:
     for vectors in (w.documents, w.queries, w.asked, w.gallery):
         for array in (*vectors.parts.values(), *vectors.present.values(), *(vectors.weights or {}).values()):
             array.flags.writeable = False
-    positives = w.positives.astype(int)
+    positives = w.positives
     positives.flags.writeable = False
     fitted = calibration.fit(
         spec, w.documents, w.queries, reference_documents=w.gallery, positives=positives if "learned" in spec else None
@@ -225,7 +225,7 @@ def test_inputs_are_never_written_to(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_batch_size_and_order_never_matter(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world(7)
-    positives = w.positives.astype(int) if "learned" in spec else None
+    positives = w.positives if "learned" in spec else None
     fitted = calibration.fit(spec, w.documents, w.queries, reference_documents=w.gallery, positives=positives)
     whole = fitted.fold(w.documents).vectors
     order = np.random.default_rng(0).permutation(len(w.documents))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -11,11 +13,11 @@ from isthmus.calibration.known import _lists
 from isthmus.calibration.learned import Lists, _loss
 from isthmus.calibration.rows import unit
 from isthmus.calibration.tune import ndcg_at_10
-from isthmus.types import Matrix, Vectors
+from isthmus.types import Matrix, Rows, Vectors
 from worlds import world
 
 
-def two_cones(seed: int, n: int = 120, dim: int = 24) -> tuple[Vectors, Vectors, Matrix]:
+def two_cones(seed: int, n: int = 120, dim: int = 24) -> tuple[Vectors, Vectors, Rows]:
     """Texts match a query closely, images loosely and in a cone of their own; each query has one right document."""
     rng = np.random.default_rng(seed)
     topics = rng.normal(size=(n, dim))
@@ -31,11 +33,11 @@ def two_cones(seed: int, n: int = 120, dim: int = 24) -> tuple[Vectors, Vectors,
     )
 
 
-def macro(fitted: calibration.Fitted, documents: Vectors, queries: Vectors, right: Matrix) -> float:
+def macro(fitted: calibration.Fitted, documents: Vectors, queries: Vectors, right: Rows) -> float:
     relevant = np.zeros((len(queries), len(documents)), dtype=bool)
-    relevant[np.arange(len(queries)), right.astype(int)] = True
+    relevant[np.arange(len(queries)), right] = True
     values = ndcg_at_10(fitted.scores(queries, documents), relevant)
-    modality = documents.modality[right.astype(int)]
+    modality = documents.modality[right]
     return float(np.mean([values[modality == name].mean() for name in documents.modalities]))
 
 
@@ -83,16 +85,16 @@ def test_a_modality_without_known_answers_keeps_the_prior_and_is_not_drowned() -
 
 def test_a_query_modality_without_known_answers_keeps_the_prior() -> None:
     w = world(4)
-    known = np.where(w.queries.modality == "text", w.positives, -1).astype(int)
+    known = np.where(w.queries.modality == "text", w.positives, -1)
     fitted = calibration.fit("learned(k=3)", w.documents, w.queries, positives=known)
     assert np.isfinite(fitted.scores(w.asked, w.documents)).all()
 
 
 @pytest.mark.parametrize("positives", [None, np.full(24, -1), [(0, 1)]])
-def test_too_few_known_answers_are_refused_with_what_to_use_instead(positives: Matrix | None) -> None:
+def test_too_few_known_answers_are_refused_with_what_to_use_instead(positives: Any) -> None:
     w = world()
     with pytest.raises(errors.CannotFit, match=r"at least 8 .*nnn\+standardize"):
-        calibration.fit("learned(k=3)", w.documents, w.queries, positives=positives)  # type: ignore[arg-type]
+        calibration.fit("learned(k=3)", w.documents, w.queries, positives=positives)
 
 
 def test_every_target_modality_counts_alike_however_many_queries_it_has() -> None:
@@ -109,9 +111,14 @@ def test_the_gradient_is_that_of_the_loss() -> None:
     lists = Lists(rng.normal(size=shape), rng.normal(size=shape), rng.integers(0, 3, shape), rng.random(shape) > 0.1, 3)
     lists.counted[:, 0] = True
     prior = np.array([1.0, 0.0, 0.0])
-    error = check_grad(
-        lambda t: _loss(t, lists, prior, 0.3)[0], lambda t: _loss(t, lists, prior, 0.3)[1], rng.normal(size=9)
-    )
+
+    def value(theta: Matrix) -> float:
+        return _loss(theta, lists, prior, 0.3)[0]
+
+    def gradient(theta: Matrix) -> Matrix:
+        return _loss(theta, lists, prior, 0.3)[1]
+
+    error = check_grad(value, gradient, rng.normal(size=9))
     assert error < 1e-5
 
 

@@ -11,7 +11,7 @@ from isthmus import calibration
 from isthmus.calibration import Moments, Statistics, drift
 from isthmus.calibration.center import Center
 from isthmus.errors import BadInput
-from isthmus.types import Matrix, Vectors
+from isthmus.types import Rows, Vectors
 from test_learned import macro
 from worlds import world
 
@@ -91,7 +91,7 @@ def test_drift_is_0_without_change_and_infinite_for_a_part_that_was_not_there() 
     assert "image" not in drift(statistics, texts)
 
 
-def collection(share_of_new: float, n: int = 200, dim: int = 24) -> tuple[Vectors, Vectors, Matrix]:
+def collection(share_of_new: float, n: int = 200, dim: int = 24) -> tuple[Vectors, Vectors, Rows]:
     """Texts and images; a share of the images comes from another source, in a cone of its own."""
     rng = np.random.default_rng(0)
     topics = rng.normal(size=(n, dim))

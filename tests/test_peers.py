@@ -88,7 +88,7 @@ def test_a_neighbour_search_serves_fit_and_fold() -> None:
     w = world(1, queries=60)
     search = FaissNeighbours(probes=99)
     for spec in ("nnn(k=3)+standardize", "learned(k=3)"):
-        options = {"positives": w.positives.astype(int)} if "learned" in spec else {}
+        options = {"positives": w.positives} if "learned" in spec else {}
         exact = calibration.fit(spec, w.documents, w.queries, **options)  # type: ignore[arg-type]
         by_index = calibration.fit(spec, w.documents, w.queries, neighbours=search, **options)  # type: ignore[arg-type]
         folded = by_index.fold(w.documents, neighbours=search).vectors

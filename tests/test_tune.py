@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import pytrec_eval
@@ -33,12 +35,14 @@ def test_the_best_is_never_worse_than_none_on_held_out_queries() -> None:
         assert values[str(tuned.best)] == max(values.values()) > values["none"]
 
 
-def test_auto_fits_the_best_spec_and_keeps_the_table() -> None:
+def test_auto_fits_the_best_spec_and_keeps_the_table(tmp_path: Path) -> None:
     documents, queries, right = two_cones(0)
     fitted = calibration.fit("auto", documents, queries, positives=right)
     assert fitted.tuned is not None
     assert fitted.spec == fitted.tuned.best
     assert "held out" in fitted.describe()
+    fitted.save(tmp_path / "auto.calibration")
+    assert calibration.load(tmp_path / "auto.calibration").describe() == fitted.describe()
     again = calibration.fit(str(fitted.spec), documents, queries, sources=right)
     assert np.array_equal(fitted.scores(queries, documents), again.scores(queries, documents))
 
@@ -60,7 +64,7 @@ def test_auto_without_known_answers_takes_the_default_and_says_so_by_its_spec() 
 
 def test_of_equals_the_first_in_the_grid_wins_and_the_refused_never_do() -> None:
     parse = calibration.Spec.parse
-    trials = (Trial(parse("none"), 0.5), Trial(parse("center"), 0.5), Trial(parse("nnn"), -np.inf, {}, "no"))
+    trials = (Trial(parse("none"), 0.5), Trial(parse("center"), 0.5), Trial(parse("nnn"), 1.0, {}, "no"))
     assert str(Tuned(trials).best) == "none"
     with pytest.raises(errors.CannotFit, match=r"No candidate could be fitted\. nnn: no"):
         _ = Tuned(trials[2:]).best

@@ -58,7 +58,7 @@ def test_take_keeps_order_masks_and_weights() -> None:
         (lambda: Vectors({"": EYE}), "not a part's name"),
         (lambda: Vectors({"text": EYE, "image": np.ones((3, 4))}), "has shape (3, 4) but part 'text' has (3, 3)"),
         (lambda: Vectors({"text": EYE, "image": np.ones((2, 3))}), "has shape (2, 3)"),
-        (lambda: Vectors({"text": EYE}, {"text": np.ones(3)}), "must be 3 booleans"),
+        (lambda: Vectors({"text": EYE}, {"text": np.ones(3)}), "must be 3 booleans"),  # type: ignore[dict-item]
         (lambda: Vectors({"text": EYE}, {"text": np.ones(2, bool)}), "must be 3 booleans"),
         (lambda: Vectors({"text": EYE}, {"image": np.ones(3, bool)}), "without vectors: image"),
         (lambda: Vectors({"text": EYE}, {"text": np.array([1, 0, 1], bool)}), "row 1 has no part"),

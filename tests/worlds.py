@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isthmus.types import Matrix, Vectors
+from isthmus.types import Matrix, Rows, Vectors
 
 DIM = 8
 SPECS = [
@@ -50,7 +50,7 @@ class World:
     asked: Vectors  # queries never seen by a fit
     unseen: Vectors  # documents never seen by a fit
     gallery: Vectors
-    positives: Matrix
+    positives: Rows
 
 
 def rows(rng: np.random.Generator, n: int, *, cones: Matrix, weights: bool = False) -> Vectors:

@@ -22,6 +22,7 @@ Matrix: TypeAlias = NDArray[np.floating[Any]]
 Mask: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.intp]
 Names: TypeAlias = NDArray[np.str_]
+ModalityLike: TypeAlias = str | Sequence[str] | Sequence[Sequence[str]] | Names
 
 MAX_PARTS = 16
 

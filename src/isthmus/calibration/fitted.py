@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -26,12 +26,10 @@ from isthmus.calibration.shift import Shift
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale
 from isthmus.errors import BadSpec, BadVectors, UnknownModality
-from isthmus.types import Folded, Mask, Matrix, Names, Vectors
+from isthmus.types import Folded, Mask, Matrix, ModalityLike, Vectors
 
 if TYPE_CHECKING:
     from isthmus.calibration.tune import Tuned
-
-ModalityLike = str | Sequence[str] | Names
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

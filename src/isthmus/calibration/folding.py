@@ -26,11 +26,9 @@ from isthmus.calibration.learned import Learned
 from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.errors import BadInput, BadSpec
-from isthmus.types import Folded, Mask, Matrix, Names, Rows, Vectors
+from isthmus.types import Folded, Mask, Matrix, ModalityLike, Rows, Vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from isthmus.calibration.fitted import Fitted
 
 
@@ -148,9 +146,7 @@ def activation(fitted: Fitted, queries: Vectors, documents: Folded) -> Mask:
     return out
 
 
-def finish(
-    fitted: Fitted, inner: Matrix, asked: str | Sequence[str] | Names, found: str | Sequence[str] | Names
-) -> Matrix:
+def finish(fitted: Fitted, inner: Matrix, asked: ModalityLike, found: ModalityLike) -> Matrix:
     """Apply slope · inner + offset + balance, by pair of modalities."""
     asked_names, asked_code = _named(asked)
     found_names, found_code = _named(found)
@@ -172,7 +168,7 @@ def finish(
     return np.asarray(inner * slope + offset)
 
 
-def _named(modality: str | Sequence[str] | Names) -> tuple[list[str], Rows]:
+def _named(modality: ModalityLike) -> tuple[list[str], Rows]:
     names, code = np.unique(np.asarray(modality, dtype=str), return_inverse=True)
     return [str(name) for name in names], np.asarray(code).reshape(np.shape(modality))
 

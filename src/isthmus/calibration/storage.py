@@ -38,6 +38,9 @@ def save(fitted: Fitted, path: str | PathLike[str]) -> None:
         "scale": _listed(fitted.scale.statistics) if fitted.scale else None,
         "coefficients": _listed(fitted.coefficients.table) if fitted.coefficients else None,
         "balance": dict(fitted.balance),
+        "tuned": [[str(t.spec), t.value, dict(t.by_modality), t.refused] for t in fitted.tuned.trials]
+        if fitted.tuned
+        else None,
     }
     data = to_bytes(_tensors(fitted), metadata={FORMAT: json.dumps(header)})
     target = Path(path)
@@ -55,6 +58,7 @@ def save(fitted: Fitted, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str]) -> Fitted:
     """Read a calibration that ``Fitted.save`` wrote."""
     from isthmus.calibration.fitted import Fitted
+    from isthmus.calibration.tune import Trial, Tuned
 
     header, tensors = _read(Path(path))
     groups: dict[str, dict[str, Matrix]] = {"shift": {}, "references": {}, "rows": {}, "thresholds": {}, "gallery": {}}
@@ -77,6 +81,9 @@ def load(path: str | PathLike[str]) -> Fitted:
         thresholds=thresholds,
         coefficients=Coefficients(_table(header["coefficients"])) if header["coefficients"] else None,
         balance=header["balance"],
+        tuned=Tuned(tuple(Trial(Spec.parse(text), *rest) for text, *rest in header["tuned"]))
+        if header["tuned"]
+        else None,
     )
 
 

@@ -164,7 +164,7 @@ def tune(
                 for fold in range(folds)
             ]
         except CannotFit as error:
-            trials.append(Trial(spec, -np.inf, refused=str(error)))
+            trials.append(Trial(spec, 0.0, refused=str(error)))
             continue
         by_modality = _averaged(documents, values)
         trials.append(Trial(spec, float(np.mean(list(by_modality.values()))), by_modality))
