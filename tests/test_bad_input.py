@@ -11,7 +11,7 @@ import pytest
 
 from isthmus import calibration, errors
 from isthmus.types import Vectors
-from worlds import SPECS, world
+from worlds import DYNAMIC_SPECS, SPECS, world
 
 W = world()
 TEXT = W.queries.take(W.queries.modality == "text")
@@ -54,7 +54,7 @@ def test_nan_and_infinity_are_refused_by_row(value: float) -> None:
         lambda: fitted.fold(bad),
     ]
     for attempt in attempts:
-        with pytest.raises(errors.BadVectors, match=r"row 2999 of part 'text' holds NaN or infinity \(1 such rows\)"):
+        with pytest.raises(errors.BadVectors, match="row 2999 of part 'text' holds NaN or infinity, so"):
             attempt()
 
 
@@ -110,13 +110,14 @@ def test_no_documents_and_no_reference_queries_are_refused() -> None:
         fit("none", queries=W.queries.take(slice(0, 0)))
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [*SPECS, *DYNAMIC_SPECS, "minmax", "zscore", "rrf"])
 def test_no_queries_or_no_documents_to_score_give_empty_arrays(spec: str) -> None:
     fitted = fit(spec)
     nothing = W.documents.take(slice(0, 0))
     assert fitted.scores(W.asked.take(slice(0, 0)), W.documents).shape == (0, len(W.documents))
     assert fitted.scores(W.asked, nothing).shape == (len(W.asked), 0)
-    assert fitted.fold(nothing).vectors.shape == (0, fitted.fold(W.documents).vectors.shape[1])
+    if fitted.spec.per_query is None:
+        assert fitted.fold(nothing).vectors.shape == (0, fitted.fold(W.documents).vectors.shape[1])
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -174,6 +175,9 @@ def test_labelled_pairs_must_cover_every_pair_of_modalities() -> None:
         ([1, 2, 3], "cannot be read"),
         ([(0.5, 1.5)], "row numbers"),
         (np.zeros((2, 3), dtype=int), "cannot be read"),
+        ([[0, 1], [2]], "different lengths"),
+        (np.full(24, -5), "document row -5"),
+        (calibration.Pairs(np.array([0]), np.array([999])), "document row 999"),
     ],
 )
 def test_pairs_that_name_no_row_are_refused(positives: Any, said: str) -> None:
@@ -183,8 +187,60 @@ def test_pairs_that_name_no_row_are_refused(positives: Any, said: str) -> None:
 
 def test_a_bank_made_only_from_one_document_is_refused_for_that_document() -> None:
     fitted = fit("nnn(k=3)", queries=TEXT)
-    with pytest.raises(errors.CannotFit, match="every reference query comes from document row 2"):
+    with pytest.raises(errors.CannotFit, match=r"all \d+ reference queries of one modality come from document row 2"):
         fitted.fold(W.documents, sources=np.full(len(TEXT), 2))
+
+
+def test_a_pair_given_twice_counts_once() -> None:
+    fitted = fit("nnn(k=3)", queries=TEXT)
+    twice = fitted.fold(W.documents, sources=[(0, 2)] * len(TEXT)).vectors
+    assert np.array_equal(twice, fitted.fold(W.documents, sources=[(0, 2)]).vectors)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"txet": 9.0}, "No part of these documents is called 'txet'. Did you mean 'text'?"),
+        ({"text": np.nan}, "finite number, not negative, and is nan"),
+        ({"text": -1.0}, "not negative"),
+        ({"text": "a"}, "finite number"),
+        ({"text": 0.0, "image": 0.0}, "nothing is left to fuse"),
+    ],
+)
+def test_fusion_weights_that_mean_nothing_are_refused(weights: Any, said: str) -> None:
+    with pytest.raises(errors.BadInput) as caught:
+        fit("center", weights=weights)
+    assert said in str(caught.value)
+
+
+def test_a_borrowed_shift_must_be_the_one_the_spec_names() -> None:
+    centred = fit("center")
+    small = Vectors.of(np.random.default_rng(0).normal(size=(9, 4)), "text")
+    for attempt, said in (
+        (lambda: fit("none", shift=centred), "cannot take the shift of 'center'"),
+        (lambda: fit("dn(lam=0.1)", shift=fit("dn(lam=1.0)")), "cannot take the shift"),
+        (lambda: fit("center", shift=centred.shift), "takes a fitted calibration, not Centered"),
+        (lambda: fit("center", shift=centred, weights={"text": 1.0}), "not both"),
+        (lambda: fit("center", small, small, shift=centred), "fitted on 8 dimensions"),
+    ):
+        with pytest.raises(errors.BadInput, match=said):
+            attempt()  # type: ignore[no-untyped-call]
+
+
+def test_what_is_no_vectors_and_no_spec_is_refused_with_what_to_write() -> None:
+    matrix = np.ones((3, 8))
+    with pytest.raises(errors.BadVectors, match=r"must be Vectors, not ndarray. Write Vectors.of"):
+        fit("center", matrix, matrix)  # type: ignore[arg-type]
+    with pytest.raises(errors.BadVectors, match="must be Vectors"):
+        fit("center").scores(matrix, W.documents)
+    with pytest.raises(errors.BadSpec, match="written as text"):
+        calibration.fit(None, W.documents, W.queries)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-50, 1e50, 1e200])
+def test_float64_vectors_beyond_the_range_of_float32_are_taken(scale: float) -> None:
+    huge = Vectors({p: m * scale for p, m in W.documents.parts.items()}, W.documents.present)
+    np.testing.assert_allclose(fit("center").fold(huge).vectors, fit("center").fold(W.documents).vectors, atol=1e-5)
 
 
 def test_changing_what_is_not_there_is_refused() -> None:
@@ -194,6 +250,11 @@ def test_changing_what_is_not_there_is_refused() -> None:
         fit("nnn(k=3)+standardize").with_alpha(0.5)
     with pytest.raises(errors.BadSpec, match="finite"):
         fit("center").with_balance({"image": np.nan})
+    with pytest.raises(errors.BadSpec, match="finite number, not 'a'"):
+        fit("center").with_balance({"image": "a"})
+    with pytest.raises(errors.UnknownName, match="Did you mean 'image'"):
+        fit("center").with_balance({"imag": 1.0})
+    assert fit("center").with_balance({"text+image": 1.0}).balance == {"image+text": 1.0}
 
 
 def test_a_dynamic_calibration_asks_for_its_activation() -> None:
@@ -208,8 +269,10 @@ def test_a_dynamic_calibration_asks_for_its_activation() -> None:
 
 def test_modalities_that_do_not_fit_the_inner_products_are_refused() -> None:
     fitted = fit("standardize")
-    with pytest.raises(errors.BadInput, match="2 rows of inner products came with 1"):
+    with pytest.raises(errors.BadInput, match=r"shape \(2, 3\) came with query modalities of shape \(1,\)"):
         fitted.finish(np.zeros((2, 3)), ["text"], "image")
+    with pytest.raises(errors.BadInput, match="one name for all"):
+        fitted.finish(np.zeros((2, 3)), np.full((2, 3), "text"), "image")
     with pytest.raises(errors.BadInput, match=r"shape \(2, 3\) came with document modalities of shape \(2,\)"):
         fitted.finish(np.zeros((2, 3)), "text", ["image", "text"])
 

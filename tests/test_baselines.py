@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from isthmus import calibration
+from isthmus.calibration.minmax import MinMax
 from isthmus.errors import BadSpec
 from isthmus.types import Matrix
 from worlds import world
@@ -32,6 +33,10 @@ def test_minmax_gives_each_modalitys_best_1_and_its_kth_0() -> None:
         ordered = np.sort(scores("minmax(k=3)")[:, W.documents.modality == modality], axis=1)[:, ::-1]
         np.testing.assert_allclose(ordered[:, 0], 1, atol=1e-8)
         np.testing.assert_allclose(ordered[:, 2], 0, atol=1e-8)
+
+
+def test_a_modality_of_one_document_is_its_own_best_under_minmax() -> None:
+    assert MinMax().rescale(np.array([[0.3]])).tolist() == [[1.0]]
 
 
 def test_zscore_has_mean_0_and_deviation_1_over_the_k_best() -> None:

@@ -93,3 +93,4 @@ def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> 
 def test_the_nnn_papers_grid_is_that_of_the_paper() -> None:
     specs = [Spec.parse(text).bias for text in NNN_PAPER_GRID]
     assert {spec.k for spec in specs} == {2**i for i in range(10)}  # type: ignore[union-attr]
+    assert sorted({spec.alpha for spec in specs}) == [0.25 + i / 8 for i in range(11)]  # type: ignore[union-attr]

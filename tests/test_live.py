@@ -82,6 +82,11 @@ def test_a_centring_made_from_running_statistics_is_the_one_fitted_on_what_is_th
     )
 
 
+def test_rows_of_another_dimension_are_refused() -> None:
+    with pytest.raises(BadInput, match="rows of 1 dimensions do not go with rows of 4"):
+        Moments.of(np.ones((2, 4))).add(np.ones((2, 1)))
+
+
 def test_drift_is_0_without_change_and_infinite_for_a_part_that_was_not_there() -> None:
     w = world()
     statistics = Statistics.of(w.documents)

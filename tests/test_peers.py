@@ -82,6 +82,10 @@ def test_more_neighbours_than_the_probed_cells_hold_are_still_found() -> None:
     np.testing.assert_allclose(similarity, np.einsum("id,ikd->ik", documents, bank[rows]), atol=1e-5)
     with pytest.raises(BadInput, match="401 neighbours were asked for among 400"):
         FaissNeighbours()(documents, bank, 401)
+    with pytest.raises(BadInput, match="NaN"):
+        FaissNeighbours()(documents * np.nan, bank, 4)
+    with pytest.raises(BadInput, match="At least one cell"):
+        FaissNeighbours(probes=0)
 
 
 def test_a_neighbour_search_serves_fit_and_fold() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,20 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus import calibration, errors
+from isthmus.calibration import tune as tune_function
+from isthmus.calibration.auto import AUTO_GRID
+from isthmus.calibration.fitting import fit_spec
 from isthmus.calibration.tune import (
-    AUTO_GRID,
     DN_PAPER_GRID,
     NNN_PAPER_GRID,
     QBNORM_PAPER_GRID,
-    WITHOUT_KNOWN_ANSWERS,
     Trial,
     Tuned,
     _folds,
     ndcg_at_10,
 )
-from isthmus.types import Mask, Matrix, Vectors
+from isthmus.types import Mask, Matrix, Rows, Vectors
 from test_learned import two_cones
 from worlds import world
+
+tune_module = sys.modules[tune_function.__module__]
 
 
 def test_the_best_is_never_worse_than_none_on_held_out_queries() -> None:
@@ -58,8 +63,51 @@ def test_auto_keeps_raw_cosine_where_nothing_beats_it() -> None:
 def test_auto_without_known_answers_takes_the_default_and_says_so_by_its_spec() -> None:
     w = world()
     fitted = calibration.fit("auto", w.documents, w.queries)
-    assert str(fitted.spec) == WITHOUT_KNOWN_ANSWERS
+    fewest = min(int((w.queries.modality == m).sum()) for m in w.queries.modalities)
+    assert str(fitted.spec) == f"center+nnn(k={fewest})+standardize"
     assert fitted.tuned is None
+    assert "auto took its default: 0 known answers, 16 are needed" in fitted.describe()
+    many = w.queries.take(np.arange(300) % len(w.queries))
+    assert str(calibration.fit("auto", w.documents, many).spec) == "center+nnn(k=16)+standardize"
+
+
+def test_auto_always_has_an_answer() -> None:
+    documents, queries, _ = two_cones(0)
+    one_source = calibration.fit("auto", documents, queries, positives=np.zeros(len(queries), dtype=int))
+    assert "auto took" in one_source.describe()
+    one_query = calibration.fit("auto", documents, queries.take(slice(0, 1)))
+    assert str(one_query.spec) == "none"
+    assert "auto took none: center needs at least 2" in one_query.note
+    with pytest.raises(errors.BadSpec, match="chooses the shift"):
+        calibration.fit("auto", documents, queries, shift=one_query)
+
+
+def test_auto_learns_from_positives_and_from_sources_alike() -> None:
+    documents, queries, right = two_cones(0)
+    few = np.where(np.arange(len(right)) == 0, right, -1)
+    assert calibration.fit("auto", documents, queries, positives=few, sources=right).tuned is not None
+
+
+def test_auto_copes_with_a_query_modality_too_rare_to_judge() -> None:
+    documents, queries, right = two_cones(0)
+    image = Vectors.of(np.ones((1, queries.dim)) + queries.parts["text"][:1], "image")
+    fitted = calibration.fit("auto", documents, Vectors.concat([queries, image]), positives=[*right, -1])
+    assert fitted.query_modalities == ("image", "text")
+
+
+def test_auto_uses_the_neighbour_search_it_is_given() -> None:
+    documents, queries, right = two_cones(0, n=60)
+    asked: list[int] = []
+
+    def search(vectors: Matrix, bank: Matrix, k: int) -> Any:
+        asked.append(k)
+        similarity = vectors @ bank.T
+        rows = np.argsort(-similarity, axis=1)[:, :k]
+        return np.take_along_axis(similarity, rows, axis=1), rows
+
+    by_search = calibration.fit("auto", documents, queries, positives=right, neighbours=search)
+    assert asked
+    assert str(by_search.spec) == str(calibration.fit("auto", documents, queries, positives=right).spec)
 
 
 def test_of_equals_the_first_in_the_grid_wins_and_the_refused_never_do() -> None:
@@ -89,21 +137,74 @@ def test_every_document_modality_counts_alike() -> None:
 def test_queries_of_one_document_are_held_out_together() -> None:
     right = np.repeat(np.arange(30), 3)
     pairs = calibration.Pairs.of(right, queries=90, documents=30)
-    fold = _folds(pairs, 90, 2, np.random.default_rng(0), by_query=False)
+    queries = Vectors.of(np.ones((90, 2)), "text")
+    fold = _folds(pairs, queries, 2, np.random.default_rng(0))
     assert (fold.reshape(30, 3) == fold.reshape(30, 3)[:, :1]).all()
     assert 10 <= fold.reshape(30, 3)[:, 0].sum() <= 20
 
+    linked = calibration.Pairs.of([(0, 1), (0, 2), (1, 2), (2, 3)], queries=4, documents=9)
+    for seed in range(20):
+        fold = _folds(linked, queries.take(slice(0, 4)), 2, np.random.default_rng(seed))
+        assert fold[0] == fold[1]
 
-def test_the_judges_were_not_used_to_fit() -> None:
+
+def test_each_query_modality_is_spread_over_the_folds() -> None:
+    queries = Vectors.of(np.ones((40, 2)), ["image"] * 4 + ["text"] * 36)
+    fold = _folds(None, queries, 2, np.random.default_rng(0))
+    assert fold[:4].sum() == 2
+    assert fold.sum() == 20
+
+
+def test_the_judges_were_not_used_to_fit_and_sources_were_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     documents, queries, right = two_cones(0, n=40)
+    fitted_on: list[set[bytes]] = []
     asked: list[int] = []
+
+    def spy(spec: Any, of: Vectors, references: Vectors, **options: Any) -> Any:
+        rows = references.parts["text"]
+        fitted_on.append({row.tobytes() for row in rows})
+        sources = options["sources"]
+        number = {row.tobytes(): i for i, row in enumerate(queries.parts["text"])}
+        made_from = [right[number[rows[q].tobytes()]] for q in sources.queries]
+        assert np.array_equal(made_from, sources.documents)
+        assert len(sources) == len(rows)
+        fitted = fit_spec(spec, of, references, **options)
+        fold = fitted.fold(documents, sources=sources).vectors
+        assert not np.allclose(fold, fitted.fold(documents).vectors)  # leaving sources in would show
+        expected.append(fold)
+        return fitted
 
     def measure(scores: Matrix, relevant: Mask) -> Matrix:
         asked.append(len(scores))
         return ndcg_at_10(scores, relevant)
 
-    calibration.tune(["center"], documents, queries, positives=right, folds=4, measure=measure)
-    assert sum(asked) == len(queries)  # each query judges once, in the fold that was fitted without it
+    expected: list[Matrix] = []
+    monkeypatch.setattr(tune_module, "fit_spec", spy)
+    tuned = calibration.tune(["nnn(k=4)"], documents, queries, positives=right, folds=4, measure=measure)
+    everyone = {row.tobytes() for row in queries.parts["text"]}
+    held_out = [everyone - used for used in fitted_on]
+    assert sum(map(len, held_out)) == sum(asked) == len(queries)  # each query judges once, where it was not used
+    assert set().union(*held_out) == everyone
+    assert tuned.trials[0].value == pytest.approx(_by_hand(documents, queries, right, held_out, fitted_on))
+
+
+def _by_hand(
+    documents: Vectors, queries: Vectors, right: Rows, held_out: list[set[bytes]], used: list[set[bytes]]
+) -> float:
+    """Fit and score every fold again, in the open."""
+    key = [row.tobytes() for row in queries.parts["text"]]
+    values, modality = [], []
+    for out, fold in zip(held_out, used, strict=True):
+        others = np.array([i for i, k in enumerate(key) if k in fold])
+        asked = np.array([i for i, k in enumerate(key) if k in out])
+        fitted = calibration.fit("nnn(k=4)", documents, queries.take(others), sources=right[others])
+        scores = fitted.scores(queries.take(asked), documents, sources=right[others])
+        relevant = np.zeros(scores.shape, dtype=bool)
+        relevant[np.arange(len(asked)), right[asked]] = True
+        values.append(ndcg_at_10(scores, relevant))
+        modality.append(documents.modality[right[asked]])
+    every, kinds = np.concatenate(values), np.concatenate(modality)
+    return float(np.mean([every[kinds == kind].mean() for kind in documents.modalities]))
 
 
 def test_pseudo_positives_are_one_per_modality_and_only_on_request() -> None:
@@ -116,6 +217,9 @@ def test_pseudo_positives_are_one_per_modality_and_only_on_request() -> None:
         calibration.tune(["none"], documents, queries, positives="guess")  # type: ignore[arg-type]
     with pytest.raises(errors.BadInput, match="at least 2 folds"):
         calibration.tune(["none"], documents, queries, positives="pseudo", folds=1)
+    with pytest.raises(errors.BadInput, match="nothing to try"):
+        calibration.tune([], documents, queries, positives="pseudo")
+    assert str(calibration.tune("center", documents, queries, positives="pseudo").best) == "center"
 
 
 def test_dynamic_and_per_query_candidates_can_be_tuned_too() -> None:

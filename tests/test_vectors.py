@@ -40,6 +40,16 @@ def test_a_part_may_be_absent_everywhere_and_there_may_be_no_rows() -> None:
     assert Vectors.of(np.empty((0, 3)), []).modality.tolist() == []
 
 
+def test_rows_of_different_parts_can_be_put_together() -> None:
+    weighted = Vectors({"text": EYE, "image": EYE}, weights={"text": np.full(3, 0.2), "image": np.full(3, 0.8)})
+    together = Vectors.concat([Vectors.of(EYE, "text"), weighted, Vectors.of(EYE, "image")])
+    assert together.modality.tolist() == ["text"] * 3 + ["image+text"] * 3 + ["image"] * 3
+    assert together.weights is not None
+    assert together.weights["image"].tolist() == [1.0] * 3 + [0.8] * 3 + [1.0] * 3
+    with pytest.raises(BadVectors, match="nothing to put together"):
+        Vectors.concat([])
+
+
 def test_take_keeps_order_masks_and_weights() -> None:
     vectors = Vectors({"text": EYE}, weights={"text": np.array([1.0, 2.0, 3.0])})
     taken = vectors.take(np.array([2, 0]))
@@ -52,12 +62,13 @@ def test_take_keeps_order_masks_and_weights() -> None:
     ("make", "said"),
     [
         (lambda: Vectors({}), "at least one part"),
+        (lambda: Vectors(EYE), "Write Vectors.of(matrix, 'text')"),  # type: ignore[arg-type]
         (lambda: Vectors({"text": np.ones(3)}), "must be (rows, dimensions)"),
         (lambda: Vectors({"text": np.ones((3, 0))}), "0 dimensions"),
         (lambda: Vectors({"text": np.array([["a"]])}), "real numbers"),
         (lambda: Vectors({"": EYE}), "not a part's name"),
-        (lambda: Vectors({"text": EYE, "image": np.ones((3, 4))}), "has shape (3, 4) but part 'text' has (3, 3)"),
-        (lambda: Vectors({"text": EYE, "image": np.ones((2, 3))}), "has shape (2, 3)"),
+        (lambda: Vectors({"text": EYE, "image": np.ones((3, 4))}), "has 4 dimensions but part 'text' has 3"),
+        (lambda: Vectors({"text": EYE, "image": np.ones((2, 3))}), "has 2 rows but part 'text' has 3"),
         (lambda: Vectors({"text": EYE}, {"text": np.ones(3)}), "must be 3 booleans"),  # type: ignore[dict-item]
         (lambda: Vectors({"text": EYE}, {"text": np.ones(2, bool)}), "must be 3 booleans"),
         (lambda: Vectors({"text": EYE}, {"image": np.ones(3, bool)}), "without vectors: image"),

@@ -32,9 +32,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     "Did you mean 'alpha'?"
     >>> suggestion("zzz", ["alpha", "k"])
     'Known: alpha, k.'
+    >>> suggestion("NNN", ["alpha", "nnn"])
+    "Did you mean 'nnn'?"
     """
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    lower = {known_name.lower(): known_name for known_name in names}
+    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     if near:
-        return f"Did you mean {near[0]!r}?"
+        return f"Did you mean {lower[near[0]]!r}?"
     return f"Known: {', '.join(names)}." if names else "None are known."

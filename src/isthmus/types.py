@@ -27,7 +27,7 @@ ModalityLike: TypeAlias = str | Sequence[str] | Sequence[Sequence[str]] | Names
 MAX_PARTS = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Vectors:
     """Encoder vectors by part, with a mask of which rows have the part.
 
@@ -94,16 +94,45 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.modality_code)
 
+    def __repr__(self) -> str:
+        counts = np.bincount(self.modality_code, minlength=len(self.modalities))
+        kinds = ", ".join(f"{count} {name}" for name, count in zip(self.modalities, counts, strict=True))
+        return f"<Vectors {len(self)} × {self.dim}: {kinds or 'none'}>"
+
+    @classmethod
+    def concat(cls, several: Sequence[Vectors]) -> Vectors:
+        """Put rows one after another; a part that some of them lack is absent there.
+
+        >>> Vectors.concat([Vectors.of(np.eye(2), "text"), Vectors.of(np.eye(2), "image")])
+        <Vectors 4 × 2: 2 image, 2 text>
+        """
+        if not several:
+            raise BadVectors("There is nothing to put together.")
+        names = dict.fromkeys(part for vectors in several for part in vectors.parts)
+        weighted = any(vectors.weights is not None for vectors in several)
+
+        def column(values: Mapping[str, Any] | None, part: str, absent: Any) -> Any:
+            return absent if values is None or part not in values else values[part]
+
+        return cls(
+            {p: np.concatenate([column(v.parts, p, np.zeros((len(v), v.dim))) for v in several]) for p in names},
+            {p: np.concatenate([column(v.present, p, np.zeros(len(v), bool)) for v in several]) for p in names},
+            {p: np.concatenate([column(v.weights, p, np.ones(len(v))) for v in several]) for p in names}
+            if weighted
+            else None,
+        )
+
     def take(self, rows: Rows | Mask | slice) -> Vectors:
         """Return these rows alone, in this order."""
+        taken = {id(matrix): matrix[rows] for matrix in self.parts.values()}  # parts may share one matrix
         return Vectors(
-            parts={p: matrix[rows] for p, matrix in self.parts.items()},
+            parts={p: taken[id(matrix)] for p, matrix in self.parts.items()},
             present={p: mask[rows] for p, mask in self.present.items()},
             weights=self.weights and {p: w[rows] for p, w in self.weights.items()},
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Folded:
     """Plain vectors, ready for any inner-product engine, and the modality of each row.
 
@@ -118,32 +147,54 @@ class Folded:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def __repr__(self) -> str:
+        return f"<Folded {self.vectors.shape[0]} × {self.vectors.shape[1]}>"
+
 
 def _checked_parts(parts: Mapping[str, Any]) -> dict[str, Matrix]:
+    if not isinstance(parts, Mapping):
+        raise BadVectors(f"parts are named, not a plain {type(parts).__name__}. Write Vectors.of(matrix, 'text').")
     if not parts:
         raise BadVectors("Vectors need at least one part, for instance parts={'text': matrix}.")
     if len(parts) > MAX_PARTS:
         raise BadVectors(f"{len(parts)} parts were given; {MAX_PARTS} is the most.")
-    arrays = {name: np.asarray(matrix) for name, matrix in parts.items()}
+    arrays = {_canonical(name): np.asarray(matrix) for name, matrix in parts.items()}
+    if len(arrays) < len(parts):
+        raise BadVectors(f"{', '.join(parts)}: one part is named twice. Joint parts are the same in any order.")
     first, shape = next((name, a.shape) for name, a in arrays.items())
     for name, array in arrays.items():
-        if not all(name.split("+")):
-            raise BadVectors(f"{name!r} is not a part's name. Use 'text', 'image', or 'image+text'.")
-        if array.ndim != 2:
-            raise BadVectors(f"part {name!r} has shape {array.shape}; it must be (rows, dimensions).")
-        if array.shape[1] == 0:
-            raise BadVectors(f"part {name!r} has vectors of 0 dimensions.")
-        if array.dtype.kind not in "fiu":
-            raise BadVectors(f"part {name!r} holds {array.dtype}; it must hold real numbers.")
+        _check_matrix(name, array)
+        if array.shape[1] != shape[1]:
+            raise BadVectors(
+                f"part {name!r} has {array.shape[1]} dimensions but part {first!r} has {shape[1]}. All parts come from "
+                "one encoder, whose vectors share a space."
+            )
         if array.shape != shape:
             raise BadVectors(
-                f"part {name!r} has shape {array.shape} but part {first!r} has {shape}. All parts share rows "
-                "and dimensions: fill the rows a part lacks with anything and mark them in `present`."
+                f"part {name!r} has {array.shape[0]} rows but part {first!r} has {shape[0]}. Row i of each is the same "
+                "document: fill the rows that a part lacks with anything and mark them in `present`."
             )
     return arrays
 
 
+def _check_matrix(name: str, array: Any) -> None:
+    if array.ndim != 2:
+        raise BadVectors(f"part {name!r} has shape {array.shape}; it must be (rows, dimensions).")
+    if array.shape[1] == 0:
+        raise BadVectors(f"part {name!r} has vectors of 0 dimensions.")
+    if array.dtype.kind not in "fiu":
+        raise BadVectors(f"part {name!r} holds {array.dtype}; it must hold real numbers.")
+
+
+def _canonical(name: str) -> str:
+    """Write a joint part in alphabetical order: ``text+image`` is ``image+text``."""
+    if not isinstance(name, str) or not all(name.split("+")):
+        raise BadVectors(f"{name!r} is not a part's name. Use 'text', 'image', or 'image+text'.")
+    return "+".join(sorted(set(name.split("+"))))
+
+
 def _checked_presence(present: Mapping[str, Any], parts: Mapping[str, Matrix], n: int) -> dict[str, Mask]:
+    present = {_canonical(part): mask for part, mask in present.items()}
     masks = {p: np.asarray(present.get(p, np.ones(n, dtype=bool))) for p in parts}
     if unknown := set(present) - set(parts):
         raise BadVectors(f"`present` names parts without vectors: {', '.join(sorted(unknown))}.")
@@ -163,6 +214,7 @@ def _checked_weights(
 ) -> dict[str, Matrix] | None:
     if weights is None:
         return None
+    weights = {_canonical(part): weight for part, weight in weights.items()}
     if unknown := set(weights) - set(present):
         raise BadVectors(f"`weights` names parts without vectors: {', '.join(sorted(unknown))}.")
     checked: dict[str, Matrix] = {p: np.asarray(weights.get(p, np.ones(n)), dtype=np.float64) for p in present}

@@ -8,15 +8,15 @@ One method, one file: ``none``, ``center``, ``dn`` (shifts), ``standardize`` (a 
 ``dbnorm`` (biases), ``learned`` (both at once), ``minmax``, ``zscore``, ``rrf`` (per-query baselines).
 """
 
+from isthmus.calibration.auto import AUTO_GRID, fit
 from isthmus.calibration.bank import NeighbourSearch
 from isthmus.calibration.fitted import Fitted
-from isthmus.calibration.fitting import fit
 from isthmus.calibration.live import Moments, Statistics, drift
 from isthmus.calibration.methods import METHODS
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.storage import load
-from isthmus.calibration.tune import AUTO_GRID, NNN_PAPER_GRID, Tuned, tune
+from isthmus.calibration.tune import NNN_PAPER_GRID, Tuned, ndcg_at_10, tune
 
 __all__ = [
     "AUTO_GRID",
@@ -32,5 +32,6 @@ __all__ = [
     "drift",
     "fit",
     "load",
+    "ndcg_at_10",
     "tune",
 ]

@@ -106,6 +106,7 @@ def _refuse_only_own(documents: int, references: int, own: Pairs) -> None:
     counts = np.bincount(own.documents, minlength=documents)
     if references and len(counts) and counts.max() >= references:
         raise CannotFit(
-            f"every reference query comes from document row {int(counts.argmax())}, so none is left to say how near "
-            "that document is to other people's queries. Give reference queries from more documents."
+            f"all {references} reference queries of one modality come from document row {int(counts.argmax())}, so "
+            "none is left to say how near that document is to other people's queries. Give reference queries of that "
+            "modality from more documents, or none at all."
         )

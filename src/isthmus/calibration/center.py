@@ -20,7 +20,8 @@ documents handed to ``fit``, query means over the reference queries.
 >>> from isthmus.types import Vectors
 >>> documents = Vectors.of(np.array([[1.0, 0.0], [0.0, 1.0]]), "image")
 >>> queries = Vectors.of(np.array([[1.0, 0.0], [0.0, 1.0]]), "text")
->>> Center().fit(documents, queries, {}).documents(documents, np.float64).round(3)
+>>> shift = Center().from_statistics(Statistics.of(documents), Statistics.of(queries))
+>>> shift.documents(documents, np.float64).round(3)
 array([[ 0.707, -0.707],
        [-0.707,  0.707]])
 """
@@ -43,11 +44,13 @@ from isthmus.types import Matrix, Vectors
 class Center:
     """Subtract the mean of each part, then normalise."""
 
-    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float]) -> Centered:
+    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Centered:
         """Learn one mean per document part and one per query part."""
-        return self.from_statistics(Statistics.of(documents), Statistics.of(queries), weights)
+        return self.from_statistics(seen, Statistics.of(queries), weights)
 
-    def from_statistics(self, documents: Statistics, queries: Statistics, weights: Mapping[str, float]) -> Centered:
+    def from_statistics(
+        self, documents: Statistics, queries: Statistics, weights: Mapping[str, float] | None = None
+    ) -> Centered:
         """Take the means from running statistics, without another pass over the vectors."""
         for part, moments in queries.parts.items():
             if moments.count < 2:
@@ -55,7 +58,7 @@ class Center:
                     f"center needs at least 2 reference queries with a {part} part and got {moments.count}: the "
                     "mean of one query is that query. Give more reference queries, or use 'none'."
                 )
-        return Centered(documents.means, queries.means, dict(weights))
+        return Centered(documents.means, queries.means, dict(weights or {}))
 
     def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> Centered:
         """Rebuild the fitted shift from what ``tensors`` gave."""

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isthmus.calibration.qbnorm import positive, soft_maximum
+from isthmus.calibration.qbnorm import sharpness, soft_maximum
 from isthmus.types import Mask, Matrix
 
 FACTOR_FLOOR = 1e-6
@@ -52,8 +52,8 @@ class DualBankNormalization:
     dynamic: bool = False
 
     def __post_init__(self) -> None:
-        positive("dbnorm", "beta_gallery", self.beta_gallery)
-        positive("dbnorm", "beta_query", self.beta_query)
+        sharpness("dbnorm", "beta_gallery", self.beta_gallery)
+        sharpness("dbnorm", "beta_query", self.beta_query)
 
     def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
         """Return the soft maximum over the reference queries, ``(n,)``."""

@@ -107,6 +107,8 @@ def _active(dense: Dense, thresholds: Sequence[Matrix]) -> Mask:
     """Return which activation sets hold each query's best document, ``(n_queries, sets)``."""
     tie = TIE * dense.unit[:, None]
     sets = [(bank >= best - tie).any(axis=1) for bank, best in zip(dense.banks, thresholds, strict=True)]
+    if not dense.values.size:
+        return np.zeros((len(dense.values), len(sets)), dtype=bool)
     return np.asarray(np.stack(sets, axis=1)[dense.values.argmax(axis=1)])
 
 

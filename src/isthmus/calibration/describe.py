@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isthmus.calibration.nnn import NearestNeighbourNormalization
+
 if TYPE_CHECKING:
     from isthmus.calibration.fitted import Fitted
 
@@ -22,18 +24,26 @@ def describe(fitted: Fitted) -> str:
         lines.append("fusion       " + ", ".join(f"{part} {w:g}" for part, w in fitted.shift.weights.items()))
     if fitted.scale:
         lines += [
-            f"scale        {asked} → {found:<12} μ {mean:+.4f}  σ {deviation:.4f}"
+            f"scale        {f'{asked} → {found}':<24} μ {mean:+.4f}  σ {deviation:.4f}"
             for (asked, found), (mean, deviation) in fitted.scale.statistics.items()
         ]
     if fitted.coefficients:
         lines += [
-            f"learned      {asked} → {found:<12} slope {slope:.2f}  bias weight {weight:.2f}  offset {offset:+.2f}"
+            f"learned      {f'{asked} → {found}':<24} slope {slope:.2f}  bias weight {weight:.2f}  offset {offset:+.2f}"
             for (asked, found), (slope, weight, offset) in fitted.coefficients.table.items()
         ]
     if fitted.gallery is not None:
         lines.append(f"gallery      {len(fitted.gallery)} reference documents")
     if fitted.balance:
         lines.append("balance      " + ", ".join(f"{name} {value:+g}" for name, value in fitted.balance.items()))
+    if isinstance(fitted.spec.bias, NearestNeighbourNormalization) or fitted.spec.learned is not None:
+        k = (fitted.spec.learned or fitted.spec.bias).neighbours  # type: ignore[union-attr]
+        lines += [
+            f"neighbours   {k(len(rows))} of {len(rows)} {name} queries"
+            for name, rows in fitted.references.rows.items()
+        ]
+    if fitted.note:
+        lines.append(f"note         {fitted.note}")
     if fitted.tuned is not None:
         lines += ["", str(fitted.tuned)]
     return "\n".join(lines)

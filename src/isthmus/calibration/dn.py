@@ -16,7 +16,8 @@ we take the mean of the fused vectors of their modality, so that the relation ab
 
 >>> from isthmus.types import Vectors
 >>> two = Vectors.of(np.array([[1.0, 0.0], [0.0, 1.0]]), "text")
->>> DistributionNormalization(lam=1.0).fit(two, two, {}).documents(two, np.float64)
+>>> shift = DistributionNormalization(lam=1.0).fit(two, two, {}, Statistics.of(two))
+>>> shift.documents(two, np.float64)
 array([[ 0.5, -0.5],
        [-0.5,  0.5]])
 """
@@ -29,6 +30,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import DTypeLike
 
+from isthmus.calibration.live import Statistics
 from isthmus.calibration.none import Raw, unit_fused
 from isthmus.calibration.rows import written
 from isthmus.calibration.shift import named_by_side, split_by_side
@@ -46,13 +48,15 @@ class DistributionNormalization:
         if not np.isfinite(self.lam):
             raise BadSpec(f"dn needs a finite lam, not {self.lam}.")
 
-    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float]) -> DistributionShift:
+    def fit(
+        self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics
+    ) -> DistributionShift:
         """Learn one mean per document modality and one per query modality."""
         raw = Raw(dict(weights))
         return DistributionShift(
             self.lam,
-            _means(documents, raw.documents(documents, np.float64)),
-            _means(queries, raw.queries(queries, np.float64)),
+            _means(documents, raw.documents(documents, np.float32)),
+            _means(queries, raw.queries(queries, np.float32)),
             raw,
         )
 
@@ -108,4 +112,7 @@ class DistributionShift:
 
 
 def _means(vectors: Vectors, x: Matrix) -> dict[str, Matrix]:
-    return {name: x[vectors.modality_code == code].mean(axis=0) for code, name in enumerate(vectors.modalities)}
+    return {
+        name: x[vectors.modality_code == code].mean(axis=0, dtype=np.float64)
+        for code, name in enumerate(vectors.modalities)
+    }

@@ -12,33 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isthmus.calibration import dense, describe, folding, storage
+from isthmus.calibration import dense, describe, folding
 from isthmus.calibration.bank import NeighbourSearch, References
 from isthmus.calibration.learned import Coefficients
+from isthmus.calibration.live import Statistics
 from isthmus.calibration.nnn import NearestNeighbourNormalization
 from isthmus.calibration.pairs import PairsLike
 from isthmus.calibration.shift import Shift
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale
 from isthmus.errors import BadSpec, BadVectors, UnknownModality
+from isthmus.registry import lookup
 from isthmus.types import Folded, Mask, Matrix, ModalityLike, Vectors
 
 if TYPE_CHECKING:
     from isthmus.calibration.tune import Tuned
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Fitted:
     """A calibration fitted on documents and reference queries. Never changes; ``with_…`` returns another."""
 
     spec: Spec
     dim: int
     query_modalities: tuple[str, ...]
+    document_modalities: tuple[str, ...]
+    statistics: Statistics  # of the documents, part by part: what drift is measured from
     shift: Shift
     references: References
     gallery: Matrix | None = None
@@ -47,6 +52,7 @@ class Fitted:
     coefficients: Coefficients | None = None
     balance: Mapping[str, float] = field(default_factory=dict)
     tuned: Tuned | None = None
+    note: str = ""
 
     def scores(self, queries: Vectors, documents: Vectors, *, sources: PairsLike | None = None) -> Matrix:
         """Return the dense scores, ``(n_queries, n_documents)`` in float64, by the equations: the reference path.
@@ -110,12 +116,17 @@ class Fitted:
     def with_balance(self, balance: Mapping[str, float]) -> Fitted:
         """Return this calibration with a number per document modality added to its scores.
 
-        What one modality wins another pays; this is the knob. Folded documents stay as they are.
+        What one modality wins another pays; this is the knob. It replaces an earlier balance. Folded documents stay
+        as they are.
         """
-        bad = {name: value for name, value in balance.items() if not np.isfinite(value)}
-        if bad:
-            raise BadSpec(f"A balance is one finite number per document modality, not {bad}.")
-        return replace(self, balance={name: float(value) for name, value in balance.items()})
+        known = {name: name for name in self.document_modalities}
+        checked: dict[str, float] = {}
+        for name, value in balance.items():
+            modality = lookup(known, "+".join(sorted(name.split("+"))), "fitted document modality")
+            if not isinstance(value, Real) or not np.isfinite(float(value)):
+                raise BadSpec(f"The balance of {name} must be a finite number, not {value!r}.")
+            checked[modality] = float(value)
+        return replace(self, balance=checked)
 
     def describe(self) -> str:
         """Say in words and numbers what was fitted."""
@@ -123,7 +134,16 @@ class Fitted:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file (safetensors with a JSON header), replacing it in one step."""
-        storage.save(self, path)
+        from isthmus.calibration.storage import save  # reads and writes this class, so it comes after it
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        references = ", ".join(f"{len(rows)} {name}" for name, rows in self.references.rows.items())
+        return f"<Fitted {self.spec}: {self.dim} dimensions, {references} reference queries>"
+
+    def __str__(self) -> str:
+        return self.describe()
 
     def query_code(self, modality: str) -> int:
         """Return the place of a query modality among the fitted ones, or refuse it."""
@@ -135,6 +155,7 @@ class Fitted:
         )
 
     def _check(self, vectors: Vectors, side: str) -> None:
+        must_be_vectors(vectors, side)
         if vectors.dim != self.dim:
             raise BadVectors(
                 f"{side} vectors have {vectors.dim} dimensions but the calibration was fitted on {self.dim}. "
@@ -148,3 +169,12 @@ class Fitted:
         if self.spec.per_query is not None:
             name = self.spec.steps[-1].name
             raise BadSpec(f"{name} looks at each query's whole list, so it does not fold. Use scores().")
+
+
+def must_be_vectors(given: object, side: str) -> None:
+    """Refuse a plain array with what to write instead."""
+    if not isinstance(given, Vectors):
+        raise BadVectors(
+            f"{side} vectors must be Vectors, not {type(given).__name__}. Write Vectors.of(matrix, 'text'), or with a "
+            "modality per row."
+        )

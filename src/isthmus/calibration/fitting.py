@@ -1,28 +1,30 @@
-"""``fit``: learn a calibration from documents and reference queries, step by step as the spec is written."""
+"""Fitting one spec: learn a calibration from documents and reference queries, step by step as the spec is written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 
 from isthmus.calibration.bank import NeighbourSearch, References, best_by_modality
 from isthmus.calibration.dbnorm import DualBankNormalization
-from isthmus.calibration.fitted import Fitted
+from isthmus.calibration.fitted import Fitted, must_be_vectors
 from isthmus.calibration.folding import bias_columns
 from isthmus.calibration.known import fit_learned
+from isthmus.calibration.live import Statistics
 from isthmus.calibration.nnn import NearestNeighbourNormalization
 from isthmus.calibration.pairs import Pairs, PairsLike
-from isthmus.calibration.rows import check_rows
 from isthmus.calibration.shift import Shift
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale, Standardize
-from isthmus.errors import BadVectors, CannotFit
+from isthmus.errors import BadInput, BadSpec, BadVectors, CannotFit
+from isthmus.registry import lookup
 from isthmus.types import Matrix, Vectors
 
 
-def fit(
+def fit_spec(
     spec: str | Spec,
     documents: Vectors,
     queries: Vectors,
@@ -31,53 +33,34 @@ def fit(
     reference_documents: Vectors | None = None,
     sources: PairsLike | None = None,
     weights: Mapping[str, float] | None = None,
-    shift: Shift | None = None,
+    shift: Fitted | None = None,
     neighbours: NeighbourSearch | None = None,
 ) -> Fitted:
-    """Fit a calibration on documents and reference queries, both raw encoder vectors of any scale.
-
-    ``positives``: labelled (query row, document row) pairs, or one document row per query with -1 for none.
-    ``standardize`` takes its statistics from them instead of pseudo-positives; ``learned`` and ``auto`` need them.
-    ``reference_documents``: the gallery bank of ``dbnorm``; documents that are not themselves searched.
-    ``sources``: the document each reference query was generated from, in the same forms; the two never meet while
-    biases and statistics are fitted. Without it the papers are followed: every query meets every document.
-    ``weights``: how much of each part goes into a document's fusion; a document's own weights come first.
-    ``shift``: the shift of another fitted calibration, to be used instead of fitting one here.
-    ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
-
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> texts, images = rng.normal(size=(20, 8)) + 2, rng.normal(size=(20, 8)) - 2      # two cones
-    >>> documents = Vectors.of(np.vstack([texts, images]), ["text"] * 20 + ["image"] * 20)
-    >>> queries = Vectors.of(rng.normal(size=(30, 8)) + 2, "text")
-    >>> fitted = fit("center+standardize+nnn(k=16)", documents, queries)
-    >>> inner = fitted.fold_queries(queries).vectors @ fitted.fold(documents).vectors.T
-    >>> scores = fitted.finish(inner, queries.modality, documents.modality)
-    >>> bool(np.allclose(scores, fitted.scores(queries, documents), atol=1e-5))
-    True
-    """
-    if isinstance(spec, str) and spec.strip() == "auto":
-        from isthmus.calibration.tune import fit_auto
-
-        return fit_auto(documents, queries, positives, sources, weights, reference_documents)
+    """Fit one spec; ``calibration.fit`` says what the arguments are."""
     spec = Spec.parse(spec)
     _check(documents, queries, reference_documents)
     known = Pairs.of(positives, queries=len(queries), documents=len(documents))
     made_from = None if sources is None else Pairs.of(sources, queries=len(queries), documents=len(documents))
-    shift = shift or spec.shift.fit(documents, queries, weights or {})
-    x_queries = shift.queries(queries, np.float32)
+    seen = Statistics.of(documents)
+    fitted_shift = _shift(spec, documents, queries, weights, seen) if shift is None else _borrowed(spec, shift, weights)
+    if shift is not None and shift.dim != documents.dim:
+        raise BadVectors(f"The shift was fitted on {shift.dim} dimensions; these vectors have {documents.dim}.")
     fitted = Fitted(
         spec=spec,
         dim=documents.dim,
         query_modalities=queries.modalities,
-        shift=shift,
-        references=References.of(x_queries, queries),
-        gallery=_gallery(spec, shift, reference_documents),
+        document_modalities=documents.modalities,
+        statistics=seen,
+        shift=fitted_shift,
+        references=References.of(fitted_shift.queries(queries, np.float32), queries),
+        gallery=_gallery(spec, fitted_shift, reference_documents),
     )
-    if spec.per_query is not None or (spec.scale is None and spec.learned is None and not spec.dynamic):
-        check_rows(documents)
-        return _checked_bias(fitted)
-    x = shift.documents(documents, np.float32)
+    if isinstance(spec.bias, NearestNeighbourNormalization):
+        for bank in fitted.references.vectors.values():
+            spec.bias.neighbours(len(bank))  # refuse a k that is too large now, not when documents are folded
+    if spec.scale is None and spec.learned is None and not spec.dynamic:
+        return fitted
+    x = fitted_shift.documents(documents, np.float32)
     if spec.learned is not None:
         return fit_learned(fitted, documents, x, known if len(known) else made_from, neighbours)
     if spec.scale is not None:
@@ -85,10 +68,12 @@ def fit(
         fitted = replace(fitted, scale=_scale(spec.scale, values, known))
     if spec.dynamic:
         fitted = replace(fitted, thresholds=_thresholds(fitted, documents, x, made_from))
-    return _checked_bias(fitted)
+    return fitted
 
 
 def _check(documents: Vectors, queries: Vectors, reference_documents: Vectors | None) -> None:
+    must_be_vectors(documents, "document")
+    must_be_vectors(queries, "query")
     if not len(documents):
         raise CannotFit("There are no documents to fit a calibration on. Give at least one.")
     if not len(queries):
@@ -101,12 +86,28 @@ def _check(documents: Vectors, queries: Vectors, reference_documents: Vectors | 
             )
 
 
-def _checked_bias(fitted: Fitted) -> Fitted:
-    """Refuse a k that is larger than a bank now, not when documents are folded."""
-    if isinstance(fitted.spec.bias, NearestNeighbourNormalization):
-        for bank in fitted.references.vectors.values():
-            fitted.spec.bias.neighbours(len(bank))
-    return fitted
+def _shift(
+    spec: Spec, documents: Vectors, queries: Vectors, weights: Mapping[str, float] | None, seen: Statistics
+) -> Shift:
+    checked: dict[str, float] = {}
+    for part, weight in (weights or {}).items():
+        name = lookup({p: p for p in documents.parts}, part, "part of these documents")
+        if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
+            raise BadInput(f"The weight of part {part!r} must be a finite number, not negative, and is {weight!r}.")
+        checked[name] = float(weight)
+    if checked and not any(checked.get(part, 1.0) for part in documents.parts):
+        raise BadInput("Every part has weight 0: nothing is left to fuse.")
+    return spec.shift.fit(documents, queries, checked, seen)
+
+
+def _borrowed(spec: Spec, other: Fitted, weights: Mapping[str, float] | None) -> Shift:
+    if not isinstance(other, Fitted):
+        raise BadInput(f"shift= takes a fitted calibration, not {type(other).__name__}.")
+    if other.spec.shift != spec.shift:
+        raise BadSpec(f"'{spec}' cannot take the shift of '{other.spec}': both must begin with the same shift.")
+    if weights is not None:
+        raise BadInput("A borrowed shift brings its own fusion weights: pass shift= or weights=, not both.")
+    return other.shift
 
 
 def _gallery(spec: Spec, shift: Shift, reference_documents: Vectors | None) -> Matrix | None:
@@ -133,9 +134,8 @@ class _Values:
         spec = self.fitted.spec
         if spec.bias is None or spec.scales_first:
             return np.zeros(len(self.x), dtype=np.float32)
-        alpha = spec.bias.alpha if isinstance(spec.bias, NearestNeighbourNormalization) else 1.0
         ones = np.ones(len(self.x), dtype=np.float32)
-        return alpha * bias_columns(self.fitted, self.x, modality, ones, self.sources, search)[:, 0]
+        return spec.alpha * bias_columns(self.fitted, self.x, modality, ones, self.sources, search)[:, 0]
 
     def best(self, modality: str) -> Matrix:
         """Return the pseudo-positives: the best value of each reference in each document modality."""

@@ -54,8 +54,7 @@ def affine(fitted: Fitted, asked: str, found: str) -> Affine:
         return Affine(1 / deviation, -mean / deviation)
     if fitted.spec.dynamic:
         return Affine(1 / deviation, -mean / deviation, column_origin=mean, sharpness=1 / deviation)
-    alpha = _alpha(fitted)
-    return Affine(1 / deviation, -(1 - alpha) * mean / deviation, sharpness=1 / deviation)
+    return Affine(1 / deviation, -(1 - fitted.spec.alpha) * mean / deviation, sharpness=1 / deviation)
 
 
 def width(fitted: Fitted) -> int:
@@ -70,6 +69,9 @@ def fold_documents(
 ) -> Folded:
     """Return ``[x_d, columns]`` of each document."""
     columns = width(fitted)
+    for asked in fitted.query_modalities:  # refuse a modality that cannot be finished before anything is indexed
+        for found in documents.modalities:
+            affine(fitted, asked, found)
     out = np.empty((len(documents), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
     fitted.shift.documents(documents, np.float32, out[:, : fitted.dim])
     if not columns:
@@ -83,7 +85,8 @@ def fold_documents(
         biases = bias_columns(fitted, x, modality, sharpness, pairs, search)
         start = fitted.dim + place * columns
         out[:, start : start + columns] = biases * scale[:, None] - origin[:, None]
-    return Folded(out, documents.modality, _active_documents(fitted, x, documents) if fitted.spec.dynamic else None)
+    active = _active_documents(fitted, x, documents, pairs) if fitted.spec.dynamic else None
+    return Folded(out, documents.modality, active)
 
 
 def bias_columns(
@@ -137,10 +140,11 @@ def activation(fitted: Fitted, queries: Vectors, documents: Folded) -> Mask:
     if not len(documents):
         raise BadInput("There are no documents to search for each query's best match.")
     sets = documents.active.shape[2]
+    unbalanced = fitted.with_balance({})  # a balance is the user's wish, not evidence of a best match
     plain = fold_queries(fitted, queries, np.zeros((len(queries), sets), dtype=bool))
     out = np.empty((len(queries), sets), dtype=bool)
     for rows, inner in similarity_blocks(plain.vectors, documents.vectors):
-        values = finish(fitted, inner, plain.modality[rows], documents.modality)
+        values = finish(unbalanced, inner, plain.modality[rows], documents.modality)
         asked = [fitted.query_code(str(name)) for name in plain.modality[rows]]
         out[rows] = documents.active[values.argmax(axis=1), asked]
     return out
@@ -157,8 +161,11 @@ def finish(fitted: Fitted, inner: Matrix, asked: ModalityLike, found: ModalityLi
             pair = affine(fitted, query_modality, document_modality)
             maps[:, i, j] = pair.slope, pair.offset + fitted.balance.get(document_modality, 0.0)
     if asked_code.ndim:
-        if len(asked_code) != len(inner):
-            raise BadInput(f"{len(inner)} rows of inner products came with {len(asked_code)} query modalities.")
+        if asked_code.shape != inner.shape[:1]:
+            raise BadInput(
+                f"inner products of shape {inner.shape} came with query modalities of shape {asked_code.shape}. Give "
+                "one per row, or one name for all."
+            )
         asked_code = asked_code.reshape(-1, *[1] * (inner.ndim - 1))
     if found_code.ndim and found_code.shape not in (inner.shape, inner.shape[-1:]):
         raise BadInput(
@@ -173,14 +180,10 @@ def _named(modality: ModalityLike) -> tuple[list[str], Rows]:
     return [str(name) for name in names], np.asarray(code).reshape(np.shape(modality))
 
 
-def _alpha(fitted: Fitted) -> float:
-    return fitted.spec.bias.alpha if isinstance(fitted.spec.bias, NearestNeighbourNormalization) else 1.0
-
-
 def _coefficients(fitted: Fitted, queries: int, active: Mask | None) -> Matrix:
     """Return each query's coefficients on its columns, ``(n, columns)``."""
     if not fitted.spec.dynamic:
-        return np.full((queries, 1), _alpha(fitted))
+        return np.full((queries, 1), fitted.spec.alpha)
     sets = 2 if isinstance(fitted.spec.bias, DualBankNormalization) else 1
     if active is None or np.shape(active) != (queries, sets):
         raise BadSpec(
@@ -192,20 +195,20 @@ def _coefficients(fitted: Fitted, queries: int, active: Mask | None) -> Matrix:
     return np.asarray(active, dtype=np.float64)
 
 
-def _active_documents(fitted: Fitted, x: Matrix, documents: Vectors) -> Mask:
+def _active_documents(fitted: Fitted, x: Matrix, documents: Vectors, sources: Pairs | None) -> Mask:
     """Return which activation sets each document is in, ``(n, query modalities, sets)``."""
     flags = []
     for modality in fitted.query_modalities:
-        banks = [fitted.references.vectors[modality]]
+        banks = [(fitted.references.vectors[modality], fitted.references.own(modality, sources))]
         if fitted.gallery is not None:
-            banks.insert(0, fitted.gallery)
+            banks.insert(0, (fitted.gallery, None))
         maps = [affine(fitted, modality, name) for name in documents.modalities]
         origin = np.array([m.column_origin for m in maps])[documents.modality_code]
         sharpness = np.array([m.sharpness for m in maps])[documents.modality_code]
         sets = []
-        for bank, best in zip(banks, fitted.thresholds[modality], strict=True):
+        for (bank, own), best in zip(banks, fitted.thresholds[modality], strict=True):
             flag = np.empty(len(x), dtype=bool)
-            for rows, similarity in similarity_blocks(x, bank):
+            for rows, similarity in similarity_blocks(x, bank, own):
                 least = origin[rows, None] + best / sharpness[rows, None] - TIE
                 flag[rows] = (similarity >= least).any(axis=1)
             sets.append(flag)

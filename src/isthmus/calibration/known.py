@@ -27,11 +27,11 @@ def fit_learned(
 ) -> Fitted:
     """Return ``fitted`` with the coefficients of ``learned``, each query modality by itself."""
     method = fitted.spec.learned
-    if method is None or known is None or len(known) < FEWEST:
+    answered = 0 if known is None else len(np.unique(known.queries))
+    if method is None or known is None or answered < FEWEST:
         raise CannotFit(
-            f"learned needs at least {FEWEST} reference queries whose right document is known and got "
-            f"{0 if known is None else len(known)}. Pass positives= (query row, document row); without known "
-            "answers use 'nnn+standardize', which needs none."
+            f"learned needs at least {FEWEST} reference queries whose right document is known and got {answered}. "
+            "Pass positives= (query row, document row); without known answers use 'nnn+standardize', which needs none."
         )
     table: dict[tuple[str, str], tuple[float, float, float]] = {}
     ones = np.ones(len(x), dtype=np.float32)

@@ -75,6 +75,8 @@ class Moments:
         return self._combine(Moments.of(rows), -1)
 
     def _combine(self, other: Moments, sign: int) -> Moments:
+        if self.mean.shape != other.mean.shape:
+            raise BadInput(f"rows of {len(other.mean)} dimensions do not go with rows of {len(self.mean)}.")
         count = self.count + sign * other.count
         if count < 0:
             raise BadInput(f"{other.count} rows cannot be removed from {self.count}: they were never added.")

@@ -35,4 +35,5 @@ class MinMax:
         """Rescale the similarities of one modality's documents, ``(n_queries, n_documents)``."""
         top = largest(values, min(self.k, values.shape[1]))
         low, high = top.min(axis=1, keepdims=True), top.max(axis=1, keepdims=True)
-        return np.asarray((values - low) / np.where(high > low, high - low, 1))
+        spread = high > low
+        return np.asarray(np.where(spread, (values - low) / np.where(spread, high - low, 1), 1.0))

@@ -14,6 +14,8 @@ from isthmus.types import Rows
 
 PairsLike: TypeAlias = "NDArray[np.integer[Any]] | Sequence[int] | Sequence[Sequence[int]] | Pairs"
 
+_FORMS = "Give (n, 2) rows of (query, document), or one document row per query, with -1 for none."
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
@@ -32,26 +34,32 @@ class Pairs:
     def of(cls, given: PairsLike | None, *, queries: int, documents: int) -> Pairs:
         """Read ``(n, 2)`` pairs of rows, or one document row per query with -1 for none."""
         if isinstance(given, Pairs):
-            return given
-        array = np.asarray([] if given is None else given)
+            given = np.column_stack([given.queries, given.documents])
+        try:
+            array = np.asarray([] if given is None else given)
+        except ValueError:
+            raise BadInput("Pairs of different lengths cannot be read. " + _FORMS) from None
         if array.size == 0:
             return cls(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))
         if array.dtype.kind not in "iu":
-            raise BadInput(f"Pairs are row numbers, not {array.dtype}. Give (query row, document row) pairs.")
+            raise BadInput(f"Pairs are row numbers, not {array.dtype}. " + _FORMS)
         if array.ndim == 1 and len(array) == queries:
-            array = np.column_stack([np.arange(queries), array])[array >= 0]
+            array = np.column_stack([np.arange(queries), array])[array != -1]
         if array.ndim != 2 or array.shape[1] != 2:
-            raise BadInput(
-                f"Pairs of shape {array.shape} cannot be read. Give (n, 2) rows of (query, document), or one document "
-                f"row for each of the {queries} queries, with -1 for none."
-            )
+            raise BadInput(f"Pairs of shape {array.shape} cannot be read for {queries} queries. " + _FORMS)
         for name, column, size in (("query", array[:, 0], queries), ("document", array[:, 1], documents)):
             if len(column) and not (column.min() >= 0 and column.max() < size):
                 raise BadInput(
                     f"A pair names {name} row {column.min() if column.min() < 0 else column.max()}, "
                     f"but there are {size} {name} rows, numbered from 0."
                 )
-        array = array[np.argsort(array[:, 0], kind="stable")].astype(np.intp)
+        array = np.unique(array, axis=0).astype(np.intp)  # in order of the queries, each pair once
+        return cls(array[:, 0], array[:, 1])
+
+    @classmethod
+    def both(cls, first: Pairs, second: Pairs) -> Pairs:
+        """Return the pairs of either, each once."""
+        array = np.unique(np.concatenate([np.column_stack([p.queries, p.documents]) for p in (first, second)]), axis=0)
         return cls(array[:, 0], array[:, 1])
 
     def __len__(self) -> int:

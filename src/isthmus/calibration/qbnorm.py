@@ -22,8 +22,10 @@ Negative similarities need no special case in the log domain. A is kept as one t
 (its best score at the fit), so that a document's membership depends on that document alone.
 
 >>> similarity = np.array([[0.9, 0.5, 0.1]])
->>> QuerybankNormalization(beta=1e-9).bias(similarity).round(6), QuerybankNormalization(beta=1e9).bias(similarity)
-(array([0.5]), array([0.9]))
+>>> QuerybankNormalization(beta=1e-6).bias(similarity).round(6)
+array([0.5])
+>>> QuerybankNormalization(beta=1e6).bias(similarity).round(5)
+array([0.9])
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class QuerybankNormalization:
     dynamic: bool = False
 
     def __post_init__(self) -> None:
-        positive("qbnorm", "beta", self.beta)
+        sharpness("qbnorm", "beta", self.beta)
 
     def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
         """Return the soft maximum of each row's similarities, ``(n,)``.
@@ -73,7 +75,7 @@ def soft_maximum(similarity: Matrix, beta: Matrix | float) -> Matrix:
     return np.asarray(top + logarithm / beta, dtype=similarity.dtype)
 
 
-def positive(method: str, name: str, value: float) -> None:
-    """Refuse a setting that is not a positive finite number."""
-    if not (np.isfinite(value) and value > 0):
-        raise BadSpec(f"{method} needs a positive, finite {name}, not {value}.")
+def sharpness(method: str, name: str, value: float) -> None:
+    """Refuse a β that float32 could not tell from 0 or from infinity."""
+    if not 1e-6 <= value <= 1e6:
+        raise BadSpec(f"{method} needs {name} between 1e-6 and 1e6, not {value}.")

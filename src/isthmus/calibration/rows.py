@@ -39,16 +39,17 @@ def unit(rows: Matrix, *, part: str = "", numbers: Rows | None = None) -> Matrix
 
 def unit_into(rows: Matrix, out: Matrix, part: str, numbers: Rows, *, minus: Matrix | None = None) -> None:
     """Write the unit rows, ``minus`` a vector, into ``out``; ``numbers`` are what the rows are called in an error."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        length = norms(rows)
-        if np.abs(length - 1).max(initial=0) < 2 * np.finfo(rows.dtype).eps:  # most encoders give unit rows
-            np.subtract(rows, 0 if minus is None else minus, out=out)
+    with np.errstate(all="ignore"):
+        cast = np.asarray(rows, dtype=out.dtype)
+        length = norms(cast)
+        if np.abs(length - 1).max(initial=0) < 2 * np.finfo(out.dtype).eps:  # most encoders give unit rows
+            np.subtract(cast, 0 if minus is None else minus, out=out)
             return
-        smallest = np.sqrt(np.finfo(rows.dtype).tiny) * 1e3  # below it the squares lose digits
+        smallest = np.sqrt(np.finfo(out.dtype).tiny) * 1e3  # below it the squares lose digits
         odd = np.flatnonzero(~((length > smallest) & np.isfinite(length)))
-        np.multiply(rows, (1 / length)[:, None], out=out)
+        np.multiply(cast, (1 / length)[:, None], out=out)
     if odd.size:
-        out[odd] = _unit_of_odd(rows[odd], part, numbers[odd])
+        out[odd] = _unit_of_odd(np.asarray(rows[odd], dtype=np.float64), part, numbers[odd])
     if minus is not None:
         out -= minus
 
@@ -57,16 +58,12 @@ def _unit_of_odd(rows: Matrix, part: str, numbers: Rows) -> Matrix:
     """Normalise rows whose squares over- or underflow; refuse those that cannot be normalised."""
     largest = np.abs(rows).max(axis=1)
     where = f" of part {part!r}" if part else ""
-    if (bad := ~np.isfinite(largest)).any():
-        raise BadVectors(
-            f"row {numbers[np.argmax(bad)]}{where} holds NaN or infinity ({bad.sum()} such rows). Encode these "
-            "rows again, or mark the part as absent there."
-        )
-    if (zero := largest == 0).any():
-        raise BadVectors(
-            f"row {numbers[np.argmax(zero)]}{where} is all zeros ({zero.sum()} such rows): it has no direction. "
-            "Encode these rows again, or mark the part as absent there."
-        )
+    for wrong, bad in (("holds NaN or infinity", ~np.isfinite(largest)), ("is all zeros", largest == 0)):
+        if bad.any():
+            raise BadVectors(
+                f"row {numbers[np.argmax(bad)]}{where} {wrong}, so it has no direction. Encode it again, leave it out, "
+                "or mark the part as absent there."
+            )
     scaled = rows / largest[:, None]
     return np.asarray(scaled / norms(scaled)[:, None])
 
@@ -89,22 +86,22 @@ def fuse(
 ) -> None:
     """Write Σ_p w_p (unit(e_p) − mean_p) over the parts each row has into ``out``, not normalised.
 
-    A row's own weights come first, then ``weights`` by part, then 1.
+    A row's own weights come first, then ``weights`` by part, then 1; only their ratios matter.
     """
     empty = True
+    shares = _shares(vectors, rows, weights)
     for part, matrix in vectors.parts.items():
         mask = vectors.present[part][rows]
         count = np.count_nonzero(mask)
         if not count:
             continue
         where: slice | Rows = slice(None) if count == len(mask) else np.flatnonzero(mask)
-        numbers = np.arange(rows.start, rows.stop)[where]
-        source = np.asarray(matrix[rows][where], dtype=out.dtype)
+        source = matrix[rows][where]
         block = out if empty and isinstance(where, slice) else np.empty(source.shape, dtype=out.dtype)
+        numbers = np.arange(rows.start, rows.stop)[where]
         unit_into(source, block, part, numbers, minus=None if means is None else means[part])
-        weight = _weight(vectors, part, numbers, weights)
-        if weight is not None:
-            block *= np.asarray(weight, dtype=out.dtype)
+        if shares is not None:
+            block *= shares[part][where, None].astype(out.dtype)
         if block is not out:
             if empty:
                 out[:] = 0
@@ -112,12 +109,20 @@ def fuse(
         empty = False
 
 
-def _weight(vectors: Vectors, part: str, numbers: Rows, weights: Mapping[str, float] | None) -> Matrix | float | None:
-    if len(vectors.parts) == 1:  # nothing to fuse with
+def _shares(vectors: Vectors, rows: slice, weights: Mapping[str, float] | None) -> dict[str, Matrix] | None:
+    """Return how much each part weighs in each row, summing to 1; None where all parts weigh the same."""
+    if len(vectors.parts) == 1 or (vectors.weights is None and not weights):
         return None
-    if vectors.weights is not None:
-        return np.asarray(vectors.weights[part][numbers, None])
-    return None if weights is None else weights.get(part)
+    given = {
+        part: mask[rows] * ((weights or {}).get(part, 1.0) if vectors.weights is None else vectors.weights[part][rows])
+        for part, mask in vectors.present.items()
+    }
+    total = np.asarray(sum(given.values()))
+    alone = total == 0  # a collection's weights may leave a document with nothing: then they do not apply to it
+    if alone.any():
+        given = {part: np.where(alone, vectors.present[part][rows], weight) for part, weight in given.items()}
+        total = np.asarray(sum(given.values()))
+    return {part: weight / total for part, weight in given.items()}
 
 
 def in_blocks(n: int, width: int, task: Callable[[slice], None]) -> None:
@@ -144,12 +149,3 @@ def written(
     target = np.empty((len(vectors), vectors.dim), dtype=dtype) if out is None else out
     in_blocks(len(vectors), vectors.dim, lambda rows: write(rows, target[rows]))
     return target
-
-
-def check_rows(vectors: Vectors) -> None:
-    """Refuse NaN, infinity and rows of zeros now, by part and row, where nothing else would look at the rows."""
-    in_blocks(
-        len(vectors),
-        vectors.dim,
-        lambda rows: fuse(vectors, rows, np.empty((rows.stop - rows.start, vectors.dim), dtype=np.float32)),
-    )

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from numpy.typing import DTypeLike
 
+from isthmus.calibration.live import Statistics
 from isthmus.types import Matrix, Vectors
 
 
@@ -30,8 +31,8 @@ class Shift(Protocol):
 class ShiftMethod(Protocol):
     """The settings of a shift."""
 
-    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float]) -> Shift:
-        """Learn the shift from documents and reference queries."""
+    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Shift:
+        """Learn the shift from documents (and their statistics) and reference queries."""
 
     def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> Shift:
         """Rebuild the fitted shift from its saved tensors."""

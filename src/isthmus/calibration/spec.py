@@ -16,7 +16,7 @@ isthmus.errors.UnknownName: No setting of nnn is called 'alhpa'. Did you mean 'a
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from isthmus.calibration.dbnorm import DualBankNormalization
@@ -50,12 +50,16 @@ class Step:
         return METHODS[self.name].kind
 
     def __str__(self) -> str:
-        said = [
-            f"{f.name}={_written(getattr(self.settings, f.name))}"
-            for f in fields(self.settings)
-            if f.default is MISSING or getattr(self.settings, f.name) != f.default
-        ]
-        return f"{self.name}({','.join(said)})" if said else self.name
+        return self._written([f.name for f in fields(self.settings) if getattr(self.settings, f.name) != f.default])
+
+    @property
+    def in_full(self) -> str:
+        """The step with every setting said."""
+        return self._written([f.name for f in fields(self.settings)])
+
+    def _written(self, names: list[str]) -> str:
+        said = ",".join(f"{name}={_written(getattr(self.settings, name))}" for name in names)
+        return f"{self.name}({said})" if said else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,10 @@ class Spec:
         """Read a spec, or refuse it with what to write instead."""
         if isinstance(text, Spec):
             return text
+        if not isinstance(text, str):
+            raise BadSpec(
+                f"A calibration is written as text, for instance 'center+nnn(k=16)', not {type(text).__name__}."
+            )
         steps: list[Step] = []
         position = 0
         while True:
@@ -85,6 +93,11 @@ class Spec:
 
     def __str__(self) -> str:
         return "+".join(map(str, self.steps))
+
+    @property
+    def in_full(self) -> str:
+        """The spec with every setting said, defaults too: what a file keeps, so that defaults may change."""
+        return "+".join(step.in_full for step in self.steps)
 
     def _first(self, *kinds: Kind) -> Any:
         return next((step.settings for step in self.steps if step.kind in kinds), None)
@@ -126,6 +139,11 @@ class Spec:
         return Kind.SCALE in kinds and (Kind.BIAS not in kinds or kinds.index(Kind.SCALE) < kinds.index(Kind.BIAS))
 
     @property
+    def alpha(self) -> float:
+        """The share of the bias that is subtracted: nnn's own, 1 for the others."""
+        return self.bias.alpha if isinstance(self.bias, NearestNeighbourNormalization) else 1.0
+
+    @property
     def dynamic(self) -> bool:
         """Whether the bias is switched on query by query."""
         return isinstance(self.bias, QuerybankNormalization | DualBankNormalization) and self.bias.dynamic
@@ -136,7 +154,11 @@ class Spec:
 
 
 def _step(name: str, written: str) -> Step:
+    if name == "auto":
+        raise BadSpec("'auto' chooses a whole calibration, so it stands alone: fit('auto', …).")
     settings = lookup(METHODS, name, "calibration").settings
+    if written.strip() and not fields(settings):
+        raise BadSpec(f"{name} has no settings, so write it without {written.strip()!r}.")
     hints = get_type_hints(settings)
     given: dict[str, Any] = {}
     for item in filter(None, map(str.strip, written.split(","))):
@@ -176,7 +198,7 @@ def _written(value: Any) -> str:
 
 def _example(name: str) -> str:
     settings = METHODS[name].settings
-    return f"{name}({', '.join(f'{f.name}={_written(f.default)}' for f in fields(settings))})"
+    return f"{name}({', '.join(f'{f.name}={_written(f.default or 16)}' for f in fields(settings))})"
 
 
 def _composed(steps: list[Step]) -> tuple[Step, ...]:

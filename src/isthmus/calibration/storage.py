@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isthmus.calibration.bank import References
+from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.learned import Coefficients
+from isthmus.calibration.live import Moments, Statistics
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale
+from isthmus.calibration.tune import Trial, Tuned
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
-
-if TYPE_CHECKING:
-    from isthmus.calibration.fitted import Fitted
 
 FORMAT = "isthmus-calibration"
 VERSION = 1
@@ -31,13 +32,16 @@ def save(fitted: Fitted, path: str | PathLike[str]) -> None:
 
     header = {
         "version": VERSION,
-        "spec": str(fitted.spec),
+        "spec": fitted.spec.in_full,
         "dim": fitted.dim,
         "query_modalities": list(fitted.query_modalities),
+        "document_modalities": list(fitted.document_modalities),
+        "counts": {part: moments.count for part, moments in fitted.statistics.parts.items()},
         "weights": dict(fitted.shift.weights),
         "scale": _listed(fitted.scale.statistics) if fitted.scale else None,
         "coefficients": _listed(fitted.coefficients.table) if fitted.coefficients else None,
         "balance": dict(fitted.balance),
+        "note": fitted.note,
         "tuned": [[str(t.spec), t.value, dict(t.by_modality), t.refused] for t in fitted.tuned.trials]
         if fitted.tuned
         else None,
@@ -57,14 +61,12 @@ def save(fitted: Fitted, path: str | PathLike[str]) -> None:
 
 def load(path: str | PathLike[str]) -> Fitted:
     """Read a calibration that ``Fitted.save`` wrote."""
-    from isthmus.calibration.fitted import Fitted
-    from isthmus.calibration.tune import Trial, Tuned
-
     header, tensors = _read(Path(path))
-    groups: dict[str, dict[str, Matrix]] = {"shift": {}, "references": {}, "rows": {}, "thresholds": {}, "gallery": {}}
+    groups: defaultdict[str, dict[str, Matrix]] = defaultdict(dict)
     for name, tensor in tensors.items():
         group, _, key = name.partition("/")
         groups[group][key] = tensor
+    statistics = Statistics({p: Moments(n, groups["mean"][p], groups["m2"][p]) for p, n in header["counts"].items()})
     spec = Spec.parse(header["spec"])
     thresholds: dict[str, tuple[Matrix, ...]] = {}
     for key in sorted(groups["thresholds"]):
@@ -74,6 +76,8 @@ def load(path: str | PathLike[str]) -> Fitted:
         spec=spec,
         dim=header["dim"],
         query_modalities=tuple(header["query_modalities"]),
+        document_modalities=tuple(header["document_modalities"]),
+        statistics=statistics,
         shift=spec.shift.restore(groups["shift"], header["weights"]),
         references=References(groups["references"], {k: v.astype(np.intp) for k, v in groups["rows"].items()}),
         gallery=groups["gallery"].get("documents"),
@@ -81,6 +85,7 @@ def load(path: str | PathLike[str]) -> Fitted:
         thresholds=thresholds,
         coefficients=Coefficients(_table(header["coefficients"])) if header["coefficients"] else None,
         balance=header["balance"],
+        note=header["note"],
         tuned=Tuned(tuple(Trial(Spec.parse(text), *rest) for text, *rest in header["tuned"]))
         if header["tuned"]
         else None,
@@ -88,7 +93,10 @@ def load(path: str | PathLike[str]) -> Fitted:
 
 
 def _tensors(fitted: Fitted) -> dict[str, NDArray[Any]]:
-    tensors: dict[str, NDArray[Any]] = {f"shift/{name}": tensor for name, tensor in fitted.shift.tensors().items()}
+    parts = fitted.statistics.parts.items()
+    tensors: dict[str, NDArray[Any]] = {f"mean/{part}": moments.mean for part, moments in parts}
+    tensors |= {f"m2/{part}": moments.m2 for part, moments in parts}
+    tensors |= {f"shift/{name}": tensor for name, tensor in fitted.shift.tensors().items()}
     if fitted.spec.bias is not None or fitted.spec.learned is not None:
         tensors |= {f"references/{name}": bank for name, bank in fitted.references.vectors.items()}
     tensors |= {f"rows/{name}": rows for name, rows in fitted.references.rows.items()}

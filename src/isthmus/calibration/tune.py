@@ -1,4 +1,4 @@
-"""``tune``: choose a calibration on reference queries it was not fitted on; ``auto`` is ``tune`` with a small grid.
+"""``tune``: try calibrations on reference queries they were not fitted on; ``auto`` is ``tune`` with a small grid.
 
 In words: split the reference queries by the document they came from, fit every candidate on some, ask the
 others, and see where their right documents land. Every document modality counts alike, so a calibration that
@@ -12,39 +12,23 @@ cosine finds them all, so ``none`` would always win. ``tune`` takes pseudo-posit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from isthmus.calibration.bank import similarity_blocks
+from isthmus.calibration.bank import NeighbourSearch, similarity_blocks
+from isthmus.calibration.fitted import Fitted
+from isthmus.calibration.fitting import fit_spec
 from isthmus.calibration.none import Raw
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.spec import Spec
 from isthmus.errors import BadInput, CannotFit
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
-if TYPE_CHECKING:
-    from isthmus.calibration.fitted import Fitted
-
 Measure: TypeAlias = Callable[[Matrix, Mask], Matrix]
-
-AUTO_GRID = (
-    "none",
-    "center",
-    "standardize",
-    "nnn(k=16)",
-    "center+standardize",
-    "center+nnn(k=16)",
-    "nnn(k=16)+standardize",
-    "center+nnn(k=16)+standardize",
-    "learned",
-    "center+learned",
-)
-WITHOUT_KNOWN_ANSWERS = "center+nnn+standardize"
-FEWEST_TO_TUNE = 16
 
 
 def grid(name: str, settings: Mapping[str, Iterable[float]]) -> list[str]:
@@ -132,133 +116,121 @@ def tune(
     folds: int = 2,
     reference_documents: Vectors | None = None,
     weights: Mapping[str, float] | None = None,
-    rng: np.random.Generator | None = None,
+    neighbours: NeighbourSearch | None = None,
+    rng: np.random.Generator | int = 0,
 ) -> Tuned:
     """Try each spec on held-out reference queries and return how they did.
 
-    ``positives``: the right documents, as pairs or one per query; ``"pseudo"``: each query's best document of each
-    modality by raw cosine, which can only tell how modalities mix, not which order inside one is right.
+    ``positives``: the right documents, as pairs or one per query; they are kept apart as ``sources`` of a fit are.
+    ``"pseudo"``: each query's best document of each modality by raw cosine, which can only tell how modalities mix,
+    not which order inside one is right.
     ``measure(scores, relevant)`` gives a number per query; it is averaged within each document modality of the
     right documents, then over modalities.
     """
+    tried = [Spec.parse(spec) for spec in ([specs] if isinstance(specs, str | Spec) else specs)]
+    if not tried:
+        raise BadInput("There is nothing to try: give at least one spec.")
     if folds < 2:
         raise BadInput(f"tune needs at least 2 folds to hold queries out, not {folds}.")
-    pseudo = isinstance(positives, str)
     if isinstance(positives, str):
         if positives != "pseudo":
             raise BadInput(f"positives are pairs of rows or 'pseudo', not {positives!r}.")
-        pairs = _pseudo_positives(documents, queries, weights or {})
+        pairs, sources = _pseudo_positives(documents, queries, weights or {}), None
     else:
-        pairs = Pairs.of(positives, queries=len(queries), documents=len(documents))
+        pairs = sources = Pairs.of(positives, queries=len(queries), documents=len(documents))
     if not len(pairs):
         raise CannotFit("tune judges by known right documents and got none. Pass positives=, or positives='pseudo'.")
-    fold_of = _folds(pairs, len(queries), folds, rng or np.random.default_rng(0), by_query=pseudo)
-    trials = []
-    for text in specs:
-        spec = Spec.parse(text)
-        try:
-            values = [
-                _held_out(
-                    spec, documents, queries, pairs, fold_of == fold, measure, pseudo, reference_documents, weights
-                )
-                for fold in range(folds)
-            ]
-        except CannotFit as error:
-            trials.append(Trial(spec, 0.0, refused=str(error)))
-            continue
-        by_modality = _averaged(documents, values)
-        trials.append(Trial(spec, float(np.mean(list(by_modality.values()))), by_modality))
-    return Tuned(tuple(trials))
-
-
-def fit_auto(
-    documents: Vectors,
-    queries: Vectors,
-    positives: PairsLike | None,
-    sources: PairsLike | None,
-    weights: Mapping[str, float] | None,
-    reference_documents: Vectors | None,
-) -> Fitted:
-    """Choose from ``AUTO_GRID`` on held-out queries and fit the winner on all; without known answers, the default."""
-    from isthmus.calibration.fitting import fit
-
-    given = positives if positives is not None else sources
-    known = Pairs.of(given, queries=len(queries), documents=len(documents))
-    if len(known) < FEWEST_TO_TUNE:
-        return fit(WITHOUT_KNOWN_ANSWERS, documents, queries, sources=sources, weights=weights)
-    tuned = tune(
-        AUTO_GRID, documents, queries, positives=known, weights=weights, reference_documents=reference_documents
-    )
-    return replace(fit(tuned.best, documents, queries, sources=known, weights=weights), tuned=tuned)
+    fold_of = _folds(sources, queries, folds, np.random.default_rng(rng))
+    court = Court(documents, queries, pairs, sources, measure, reference_documents, weights, neighbours)
+    return Tuned(tuple(court.trial(spec, fold_of) for spec in tried))
 
 
 Values: TypeAlias = dict[str, list[Matrix]]
 
 
-def _held_out(
-    spec: Spec,
-    documents: Vectors,
-    queries: Vectors,
-    pairs: Pairs,
-    held: Mask,
-    measure: Measure,
-    pseudo: bool,
-    reference_documents: Vectors | None,
-    weights: Mapping[str, float] | None,
-) -> Values:
-    """Fit on the other folds and return the held-out queries' values, by the right document's modality."""
-    from isthmus.calibration.fitting import fit
+@dataclass(frozen=True, slots=True, eq=False)
+class Court:
+    """Documents, the queries that judge calibrations of them, and what every fit is given."""
 
-    others, asked = np.flatnonzero(~held), np.flatnonzero(held)
-    sources = None if pseudo else pairs.of_queries(others)
-    fitted = fit(
-        spec,
-        documents,
-        queries.take(others),
-        reference_documents=reference_documents,
-        sources=sources,
-        weights=weights,
-    )
-    answers = pairs.of_queries(asked)
-    values: Values = {name: [] for name in documents.modalities}
-    for rows, scores in _scored(fitted, queries.take(asked), documents, sources):
-        relevant = np.zeros(scores.shape, dtype=bool)
-        mine = (answers.queries >= rows.start) & (answers.queries < rows.stop)
-        relevant[answers.queries[mine] - rows.start, answers.documents[mine]] = True
-        for code, name in enumerate(documents.modalities):
-            of_modality = relevant & (documents.modality_code == code)
-            judged = of_modality.any(axis=1)
-            values[name].append(measure(scores[judged], of_modality[judged]))
-    return values
+    documents: Vectors
+    queries: Vectors
+    right: Pairs
+    sources: Pairs | None
+    measure: Measure
+    reference_documents: Vectors | None
+    weights: Mapping[str, float] | None
+    neighbours: NeighbourSearch | None
+
+    def trial(self, spec: Spec, fold_of: Rows) -> Trial:
+        """Hold out each fold in turn, and average within and then over the modalities of the right documents."""
+        try:
+            folds = [self.held_out(spec, fold_of == fold) for fold in range(int(fold_of.max()) + 1)]
+        except CannotFit as error:
+            return Trial(spec, 0.0, refused=str(error))
+        values = {name: [v for fold in folds for v in fold[name]] for name in self.documents.modalities}
+        by_modality = {name: float(np.concatenate(v).mean()) for name, v in values.items() if v}
+        return Trial(spec, float(np.mean(list(by_modality.values()))), by_modality)
+
+    def held_out(self, spec: Spec, held: Mask) -> Values:
+        """Fit on the other folds and return the held-out queries' values, by the right document's modality."""
+        others = np.flatnonzero(~held)
+        sources = self.sources and self.sources.of_queries(others)
+        fitted = fit_spec(
+            spec,
+            self.documents,
+            self.queries.take(others),
+            reference_documents=self.reference_documents,
+            sources=sources,
+            weights=self.weights,
+            neighbours=self.neighbours,
+        )
+        fittable = np.isin(self.queries.modality, fitted.query_modalities)
+        asked = np.flatnonzero(held & fittable)  # who has no reference of its kind cannot judge
+        answers = self.right.of_queries(asked)
+        values: Values = {name: [] for name in self.documents.modalities}
+        for rows, scores in self.scored(fitted, self.queries.take(asked), sources):
+            relevant = np.zeros(scores.shape, dtype=bool)
+            mine = (answers.queries >= rows.start) & (answers.queries < rows.stop)
+            relevant[answers.queries[mine] - rows.start, answers.documents[mine]] = True
+            for code, name in enumerate(self.documents.modalities):
+                of_modality = relevant & (self.documents.modality_code == code)
+                judged = of_modality.any(axis=1)
+                if judged.any():
+                    values[name].append(self.measure(scores[judged], of_modality[judged]))
+        return values
+
+    def scored(self, fitted: Fitted, asked: Vectors, sources: Pairs | None) -> Iterator[tuple[slice, Matrix]]:
+        """Yield blocks of scores, by folding where the spec folds."""
+        if fitted.spec.per_query is not None:
+            yield slice(0, len(asked)), fitted.scores(asked, self.documents)
+            return
+        folded = fitted.fold(self.documents, sources=sources, neighbours=self.neighbours)
+        active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
+        queries = fitted.fold_queries(asked, active=active)
+        for rows, inner in similarity_blocks(queries.vectors, folded.vectors):
+            yield rows, fitted.finish(inner, queries.modality[rows], folded.modality)
 
 
-def _scored(
-    fitted: Fitted, queries: Vectors, documents: Vectors, sources: Pairs | None
-) -> Iterable[tuple[slice, Matrix]]:
-    """Yield blocks of scores, by folding where the spec folds."""
-    if fitted.spec.per_query is not None:
-        yield slice(0, len(queries)), fitted.scores(queries, documents)
-        return
-    folded = fitted.fold(documents, sources=sources)
-    active = fitted.activation(queries, folded) if fitted.spec.dynamic else None
-    asked = fitted.fold_queries(queries, active=active)
-    for rows, inner in similarity_blocks(asked.vectors, folded.vectors):
-        yield rows, fitted.finish(inner, asked.modality[rows], folded.modality)
+def _folds(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.Generator) -> Rows:
+    """Give each query a fold: those that share a document share a fold, and each query modality is spread over all."""
+    group = np.arange(len(queries)) if sources is None else _linked(sources, len(queries))
+    first = np.unique(group, return_index=True)[1]  # one query of each group speaks for it
+    fold_of_group = np.empty(len(first), dtype=np.intp)
+    for code in range(len(queries.modalities)):
+        mine = rng.permutation(np.flatnonzero(queries.modality_code[first] == code))
+        fold_of_group[mine] = np.arange(len(mine)) % folds
+    return fold_of_group[group]
 
 
-def _averaged(documents: Vectors, folds: list[Values]) -> dict[str, float]:
-    values = {name: np.concatenate([v for fold in folds for v in fold[name]]) for name in documents.modalities}
-    return {name: float(v.mean()) for name, v in values.items() if len(v)}
+def _linked(pairs: Pairs, queries: int) -> Rows:
+    """Return a group for each query: queries that share a document, directly or through others, share a group."""
+    from scipy.sparse import coo_array  # late: `import isthmus` stays light
+    from scipy.sparse.csgraph import connected_components
 
-
-def _folds(pairs: Pairs, queries: int, folds: int, rng: np.random.Generator, *, by_query: bool) -> Rows:
-    """Give each query a fold; queries that came from the same document share one."""
-    group = np.arange(queries)
-    if not by_query:
-        group[pairs.queries[::-1]] = queries + pairs.documents[::-1]  # the first known document names the group
-    _, group = np.unique(group, return_inverse=True)
-    shuffled = rng.permutation(group.max() + 1)
-    return np.asarray(shuffled[group] % folds)
+    size = queries + int(pairs.documents.max(initial=-1)) + 1
+    links = coo_array((np.ones(len(pairs)), (pairs.queries, queries + pairs.documents)), shape=(size, size))
+    label = connected_components(links, directed=False)[1][:queries]
+    return np.asarray(np.unique(label, return_inverse=True)[1])
 
 
 def _pseudo_positives(documents: Vectors, queries: Vectors, weights: Mapping[str, float]) -> Pairs:

@@ -11,13 +11,16 @@ from isthmus._optional import need
 from isthmus.errors import BadInput
 from isthmus.types import Matrix, Rows
 
+BANKS_KEPT = 4
+
 
 @dataclass(slots=True, kw_only=True)
 class FaissNeighbours:
     """Find the largest inner products in an inverted-file index of the bank.
 
     The bank is cut into about ``4·√n`` cells and the ``probes`` cells nearest to a vector are looked at: more
-    probes find more of the true neighbours and take longer. The index of the last bank is kept.
+    probes find more of the true neighbours and take longer. The indexes of the last few banks (one per query
+    modality) are kept, so a bank must not be changed in place.
 
     >>> bank = np.eye(4, dtype=np.float32)
     >>> similarity, rows = FaissNeighbours()(bank[:1], bank, 1)
@@ -26,30 +29,38 @@ class FaissNeighbours:
     """
 
     probes: int = 16
-    _bank: Matrix | None = field(default=None, repr=False)
-    _index: Any = field(default=None, repr=False)
+    _built: list[tuple[Matrix, Any]] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.probes < 1:
+            raise BadInput(f"At least one cell has to be probed, not {self.probes}.")
 
     def __call__(self, vectors: Matrix, bank: Matrix, k: int) -> tuple[Matrix, Rows]:
         """Return the ``k`` largest inner products of each vector with the bank, and their rows: ``(n, k)`` twice."""
         if not 1 <= k <= len(bank):
             raise BadInput(f"{k} neighbours were asked for among {len(bank)}.")
-        if bank is not self._bank:
-            self._bank, self._index = bank, self._built(np.ascontiguousarray(bank, dtype=np.float32))
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-        similarity, rows = self._index.search(vectors, k)
-        probes = self.probes
+        if not np.isfinite(vectors).all():
+            raise BadInput("A vector with NaN or infinity has no neighbours. Encode it again.")
+        index = self._index(bank)
+        probes = min(self.probes, index.nlist)
+        similarity, rows = index.search(vectors, k)
         while (short := np.flatnonzero(rows[:, -1] < 0)).size:  # the probed cells held fewer than k: probe more
-            probes *= 4
+            probes = min(4 * probes, index.nlist)
             wider = need("faiss", extra="ann").SearchParametersIVF(nprobe=probes)
-            similarity[short], rows[short] = self._index.search(vectors[short], k, params=wider)
+            similarity[short], rows[short] = index.search(vectors[short], k, params=wider)
         return similarity, rows
 
-    def _built(self, bank: Matrix) -> Any:
+    def _index(self, bank: Matrix) -> Any:
+        for known, index in self._built:
+            if known is bank:
+                return index
         faiss = need("faiss", extra="ann")
+        rows = np.ascontiguousarray(bank, dtype=np.float32)
         cells = max(1, min(int(4 * np.sqrt(len(bank))), len(bank) // 39))  # Faiss trains a cell on 39 rows or more
-        quantizer = faiss.IndexFlatIP(bank.shape[1])
-        index = faiss.IndexIVFFlat(quantizer, bank.shape[1], cells, faiss.METRIC_INNER_PRODUCT)
-        index.train(bank)
-        index.add(bank)
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(bank.shape[1]), bank.shape[1], cells, faiss.METRIC_INNER_PRODUCT)
+        index.train(rows)
+        index.add(rows)
         index.nprobe = self.probes
+        self._built = [*self._built[1 - BANKS_KEPT :], (bank, index)]
         return index

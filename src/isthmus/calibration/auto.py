@@ -1,0 +1,119 @@
+"""``fit``: fit the calibration that a spec names, or, for ``auto``, the best of a small grid on held-out queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from isthmus.calibration.bank import NeighbourSearch
+from isthmus.calibration.fitted import Fitted, must_be_vectors
+from isthmus.calibration.fitting import fit_spec
+from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.spec import Spec
+from isthmus.calibration.tune import tune
+from isthmus.errors import BadSpec, CannotFit
+from isthmus.types import Vectors
+
+AUTO_GRID = (
+    "none",
+    "center",
+    "standardize",
+    "nnn(k=16)",
+    "center+standardize",
+    "center+nnn(k=16)",
+    "nnn(k=16)+standardize",
+    "center+nnn(k=16)+standardize",
+    "learned",
+    "center+learned",
+)
+FEWEST_TO_TUNE = 16
+FEWEST_NEIGHBOURS = 16
+
+
+def fit(
+    spec: str | Spec,
+    documents: Vectors,
+    queries: Vectors,
+    *,
+    positives: PairsLike | None = None,
+    reference_documents: Vectors | None = None,
+    sources: PairsLike | None = None,
+    weights: Mapping[str, float] | None = None,
+    shift: Fitted | None = None,
+    neighbours: NeighbourSearch | None = None,
+) -> Fitted:
+    """Fit a calibration on documents and reference queries, both raw encoder vectors of any scale.
+
+    ``spec``: names joined by ``+``, or ``auto``.
+    ``positives``: labelled (query row, document row) pairs, or one document row per query with -1 for none.
+    ``standardize`` takes its statistics from them instead of pseudo-positives; ``learned`` and ``auto`` need them.
+    ``reference_documents``: the gallery bank of ``dbnorm``; documents that are not themselves searched.
+    ``sources``: the document each reference query was generated from, in the same forms; the two never meet while
+    biases and statistics are fitted. Without it the papers are followed: every query meets every document.
+    ``weights``: how much of each part goes into a document's fusion; a document's own weights come first.
+    ``shift``: another fitted calibration, whose shift is used instead of fitting one here.
+    ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> texts, images = rng.normal(size=(20, 8)) + 2, rng.normal(size=(20, 8)) - 2      # two cones
+    >>> documents = Vectors.of(np.vstack([texts, images]), ["text"] * 20 + ["image"] * 20)
+    >>> queries = Vectors.of(rng.normal(size=(30, 8)) + 2, "text")
+    >>> fitted = fit("center+standardize+nnn(k=16)", documents, queries)
+    >>> fitted
+    <Fitted center+standardize+nnn(k=16): 8 dimensions, 30 text reference queries>
+    >>> inner = fitted.fold_queries(queries).vectors @ fitted.fold(documents).vectors.T
+    >>> scores = fitted.finish(inner, queries.modality, documents.modality)
+    >>> bool(np.allclose(scores, fitted.scores(queries, documents), atol=1e-5))
+    True
+    """
+    if spec != "auto":
+        return fit_spec(
+            spec,
+            documents,
+            queries,
+            positives=positives,
+            reference_documents=reference_documents,
+            sources=sources,
+            weights=weights,
+            shift=shift,
+            neighbours=neighbours,
+        )
+    if shift is not None:
+        raise BadSpec("'auto' chooses the shift, too: leave shift= out, or name the calibration.")
+    must_be_vectors(documents, "document")
+    must_be_vectors(queries, "query")
+    given = (Pairs.of(pairs, queries=len(queries), documents=len(documents)) for pairs in (positives, sources))
+    return _chosen(documents, queries, Pairs.both(*given), weights, neighbours)
+
+
+def _chosen(
+    documents: Vectors,
+    queries: Vectors,
+    known: Pairs,
+    weights: Mapping[str, float] | None,
+    neighbours: NeighbourSearch | None,
+) -> Fitted:
+    """Fit the best of the grid on all queries; where nothing can be held out, the default; where that fails, none."""
+
+    def fitted(spec: str | Spec) -> Fitted:
+        sources = known if len(known) else None
+        return fit_spec(spec, documents, queries, sources=sources, weights=weights, neighbours=neighbours)
+
+    why = f"{len(known)} known answers, {FEWEST_TO_TUNE} are needed to choose"
+    if len(known) >= FEWEST_TO_TUNE:
+        try:
+            tuned = tune(AUTO_GRID, documents, queries, positives=known, weights=weights, neighbours=neighbours)
+            return replace(fitted(tuned.best), tuned=tuned)
+        except CannotFit as error:
+            why = str(error)
+    try:
+        return replace(fitted(default_spec(queries)), note=f"auto took its default: {why}")
+    except CannotFit as error:
+        return replace(fitted("none"), note=f"auto took none: {error}")
+
+
+def default_spec(queries: Vectors) -> str:
+    """Return what ``auto`` takes without known answers: the recommended spec, with fewer neighbours if need be."""
+    fewest = min((int((queries.modality_code == code).sum()) for code in range(len(queries.modalities))), default=1)
+    return f"center+nnn(k={min(FEWEST_NEIGHBOURS, fewest)})+standardize"
