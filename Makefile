@@ -11,7 +11,7 @@ TEST = $(TEST_VENV)/bin
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.made ## Run the main job with embedded defaults: one table, one picture
+demo: $(VENV)/.made ## Raw cosine against the calibrations on a made-up corpus: one table, one picture
 	@$(BIN)/python examples/two_cones.py
 
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
@@ -34,11 +34,13 @@ clean: ## Remove the virtual environments and what the targets wrote
 	rm -rf $(VENV) $(TEST_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.made: pyproject.toml
+	@echo "making $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[plot]'
 	@touch $@
 
 $(TEST_VENV)/.made: pyproject.toml
+	@echo "making $(TEST_VENV) …"
 	@$(PYTHON) -m venv $(TEST_VENV)
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@

@@ -18,9 +18,12 @@ def arguments(doc: str | None) -> argparse.Namespace:
     """Read the options that every script here has."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     given = os.environ.get("ISTHMUS_DATA")
-    parser.add_argument("--data", type=Path, default=given, required=given is None, help="the data folder")
+    parser.add_argument("--data", type=Path, default=given and Path(given), help="the data folder")
     parser.add_argument("--write", action="store_true", help="take what comes out as what is expected")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.data is None or not options.data.is_dir():
+        parser.error("needs the data folder: --data DIR or ISTHMUS_DATA=DIR; reproduce/README.md says what is in it")
+    return options
 
 
 def compared(name: str, rows: list[Row], write: bool) -> int:
