@@ -1,4 +1,4 @@
-"""``import isthmus`` costs next to nothing, and so does its calibration."""
+"""``import isthmus`` costs next to nothing, and so do its parts."""
 
 import subprocess
 import sys
@@ -6,12 +6,15 @@ import sys
 import pytest
 
 HEAVY = ("torch", "faiss", "transformers", "scipy", "matplotlib", "safetensors", "starlette", "fastapi", "PIL")
+READERS = ("onnxruntime", "sentence_transformers", "tokenizers")
 
 
-@pytest.mark.parametrize("statement", ["import isthmus", "from isthmus import calibration"])
+@pytest.mark.parametrize(
+    "statement", ["import isthmus", "from isthmus import calibration", "from isthmus import Document, Query, encoders"]
+)
 def test_importing_brings_in_nothing_heavy(statement: str) -> None:
     code = f"{statement}; import sys; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "isthmus" in done.stdout.split()
-    assert not set(HEAVY) & set(done.stdout.split())
+    assert not {*HEAVY, *READERS} & set(done.stdout.split())
     assert done.stderr == ""

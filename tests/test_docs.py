@@ -21,7 +21,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-@pytest.mark.parametrize("module", ["isthmus", "isthmus.calibration", "isthmus.index"])
+@pytest.mark.parametrize("module", ["isthmus", "isthmus.calibration", "isthmus.encoders", "isthmus.index"])
 def test_what_a_module_exports_is_sorted_and_exists(module: str) -> None:
     loaded = importlib.import_module(module)
     constants_first = sorted(loaded.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
@@ -50,7 +50,8 @@ def test_the_defaults_in_the_table_of_specs_are_those_of_the_code() -> None:
 
 def test_every_module_stands_in_the_readmes_tree() -> None:
     tree = (ROOT / "README.md").read_text().split("## What is here")[1].split("## Read on")[0]
-    names = {name for _, name, _ in pkgutil.iter_modules([*isthmus.__path__, f"{isthmus.__path__[0]}/calibration"])}
+    root = Path(isthmus.__file__).parent
+    names = {m.name for m in pkgutil.iter_modules([str(root), str(root / "calibration"), str(root / "encoders")])}
     missing = [name for name in names if not name.startswith("_") and not re.search(rf"\b{name}\b", tree)]
     assert missing == []
 

@@ -1,17 +1,26 @@
 """One search over text, images and documents that hold both, ranked fairly."""
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from isthmus.types import Folded, Vectors
 
-__all__ = ["Folded", "Vectors", "__version__", "calibration"]
+if TYPE_CHECKING:
+    from isthmus import calibration, encoders
+    from isthmus.documents import Document, Query
+
+__all__ = ["Document", "Folded", "Query", "Vectors", "__version__", "calibration", "encoders"]
 
 __version__ = "0.1.0"
 
+MODULES = ("calibration", "encoders")
+CLASSES = {"Document": "isthmus.documents", "Query": "isthmus.documents"}
 
-def __getattr__(name: str) -> ModuleType:
-    """Import ``isthmus.calibration`` when it is first used: ``import isthmus`` stays light."""
-    if name == "calibration":
-        return import_module("isthmus.calibration")
+
+def __getattr__(name: str) -> Any:
+    """Import what is first used: ``import isthmus`` stays light."""
+    if name in MODULES:
+        return import_module(f"isthmus.{name}")
+    if name in CLASSES:
+        return getattr(import_module(CLASSES[name]), name)
     raise AttributeError(f"module 'isthmus' has no attribute {name!r}")

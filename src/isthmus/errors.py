@@ -6,6 +6,7 @@ Each message says what is wrong, why it matters and what to do about it.
     ├── BadInput (ValueError)          something handed in cannot be used
     │   ├── BadVectors                 shape, dimension, NaN, a zero row
     │   ├── UnknownName                a name no table holds; the nearest one is suggested
+    │   ├── BadImage                   a picture that cannot be read, or is too large to
     │   ├── BadSpec                    a calibration spec that cannot be read or composed
     │   └── UnknownModality            a modality the fitted calibration never saw
     ├── CannotFit (ValueError)         the data do not determine what was asked for
@@ -28,6 +29,10 @@ class BadVectors(BadInput):
 
 class UnknownName(BadInput):
     """A name that no table holds."""
+
+
+class BadImage(BadInput):
+    """A picture that cannot be read, or that has more pixels than the budget allows."""
 
 
 class BadSpec(BadInput):

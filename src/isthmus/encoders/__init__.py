@@ -1,0 +1,78 @@
+"""Encoders: documents and queries become vectors.
+
+encoder = encoders.load("mini")
+encoder.encode_documents([Document(id="a", text="…"), Document(id="b", image="cat.jpg")])      Vectors
+encoder.encode_passages(documents)                          Vectors, and the document of each row
+encoder.encode_queries(["a cat on a red sofa"])             Vectors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+
+from isthmus.encoders.base import Encoder, Progress, Settings
+from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
+from isthmus.encoders.folder import DESCRIPTION
+from isthmus.errors import BadFile, BadInput
+from isthmus.registry import lookup
+
+__all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
+
+MINI = Path(__file__).parent / "mini"
+
+
+def load(
+    name: str,
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    cache: str | PathLike[str] | Cache | None = None,
+    batch: int = 32,
+    progress: Progress | None = None,
+) -> Encoder:
+    """Load an encoder by name: ``mini``, ``onnx:PATH`` or ``st:NAME_OR_PATH``.
+
+    ``threads`` is how many the model may use, and how many read pictures beside it (all cores when not
+    said); ``cache`` is a folder that keeps vectors for the next time, in memory when not said; ``batch`` is
+    how many passages or pictures go through the model at once; ``progress(done, total)`` is called as work
+    goes on, in passages and pictures.
+
+    >>> load("minni")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No encoder is called 'minni'. Did you mean 'mini'?
+    """
+    kind, colon, which = name.partition(":")
+    opener = lookup(KINDS, kind, "encoder")
+    settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
+    if (kind == "mini") == bool(colon) or (colon and not which):
+        raise BadInput(f"{name!r} is not an encoder's full name. Write mini, onnx:FOLDER or st:NAME_OR_PATH.")
+    return opener(which, settings)
+
+
+def _mini(_: str, settings: Settings) -> Encoder:
+    from isthmus.encoders.onnx import open_folder
+
+    if not (MINI / DESCRIPTION).exists():
+        raise BadFile(
+            f"The encoder 'mini' is not in this installation: {MINI} has no {DESCRIPTION}. Install isthmus again, or "
+            "name another encoder (onnx:FOLDER, st:NAME_OR_PATH)."
+        )
+    return open_folder(MINI, settings)
+
+
+def _onnx(folder: str, settings: Settings) -> Encoder:
+    from isthmus.encoders.onnx import open_folder
+
+    return open_folder(Path(folder).expanduser(), settings)
+
+
+def _st(name: str, settings: Settings) -> Encoder:
+    from isthmus.encoders.st import open_model
+
+    return open_model(name, settings)
+
+
+KINDS: Mapping[str, Callable[[str, Settings], Encoder]] = MappingProxyType({"mini": _mini, "onnx": _onnx, "st": _st})

@@ -1,0 +1,101 @@
+"""What every encoder is: documents and queries in, unit vectors by part out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from isthmus.documents import Document, Query
+from isthmus.encoders.cache import Cache, open_cache
+from isthmus.errors import BadInput, BadVectors
+from isthmus.types import Matrix, Rows, Vectors
+
+Role: TypeAlias = Literal["document", "query"]  # some models read the two differently
+Progress: TypeAlias = Callable[[int, int], None]  # (done, total), in passages and images
+Skip: TypeAlias = Callable[[int, BadInput], None]  # (row of the document, why it cannot be encoded)
+
+
+class Encoder(Protocol):
+    """Documents and queries become unit float32 vectors, one per part, in the order given.
+
+    A text longer than the encoder reads is split into passages, never cut. Texts and images may be mixed
+    in one call. A part that the encoder cannot read is refused, not left out.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called: ``mini``, ``st:…``."""
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """The modalities it takes, in documents and in queries: ``('image', 'image+text', 'text')``."""
+
+    def encode_documents(self, documents: Sequence[Document]) -> Vectors:
+        """Return one row per document; a long text is the unit mean of its passages."""
+
+    def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
+        """Return one row per passage, and for each row the document it belongs to.
+
+        The rows of a document stand together, in reading order. EVERY row of a document that has an image
+        carries the image's vector: a document's rows all have the document's modality, and the best passage
+        is judged with the picture beside it. A document without text has one row.
+
+        With ``skip``, a document that cannot be encoded (a damaged picture, say) is reported to it and has
+        no row; without, the first such document raises.
+        """
+
+    def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
+        """Return one row per query; a string is a query of words."""
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        """Say where the passages of a document's text begin and end, in the order of ``encode_passages``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How an encoder runs; none of it changes a vector by more than rounding."""
+
+    device: str = "cpu"
+    threads: int | None = None
+    cache: str | PathLike[str] | Cache | None = None
+    batch: int = 32
+    progress: Progress | None = None
+    store: Cache = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("threads", self.threads), ("batch", self.batch)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise BadInput(f"{name} is {value!r}; it must be a whole number of at least 1.")
+        object.__setattr__(self, "store", open_cache(self.cache))
+
+    @property
+    def workers(self) -> int:
+        """How many threads read pictures while the model runs."""
+        return self.threads or os.cpu_count() or 1
+
+
+def unit(rows: Matrix, whose: str) -> Matrix:
+    """Scale each row to length 1, in float32.
+
+    >>> unit(np.array([[3.0, 4.0]]), "mini")
+    array([[0.6, 0.8]], dtype=float32)
+    """
+    wide = np.asarray(rows, dtype=np.float64)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    bad = ~(np.isfinite(length) & (length > 0))
+    if bad.any():
+        raise BadVectors(
+            f"The model of {whose} gave zeros, NaN or infinity where a vector should be ({int(bad.sum())} of "
+            f"{len(wide)} rows). It is damaged, or was exported with less precision than it needs."
+        )
+    scaled: Matrix = (wide / length).astype(np.float32)
+    return scaled

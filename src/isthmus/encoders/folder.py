@@ -1,0 +1,150 @@
+"""An encoder's folder: ``encoder.toml`` says what is in it and how it is used; every file has a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from isthmus.errors import BadFile
+from isthmus.registry import suggestion
+
+DESCRIPTION = "encoder.toml"
+CHOICES = {
+    "layout": ("nhwc", "nchw"),
+    "dtype": ("uint8", "float32"),
+    "fit": ("squash", "crop"),
+    "resample": ("bicubic", "bilinear", "lanczos"),
+    "pool": ("none", "mean", "first"),
+}
+Section = TypeVar("Section", "TextSection", "ImageSection")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSection:
+    """The table ``[text]``."""
+
+    model: str
+    tokenizer: str
+    length: int  # tokens that the model reads at once, those around each passage included
+    output: str = ""  # the first output when not said
+    tokens: str = "tokens"  # names of the model's inputs, int64 (n, tokens)
+    mask: str = "mask"
+    types: str = ""  # a third input of zeros, which some exports want
+    pad: int = 0  # the token that fills up a batch; its mask is 0
+    pool: str = "none"  # of an output (n, tokens, d): the mean under the mask, or the first token
+    query: str = ""  # words that stand before every query
+    document: str = ""  # words that stand before every passage of a document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSection:
+    """The table ``[image]``."""
+
+    model: str
+    size: int
+    layout: str = "nhwc"
+    dtype: str = "uint8"
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of RGB in 0 … 1; for float32 alone
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    fit: str = "squash"
+    resample: str = "bicubic"
+    output: str = ""
+    pixels: str = "pixels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What ``encoder.toml`` says, checked against the files beside it."""
+
+    folder: Path
+    name: str
+    dim: int
+    identity: str
+    text: TextSection | None
+    image: ImageSection | None
+
+
+def describe(folder: Path) -> Description:
+    """Read ``encoder.toml`` and verify the checksum of every file it uses."""
+    path = folder / DESCRIPTION
+    try:
+        written = path.read_bytes()
+        table = tomllib.loads(written.decode())
+    except FileNotFoundError:
+        raise BadFile(f"{folder} has no {DESCRIPTION}, so it is not an encoder. Check the path.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadFile(f"{path} cannot be read: {error}.") from None
+    _check_names(path, table, {"name", "dim", "text", "image", "files"})
+    text = _section(path, "text", table, TextSection)
+    image = _section(path, "image", table, ImageSection)
+    if text is None and image is None:
+        raise BadFile(f"{path} describes neither [text] nor [image]. Give it one of them, or both.")
+    name, dim = _value(path, "name", table.get("name"), str), _value(path, "dim", table.get("dim"), int)
+    if min(dim, text.length if text else 1, image.size if image else 1) < 1:
+        raise BadFile(f"{path}: dim, length and size are whole numbers of at least 1.")
+    used = [*([text.model, text.tokenizer] if text else []), *([image.model] if image else [])]
+    _verify(path, used, _value(path, "files", table.get("files"), dict))
+    identity = hashlib.sha256(written).hexdigest()  # it holds the checksums, so it stands for the files too
+    return Description(folder=folder, name=name, dim=dim, identity=identity, text=text, image=image)
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file, as ``sha256sum`` prints it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verify(path: Path, used: list[str], files: Mapping[str, Any]) -> None:
+    for name in dict.fromkeys([*used, *files]):
+        if name not in files:
+            raise BadFile(f"{path} has no checksum of {name}. Add {name!r} = '<sha256>' to its [files].")
+        try:
+            found = checksum(path.parent / name)
+        except OSError as error:
+            raise BadFile(f"{path.parent / name} cannot be read: {error.strerror}. Get the encoder again.") from None
+        if found != files[name]:
+            raise BadFile(
+                f"{path.parent / name} is damaged, or is not the file that {DESCRIPTION} describes: its checksum is "
+                f"{found[:12]}… instead of {str(files[name])[:12]}…. Get the encoder again."
+            )
+
+
+def _section(path: Path, name: str, table: Mapping[str, Any], kind: type[Section]) -> Section | None:
+    if name not in table:
+        return None
+    given = _value(path, name, table[name], dict)
+    _check_names(path, given, {f.name for f in fields(kind)}, f" of [{name}]")
+    hints = get_type_hints(kind)
+    values = {}
+    for each in fields(kind):
+        if each.name in given:
+            values[each.name] = _value(path, f"{name}.{each.name}", given[each.name], hints[each.name])
+        elif each.default is MISSING:
+            raise BadFile(f"{path}: [{name}] does not say {each.name!r}.")
+        if each.name in CHOICES and values.get(each.name, each.default) not in CHOICES[each.name]:
+            raise BadFile(
+                f"{path}: {name}.{each.name} is {given[each.name]!r}; it must be one of {CHOICES[each.name]}."
+            )
+    return kind(**values)
+
+
+def _value(path: Path, name: str, value: Any, kind: Any) -> Any:
+    if kind == tuple[float, ...]:
+        if isinstance(value, list) and len(value) == 3 and all(type(v) in (int, float) for v in value):
+            return tuple(float(v) for v in value)
+        raise BadFile(f"{path}: {name} is {value!r}; it must be three numbers, one for each of red, green and blue.")
+    if type(value) is not kind:
+        said = "is missing" if value is None else f"is {value!r}"
+        words = {str: "text in quotes", int: "a whole number", dict: "a table"}
+        raise BadFile(f"{path}: {name} {said}; it must be {words[kind]}.")
+    return value
+
+
+def _check_names(path: Path, table: Mapping[str, Any], known: set[str], where: str = "") -> None:
+    for name in table:
+        if name not in known:
+            raise BadFile(f"{path}: no setting{where} is called {name!r}. {suggestion(name, known)}")

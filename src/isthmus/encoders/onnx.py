@@ -1,0 +1,167 @@
+"""``onnx:PATH``: a folder with exported towers, run by onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.encoders.base import Role, Settings
+from isthmus.encoders.folder import ImageSection, TextSection, describe
+from isthmus.encoders.images import Fit, Frame
+from isthmus.encoders.texts import Passage, Splitter
+from isthmus.encoders.towers import TowerEncoder
+from isthmus.errors import BadFile, BadInput
+from isthmus.registry import suggestion
+from isthmus.types import Matrix
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+def open_folder(folder: Path, settings: Settings) -> TowerEncoder:
+    """Make an encoder from a folder with ``encoder.toml``."""
+    described = describe(folder)
+    text, image = described.text, described.image
+    return TowerEncoder(
+        name=described.name,
+        dim=described.dim,
+        identity=described.identity,
+        text=OnnxText.open(folder, text, settings) if text is not None else None,
+        image=OnnxImage.open(folder, image, settings) if image is not None else None,
+        settings=settings,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnnxText:
+    """A text tower: ``tokens`` and ``mask`` in, one vector per row out."""
+
+    section: TextSection
+    splitter: Splitter
+    model: Model
+
+    @classmethod
+    def open(cls, folder: Path, section: TextSection, settings: Settings) -> OnnxText:
+        """Load the tokenizer and the model."""
+        inputs = [section.tokens, section.mask, *([section.types] if section.types else [])]
+        model = Model.open(folder / section.model, inputs, section.output, settings)
+        return cls(section, Splitter.from_file(folder / section.tokenizer, section.length), model)
+
+    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+        """Return the passages of each text."""
+        return self.splitter.split(texts, self.section.query if role == "query" else self.section.document)
+
+    def encode(self, passages: Sequence[Passage]) -> Matrix:
+        """Pad to the longest passage, run, and pool where the model has not."""
+        longest = max(len(passage.tokens) for passage in passages)
+        tokens = np.full((len(passages), longest), self.section.pad, dtype=np.int64)
+        mask = np.zeros_like(tokens)
+        for row, passage in enumerate(passages):
+            tokens[row, : len(passage.tokens)] = passage.tokens
+            mask[row, : len(passage.tokens)] = 1
+        inputs = {self.section.tokens: tokens, self.section.mask: mask}
+        if self.section.types:
+            inputs[self.section.types] = np.zeros_like(tokens)
+        return _pooled(self.model.run(inputs), mask, self.section.pool)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnnxImage:
+    """An image tower: ``pixels`` in, one vector per row out."""
+
+    section: ImageSection
+    model: Model
+
+    @classmethod
+    def open(cls, folder: Path, section: ImageSection, settings: Settings) -> OnnxImage:
+        """Load the model."""
+        return cls(section, Model.open(folder / section.model, [section.pixels], section.output, settings))
+
+    @property
+    def frame(self) -> Frame:
+        """The square it looks at."""
+        return Frame(self.section.size, cast("Fit", self.section.fit), self.section.resample)
+
+    def encode(self, pixels: NDArray[np.uint8]) -> Matrix:
+        """Give the squares the type and the order of axes that the model wants, and run."""
+        ready: NDArray[Any] = pixels  # (n, size, size, 3)
+        if self.section.dtype == "float32":
+            mean, std = (np.array(three, dtype=np.float32) for three in (self.section.mean, self.section.std))
+            ready = (pixels.astype(np.float32) / np.float32(255) - mean) / std
+        if self.section.layout == "nchw":
+            ready = np.ascontiguousarray(ready.transpose(0, 3, 1, 2))
+        return self.model.run({self.section.pixels: ready})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """An onnxruntime session and the output that is wanted of it."""
+
+    path: Path
+    session: InferenceSession
+    output: str
+
+    @classmethod
+    def open(cls, path: Path, inputs: Sequence[str], output: str, settings: Settings) -> Model:
+        """Load a model and check that it has the inputs and the output that its description names."""
+        import onnxruntime as ort
+
+        providers = _providers(settings.device, ort.get_available_providers())
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = settings.threads or 0
+        options.log_severity_level = 3  # errors alone: warnings of the optimiser help nobody here
+        try:
+            session = ort.InferenceSession(path, options, providers=providers)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
+            raise BadFile(f"{path} cannot be loaded by onnxruntime: {error}") from None
+        takes, gives = [i.name for i in session.get_inputs()], [o.name for o in session.get_outputs()]
+        if set(takes) != set(inputs):
+            raise BadFile(
+                f"{path} takes {', '.join(takes)}, and its description feeds it {', '.join(inputs)}. Name its inputs "
+                "in encoder.toml."
+            )
+        if output and output not in gives:
+            raise BadFile(f"{path} has no output {output!r}. {suggestion(output, gives)}")
+        return cls(path, session, output or gives[0])
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Matrix:
+        """Return the output as an array."""
+        try:
+            (output,) = self.session.run([self.output], dict(inputs))
+        except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
+            raise BadFile(
+                f"{self.path} failed on inputs of shape {[a.shape for a in inputs.values()]}: {error} Check `length`, "
+                "`size`, `layout` and `dtype` in its encoder.toml."
+            ) from None
+        array: Matrix = np.asarray(output)
+        return array
+
+
+def _pooled(output: Matrix, mask: NDArray[np.int64], pool: str) -> Matrix:
+    """Make one vector of the tokens': their mean under the mask, or the first."""
+    if pool == "none" or output.ndim != 3:
+        return output
+    if pool == "first":
+        return output[:, 0]
+    weight = mask[:, :, None].astype(np.float32)  # (n, tokens, 1)
+    mean: Matrix = (output * weight).sum(axis=1) / weight.sum(axis=1)
+    return mean
+
+
+def _providers(device: str, available: Sequence[str]) -> list[Any]:
+    kind, _, number = device.partition(":")
+    known = {name for name, provider in PROVIDERS.items() if provider in available}
+    if kind not in known or (number and (kind == "cpu" or not number.isdigit())):
+        raise BadInput(
+            f"The device {device!r} is not there for onnxruntime; this installation has {', '.join(sorted(known))}. "
+            "onnxruntime-gpu brings cuda (cuda:1 is the second one)."
+        )
+    chosen: list[Any] = [(PROVIDERS[kind], {"device_id": number})] if number else [PROVIDERS[kind]]
+    return chosen if kind == "cpu" else [*chosen, PROVIDERS["cpu"]]

@@ -1,0 +1,113 @@
+"""Long texts become passages: whole words where possible, no overlap, nothing cut away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isthmus.errors import BadFile
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+PROBES = 100  # how many entries of the vocabulary may be tried to see what a tokenizer puts around a text
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch ``text[start:end]``, and the content that decides its vector: what the model is given."""
+
+    start: int
+    end: int
+    content: bytes
+
+    @property
+    def tokens(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """The content, where it is tokens."""
+        return np.frombuffer(self.content, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Splitter:
+    """Split texts into passages of at most ``length`` tokens, those that frame each passage included.
+
+    A text of n tokens with room for r in a passage becomes ⌈n / r⌉ passages of about the same length, or
+    one more where words would not fit otherwise. A passage ends where a word does, unless a word alone is
+    longer than a passage; passages do not overlap, and their tokens in a row are the tokens of the text.
+    A text without a token (spaces, control characters) has no passage.
+    """
+
+    tokenizer: Tokenizer
+    length: int
+    before: tuple[int, ...]  # tokens in front of every passage, such as [CLS]
+    after: tuple[int, ...]  # and behind it, such as [SEP]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, length: int, name: str) -> Splitter:
+        """Find out what the tokenizer puts around a text, and take care that it cuts and pads nothing."""
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        before, after = _frame(tokenizer, name)
+        if length - len(before) - len(after) < 1:
+            raise BadFile(f"{name} says length = {length}, and the tokens around each passage take all of it.")
+        return cls(tokenizer, length, before, after)
+
+    @classmethod
+    def from_file(cls, path: Path, length: int) -> Splitter:
+        """Read a ``tokenizer.json``."""
+        from tokenizers import Tokenizer
+
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # noqa: BLE001 - the library raises Exception itself
+            raise BadFile(f"{path} is not a tokenizer that `tokenizers` can read ({error}).") from None
+        return cls.of(tokenizer, length, str(path))
+
+    def split(self, texts: Sequence[str], prefix: str = "") -> list[list[Passage]]:
+        """Return the passages of each text; ``prefix`` stands in front of every passage."""
+        encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        front = (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
+        room = self.length - len(front) - len(self.after)
+        if room < 1:
+            raise BadFile(f"The prefix {prefix!r} leaves no room for text in {self.length} tokens.")
+        return [self._passages(encoding, len(text), front, room) for encoding, text in zip(encoded, texts, strict=True)]
+
+    def _passages(self, encoding: Encoding, characters: int, front: tuple[int, ...], room: int) -> list[Passage]:
+        tokens, offsets = encoding.ids, encoding.offsets
+        words = encoding.word_ids if len(tokens) > room else []
+        passages = []
+        start = 0
+        while start < len(tokens):
+            end = _end(words, start, len(tokens), room)
+            first = offsets[start][0] if start else 0  # the stretches cover the text without gaps
+            last = offsets[end][0] if end < len(tokens) else characters
+            framed = np.array((*front, *tokens[start:end], *self.after), dtype=np.int32)
+            passages.append(Passage(first, last, framed.tobytes()))
+            start = end
+        return passages
+
+
+def _end(words: Sequence[int | None], start: int, n: int, room: int) -> int:
+    """Share what is left evenly among as few passages as it takes, and step back to where a word begins."""
+    left = n - start
+    if left <= room:
+        return n
+    parts = -(-left // room)
+    end = start + -(-left // parts)
+    while end > start and words[end] is not None and words[end] == words[end - 1]:
+        end -= 1
+    return end if end > start else start + room
+
+
+def _frame(tokenizer: Tokenizer, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    for probe in ("a", "1", *sorted(tokenizer.get_vocab())[:PROBES]):
+        bare = tokenizer.encode(probe, add_special_tokens=False).ids
+        framed = tokenizer.encode(probe).ids
+        for at in range(len(framed) - len(bare) + 1) if bare else ():
+            if framed[at : at + len(bare)] == bare:
+                return tuple(framed[:at]), tuple(framed[at + len(bare) :])
+    raise BadFile(f"{name} finds no token in any word of its own vocabulary. It is damaged or not a tokenizer of text.")
