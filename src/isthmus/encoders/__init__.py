@@ -1,0 +1,1 @@
+"""Encoders: what turns texts and images into vectors."""
