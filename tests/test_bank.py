@@ -1,0 +1,160 @@
+"""The built-in bank: general, varied, in natural English, and what its words and templates make."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isthmus.encoders import bank
+from isthmus.errors import BadInput
+
+FOLDER = files("isthmus.encoders.bank")
+AN_BEFORE_A_CONSONANT = ("hour", "honest", "heir", "X-ray", "x-ray")
+A_BEFORE_A_VOWEL = ("eucalyptus", "eulogy", "one", "ukulele", "uniform", "university", "used", "useful", "user")
+
+
+def read(name: str) -> str:
+    return FOLDER.joinpath(name).read_text(encoding="utf-8")
+
+
+def words(query: str) -> list[str]:
+    return re.findall(r"[^\W_]+", query.lower())
+
+
+def test_the_shipped_bank_is_what_generate_makes() -> None:
+    assert list(bank.queries()) == bank.generate()
+
+
+def test_the_file_has_one_query_per_line_and_ends_with_a_line_break() -> None:
+    text = FOLDER.joinpath("queries.txt").read_bytes().decode("utf-8")
+    assert text == "\n".join(bank.queries()) + "\n"
+
+
+def test_it_holds_a_few_thousand_queries_that_all_differ() -> None:
+    assert 3_500 <= len(bank.queries()) <= 5_000
+    assert len({query.casefold() for query in bank.queries()}) == len(bank.queries())
+
+
+def test_every_style_is_there_and_none_is_more_than_three_tenths() -> None:
+    made = bank.by_style()
+    assert set(made) == {
+        "keyword", "caption", "question", "chat", "document", "howto", "comparison", "navigation", "claim"
+    }  # fmt: skip
+    assert sorted(query for style in made.values() for query in style) == sorted(bank.queries())
+    assert all(0.02 < len(style) / len(bank.queries()) <= 0.3 for style in made.values())
+
+
+def test_the_first_thousand_are_a_fair_sample_of_the_styles() -> None:
+    first = set(bank.queries()[:1000])
+    for name, style in bank.by_style().items():
+        assert len(first & set(style)) / 1000 == pytest.approx(len(style) / 4000, abs=0.04), name
+
+
+def test_lengths_go_from_one_word_to_more_than_twenty_five() -> None:
+    lengths = [len(query.split()) for query in bank.queries()]
+    assert lengths.count(1) >= 100
+    assert sum(3 <= n <= 12 for n in lengths) >= 2_000
+    assert sum(n > 25 for n in lengths) >= 200
+    assert max(lengths) <= 45
+
+
+def test_long_messages_have_about_twenty_to_forty_words_and_keywords_few() -> None:
+    made = bank.by_style()
+    assert all(18 <= len(query.split()) <= 42 for query in made["chat"])
+    assert sum(len(query.split()) <= 3 for query in made["keyword"]) >= 0.9 * len(made["keyword"])
+
+
+def test_no_template_marker_is_left_over() -> None:
+    assert [query for query in bank.queries() if re.search(r"[{}|<>\[\]/\\_=]", query)] == []
+
+
+def test_spaces_and_punctuation_are_sane() -> None:
+    for query in bank.queries():
+        assert query == " ".join(query.split()), query
+        assert "" not in query.split(" "), query
+        assert not re.search(r" [,.;:?!]|[,;:]$|[,.;:?!]{2}|^[^\w]", query), query
+        assert all(character.isalnum() or character in " ,.:?!'-" for character in query), query
+        assert not re.search(r"\b(\w+) \1\b", query.lower()), query
+
+
+def test_a_and_an_follow_the_sound_of_the_next_word() -> None:
+    for query in bank.queries():
+        for article, word in re.findall(r"\b(an?) ([\w-]+)", query, flags=re.IGNORECASE):
+            vowel = word.startswith(AN_BEFORE_A_CONSONANT) or (
+                word[0].lower() in "aeiou" and not word.startswith(A_BEFORE_A_VOWEL)
+            )
+            assert (article.lower() == "an") == vowel, query
+
+
+def test_a_sentence_begins_with_a_capital_letter_and_a_mark_ends_it() -> None:
+    for query in bank.by_style()["chat"]:
+        assert all(part[0].isupper() for part in re.split(r"(?<=[.?!]) ", query)), query
+        assert query[-1] in ".?!", query
+    assert all(q[0].isupper() for style in ("question", "caption") for q in bank.by_style()[style] if q[-1] in ".?")
+
+
+def test_any_two_queries_share_less_than_half_of_their_content_words() -> None:
+    stop = {word.strip() for word in tomllib.loads(read("words.toml"))["lists"]["stop"].split(",")}
+    meanings = [set(words(query)) - stop for query in bank.queries()]
+    column = {word: i for i, word in enumerate(sorted(set().union(*meanings)))}
+    held = np.zeros((len(meanings), len(column)), dtype=np.float32)
+    for row, meaning in zip(held, meanings, strict=True):
+        row[[column[word] for word in meaning]] = 1
+    common = held @ held.T
+    union = held.sum(axis=1)[:, None] + held.sum(axis=1) - common
+    np.fill_diagonal(common, 0)
+    assert (held.sum(axis=1) > 0).all()
+    assert (common / union).max() < 0.5
+
+
+def test_the_vocabulary_is_wide() -> None:
+    assert len({word for query in bank.queries() for word in words(query)}) > 3_500
+
+
+def test_the_same_seed_gives_the_same_bank_and_another_seed_another() -> None:
+    assert bank.generate(seed=3, count=300) == bank.generate(seed=3, count=300)
+    assert len(set(bank.generate(seed=1)) & set(bank.queries())) < 0.6 * len(bank.queries())
+
+
+def test_a_smaller_bank_keeps_the_shares_of_the_styles() -> None:
+    made = bank.by_style(seed=5, count=200)
+    assert sum(map(len, made.values())) == 200
+    assert len(made["caption"]) == 50
+
+
+def test_more_than_the_words_can_give_is_refused_with_what_to_do() -> None:
+    with pytest.raises(BadInput, match=r"The words give only \d+ different queries .* add words and templates"):
+        bank.generate(count=100_000)
+
+
+def test_shares_add_up_and_every_word_list_is_used() -> None:
+    templates, text = read("templates.toml"), read("words.toml")
+    assert sum(style["share"] for style in tomllib.loads(templates).values()) == pytest.approx(1)
+    held = tomllib.loads(text)
+    cells = [f"{name}.{column}" for name, table in held["tables"].items() for column in table["columns"].split()]
+    used = {re.sub(r"\d", "", slot) for slot in re.findall(r"\{([\w.]+)\}", templates + text)}
+    assert {*held["lists"], *cells} - {"stop"} - used == set()
+
+
+def test_the_examples_in_the_docs_are_queries_of_their_style() -> None:
+    page = (Path(__file__).parent.parent / "docs/bank.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"(?m)^\| (\w+) \| (.+) \|$", page))
+    del shown["style"]
+    made = bank.by_style()
+    assert set(shown) == set(made)
+    for name, examples in shown.items():
+        assert set(examples.split(" · ")) <= set(made[name])
+
+
+def test_importing_the_bank_reads_and_brings_in_nothing_heavy() -> None:
+    code = "from isthmus.encoders import bank; import sys; print(bank.queries.cache_info().currsize, *sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded[0] == "0"
+    assert not {"torch", "onnxruntime", "faiss", "transformers", "scipy"} & set(loaded)
