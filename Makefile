@@ -26,6 +26,7 @@ check: $(TEST_VENV)/.made ## Check format, lint and types
 bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machine's limits
 	@$(TEST)/python bench/bias.py
 	@$(TEST)/python bench/fold.py
+	@$(TEST)/python bench/encode.py
 
 reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA)
 	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || exit 1; done

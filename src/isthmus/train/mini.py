@@ -1,0 +1,241 @@
+"""Train ``mini``: two towers, one space. The loop is ``train``, on one screen.
+
+    loss = symmetric InfoNCE(image, caption)                       learnable temperature
+         + hold · (1 − cos(text, its vector before training))      on captions, and on sentences that are none
+         + keep · KL(ImageNet logits before training ‖ now)        the backbone keeps its thousand concepts
+
+The target of InfoNCE is softened by how alike captions are (``soft``): of a dog on a beach there are many. What is
+kept is the running average of the weights. Everything is seeded; a checkpoint resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from isthmus.train import pairs, towers
+from isthmus.train.towers import ImageTower, Pretrained, TextTower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How ``mini`` is trained."""
+
+    backbone: str = "lite2"
+    size: int = 256  # pixels a side
+    steps: int = 900
+    batch: int = 512
+    image_rate: float = 8e-4
+    text_rate: float = 2e-4
+    head_rate: float = 1e-3
+    decay: float = 0.1
+    hold: float = 2.0
+    hold_sentences: float = 5.0
+    keep: float = 2.0
+    soft: float = 0.2
+    soft_temperature: float = 0.05
+    smallest_crop: float = 0.3
+    average: float = 0.999
+    drop: float = 0.4
+    hidden: int = 1024
+    length: int = 40
+    seed: int = 0
+
+
+# What is shipped is the mean of the weights of these two: from one start, their mean is better than either.
+SHIPPED = (
+    Recipe(),
+    Recipe(steps=850, image_rate=1.2e-3, text_rate=3e-4, hold_sentences=8.0, keep=1.0, smallest_crop=0.25),
+)
+
+
+class Mini(nn.Module):
+    """Both towers and the temperature."""
+
+    def __init__(self, text: TextTower, image: ImageTower) -> None:
+        super().__init__()
+        self.text, self.image = text, image
+        self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.05)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """What is learned from, on the device: photos, tokenised captions and sentences, and their vectors before."""
+
+    pixels: Tensor  # (n, 3, s, s) bytes
+    captions: tuple[Tensor, Tensor]  # tokens and mask, (n · per_photo, length)
+    before: Tensor  # (n · per_photo, d)
+    sentences: tuple[Tensor, Tensor]
+    sentences_before: Tensor
+    per_photo: int
+
+
+def begin(recipe: Recipe, pretrained: Pretrained, device: str) -> tuple[Mini, Any]:
+    """Make the towers from pre-trained weights, and the tokenizer of the text tower."""
+    torch.manual_seed(recipe.seed)
+    text = TextTower.load(pretrained.text)
+    words = towers.tokenizer(pretrained.text, recipe.length)
+    names = towers.encoded(text, towers.tokenized(words, [f"a photo of a {n}" for n in towers.class_names()]))
+    image = ImageTower.load(recipe, pretrained.image, names)
+    return Mini(text, image).to(device), words
+
+
+def prepare(model: Mini, words: Any, data: Path, limit: int | None, device: str) -> Lesson:
+    """Read the photos, captions and sentences, and encode the texts as they are before training."""
+    photos = pairs.flickr8k(data / "flickr8k", "train", 256, limit)
+    per_photo = min(map(len, photos.captions))
+    texts = [caption for each in photos.captions for caption in each[:per_photo]]
+    captions = towers.tokenized(words, texts, device)
+    sentences = towers.tokenized(words, pairs.sentences(data / "docvqa", limit or 20_000) or texts, device)
+    before, sentences_before = (towers.encoded(model.text, tokens) for tokens in (captions, sentences))
+    return Lesson(photos.pixels.to(device), captions, before, sentences, sentences_before, per_photo)
+
+
+def train(
+    recipe: Recipe, pretrained: Pretrained, data: Path, out: Path, *, device: str = "cpu", limit: int | None = None
+) -> Mini:
+    """Train and return the averaged model; ``out`` gets ``log.jsonl`` and a checkpoint to resume from."""
+    model, words = begin(recipe, pretrained, device)
+    lesson = prepare(model, words, data, limit, device)
+    frozen = copy.deepcopy(model.image).eval().requires_grad_(False)
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimiser = torch.optim.AdamW(_groups(model, recipe), betas=(0.9, 0.98))
+    rates = [group["lr"] for group in optimiser.param_groups]
+    rng = torch.Generator(device).manual_seed(recipe.seed)
+    out.mkdir(parents=True, exist_ok=True)
+    step = _resume(out, model, average, optimiser, rng)
+    while step < recipe.steps:
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * _schedule(step, recipe.steps)
+        loss = batch_loss(model, frozen, lesson, recipe, rng)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimiser.step()
+        step += 1
+        _follow(average, model, min(recipe.average, step / (step + 10)))
+        if step % 100 == 0 or step == recipe.steps:
+            _log(out, step, loss, model)
+            _save(out, step, model, average, optimiser, rng)
+    return average.eval()
+
+
+def batch_loss(model: Mini, frozen: ImageTower, lesson: Lesson, recipe: Recipe, rng: torch.Generator) -> Tensor:
+    """Draw a batch (each photo with one of its captions, and as many sentences) and return its loss."""
+    model.train()
+    device = lesson.pixels.device
+    rows = torch.randperm(len(lesson.pixels), device=device, generator=rng)[: recipe.batch]
+    which = rows * lesson.per_photo + torch.randint(lesson.per_photo, rows.shape, device=device, generator=rng)
+    others = torch.randint(len(lesson.sentences_before), rows.shape, device=device, generator=rng)
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        x = pairs.augmented(lesson.pixels[rows], recipe.size, recipe.smallest_crop, rng)
+        x = x.contiguous(memory_format=torch.channels_last)
+        image, logits = model.image.both(x)
+        text = model.text(lesson.captions[0][which], lesson.captions[1][which]).float()
+        other = model.text(lesson.sentences[0][others], lesson.sentences[1][others]).float()
+        with torch.no_grad():
+            known = frozen.both(x)[1]
+    before = lesson.before[which]
+    loss: Tensor = (
+        contrastive(image, text, model.log_scale, before, recipe)
+        + recipe.hold * (1 - (text * before).sum(1)).mean()
+        + recipe.hold_sentences * (1 - (other * lesson.sentences_before[others]).sum(1)).mean()
+        + recipe.keep * kept(logits, known)
+    )
+    return loss
+
+
+def mean_of(models: Sequence[Mini]) -> Mini:
+    """Return a model whose weights are the mean of these, which started from the same weights."""
+    mean = copy.deepcopy(models[0])
+    states = [model.state_dict() for model in models]
+    mean.load_state_dict(
+        {
+            name: torch.stack([state[name] for state in states]).mean(0) if tensor.is_floating_point() else tensor
+            for name, tensor in states[0].items()
+        }
+    )
+    return mean
+
+
+def contrastive(image: Tensor, text: Tensor, log_scale: Tensor, alike: Tensor, recipe: Recipe) -> Tensor:
+    """Symmetric InfoNCE; a share ``soft`` of the target goes to captions that were alike before training."""
+    logits = log_scale.exp().clamp(max=100) * image @ text.T  # (n, n)
+    target = torch.eye(len(logits), device=logits.device)
+    if recipe.soft:
+        target = (1 - recipe.soft) * target + recipe.soft * (alike @ alike.T / recipe.soft_temperature).softmax(1)
+    return (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
+
+
+def kept(logits: Tensor, before: Tensor) -> Tensor:
+    """KL from the ImageNet distribution before training to the one now."""
+    return F.kl_div(logits.float().log_softmax(1), before.float().softmax(1), reduction="batchmean")
+
+
+def _groups(model: Mini, recipe: Recipe) -> list[dict[str, Any]]:
+    """Each part learns at its own rate; vectors and scalars do not decay."""
+    parts = [
+        (list(model.image.backbone.parameters()), recipe.image_rate),
+        (list(model.text.parameters()), recipe.text_rate),
+        ([*model.image.head.parameters(), model.image.gain, model.log_scale], recipe.head_rate),
+    ]
+    return [
+        {"params": [p for p in parameters if (p.ndim > 1) == decays], "lr": rate, "weight_decay": recipe.decay * decays}
+        for parameters, rate in parts
+        for decays in (True, False)
+    ]
+
+
+def _schedule(step: int, steps: int) -> float:
+    """Warm up over the first 4%, then fall along a cosine."""
+    warm = max(1, steps // 25)
+    return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+@torch.no_grad()
+def _follow(average: nn.Module, model: nn.Module, share: float) -> None:
+    """Move the average towards the model; counters and statistics too."""
+    ours, theirs = average.state_dict(), model.state_dict()
+    floats = [name for name, tensor in ours.items() if tensor.is_floating_point()]
+    torch._foreach_lerp_([ours[n] for n in floats], [theirs[n] for n in floats], 1 - share)
+
+
+def _log(out: Path, step: int, loss: Tensor, model: Mini) -> None:
+    row = {"step": step, "loss": round(loss.item(), 4), "scale": round(model.log_scale.exp().item(), 2)}
+    with (out / "log.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def _save(
+    out: Path, step: int, model: Mini, average: Mini, optimiser: torch.optim.Optimizer, rng: torch.Generator
+) -> None:
+    """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
+    state = {
+        "step": step,
+        "models": [model.state_dict(), average.state_dict()],
+        "optimiser": optimiser.state_dict(),
+        "rng": rng.get_state(),
+    }
+    torch.save(state, out / "checkpoint.tmp")
+    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+
+
+def _resume(out: Path, model: Mini, average: Mini, optimiser: torch.optim.Optimizer, rng: torch.Generator) -> int:
+    path = out / "checkpoint.pt"
+    if not path.exists():
+        return 0
+    saved = torch.load(path, map_location=next(model.parameters()).device, weights_only=True)
+    model.load_state_dict(saved["models"][0])
+    average.load_state_dict(saved["models"][1])
+    optimiser.load_state_dict(saved["optimiser"])
+    rng.set_state(saved["rng"].cpu())
+    return int(saved["step"])
