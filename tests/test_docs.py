@@ -82,6 +82,16 @@ def test_the_readmes_table_of_proof_is_what_reproduce_expects() -> None:
     assert f"all {len(expected)} rows" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/mini.md"])
+def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) -> None:
+    with (ROOT / "reproduce/expected/mini_mix.csv").open() as file:
+        expected = [list(row.values()) for row in csv.DictReader(file)]
+    text = (ROOT / page).read_text().split("| calibration | all | text | image | image+text |")[1].split("\n\n")[0]
+    shown = [cells(line) for line in text.strip().splitlines()[1:]]
+    assert len(shown) >= 5
+    assert [row for row in shown if row not in expected] == []
+
+
 def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> None:
     with (ROOT / "reproduce/expected/clip_f8k.csv").open() as file:
         value = {row["calibration"]: row["nDCG@10"] for row in csv.DictReader(file)}
