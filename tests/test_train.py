@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from isthmus import encoders
 from isthmus.cli import app
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
-from isthmus.train import pairs
+from isthmus.train import mini, pairs
 from isthmus.train.mini import Recipe, contrastive, kept
-from isthmus.train.towers import class_names
+from isthmus.train.towers import Pretrained, class_names
 
 WORDS = ["a", "photo", "of", "dog", "cat", "runs", "sits", "red", "blue", "ball", "on", "the", "grass", ",", "."]
 
@@ -82,6 +83,33 @@ def test_the_command_trains_on_a_cpu_writes_an_encoder_and_resumes(weights: tupl
     again = CliRunner().invoke(app, command, catch_exceptions=False)  # resumes at the end: nothing is left to do
     assert again.exit_code == 0
     assert (out / "runs" / "0" / "log.jsonl").read_text() == log
+
+
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
+    weights: tuple[Path, Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = Recipe(backbone="lite0", size=64, steps=4, batch=4)
+    pretrained = Pretrained(*weights)
+    straight = mini.train(recipe, pretrained, data, data / "straight")
+    monkeypatch.setattr(mini, "CHECKPOINT_EVERY", 2)
+    original, calls = mini.batch_loss, iter(range(99))
+
+    def interrupted(*given: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*given)
+
+    monkeypatch.setattr(mini, "batch_loss", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mini.train(recipe, pretrained, data, data / "halting")
+    monkeypatch.setattr(mini, "batch_loss", original)
+    steps: list[int] = []
+    resumed = mini.train(
+        recipe, pretrained, data, data / "halting", progress=lambda step, total: steps.append(step + total)
+    )
+    assert steps == [8]  # only the second half was left
+    for name, tensor in straight.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], tensor)
 
 
 def test_a_folder_without_the_data_is_refused_with_what_to_pass(tmp_path: Path) -> None:

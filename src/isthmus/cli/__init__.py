@@ -46,7 +46,15 @@ def train_mini(
     weights = (text_weights, image_weights)
     if weights.count(None) == 1:
         raise BadInput("Give both --text-weights and --image-weights, or neither.")
-    make_mini(data, out, device=device, weights=weights, limit=limit, changes={k: v for k, v in changes.items() if v})
+    make_mini(
+        data,
+        out,
+        device=device,
+        weights=weights,
+        limit=limit,
+        changes={name: value for name, value in changes.items() if value},
+        report=lambda line: typer.echo(line, err=True),
+    )
     typer.echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")
 
 

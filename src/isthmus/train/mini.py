@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class Recipe:
     length: int = 40
     seed: int = 0
 
+
+CHECKPOINT_EVERY = 100  # steps
 
 # What is shipped is the mean of the weights of these two: from one start, their mean is better than either.
 SHIPPED = (
@@ -101,9 +103,19 @@ def prepare(model: Mini, words: Any, data: Path, limit: int | None, device: str)
 
 
 def train(
-    recipe: Recipe, pretrained: Pretrained, data: Path, out: Path, *, device: str = "cpu", limit: int | None = None
+    recipe: Recipe,
+    pretrained: Pretrained,
+    data: Path,
+    out: Path,
+    *,
+    device: str = "cpu",
+    limit: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Mini:
-    """Train and return the averaged model; ``out`` gets ``log.jsonl`` and a checkpoint to resume from."""
+    """Train and return the averaged model; ``out`` gets ``log.jsonl`` and a checkpoint to resume from.
+
+    ``limit`` reads only so many photos and sentences; ``progress`` is called with (steps done, steps in all).
+    """
     model, words = begin(recipe, pretrained, device)
     lesson = prepare(model, words, data, limit, device)
     frozen = copy.deepcopy(model.image).eval().requires_grad_(False)
@@ -123,9 +135,11 @@ def train(
         optimiser.step()
         step += 1
         _follow(average, model, min(recipe.average, step / (step + 10)))
-        if step % 100 == 0 or step == recipe.steps:
+        if step % CHECKPOINT_EVERY == 0 or step == recipe.steps:
             _log(out, step, loss, model)
             _save(out, step, model, average, optimiser, rng)
+            if progress is not None:
+                progress(step, recipe.steps)
     return average.eval()
 
 
@@ -224,6 +238,7 @@ def _save(
         "models": [model.state_dict(), average.state_dict()],
         "optimiser": optimiser.state_dict(),
         "rng": rng.get_state(),
+        "noise": _noise(),
     }
     torch.save(state, out / "checkpoint.tmp")
     (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
@@ -238,4 +253,12 @@ def _resume(out: Path, model: Mini, average: Mini, optimiser: torch.optim.Optimi
     average.load_state_dict(saved["models"][1])
     optimiser.load_state_dict(saved["optimiser"])
     rng.set_state(saved["rng"].cpu())
+    torch.set_rng_state(saved["noise"][0].cpu())
+    if torch.cuda.is_available() and len(saved["noise"]) > 1:
+        torch.cuda.set_rng_state(saved["noise"][1].cpu())
     return int(saved["step"])
+
+
+def _noise() -> list[Tensor]:
+    """Return the state of what dropout draws from, so that a resumed run draws the same."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])]
