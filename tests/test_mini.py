@@ -12,6 +12,7 @@ from isthmus import encoders
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
 from isthmus.encoders.references import bank_vectors
+from isthmus.errors import BadInput
 from isthmus.types import Vectors
 
 FOLDER = Path(encoders.__file__).parent / "mini"
@@ -49,6 +50,11 @@ def test_it_tells_plain_pictures_apart_in_words(mini: Encoder) -> None:
     documents = mini.encode_documents([Document(id="m", image=meadow), Document(id="p", image=page)]).parts["image"]
     queries = mini.encode_queries([Query(text="a green field under a blue sky"), Query(text="a page of printed text")])
     assert (queries.parts["text"] @ documents.T).argmax(axis=1).tolist() == [0, 1]
+
+
+def test_what_is_no_document_is_refused_with_what_to_write(mini: Encoder) -> None:
+    with pytest.raises(BadInput, match=r"row 1 is a str, not a Document\. Write Document"):
+        mini.encode_documents([Document(id="a", text="a cat"), "a dog"])  # type: ignore[list-item]
 
 
 def test_a_vector_does_not_depend_on_its_batch(mini: Encoder) -> None:
