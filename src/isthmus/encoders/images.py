@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
@@ -215,7 +215,9 @@ def _from_array(array: NDArray[Any]) -> Image:
     return Image.fromarray(np.ascontiguousarray(array))
 
 
-def in_order(task: Callable[[Item], Done], items: Iterable[Item], *, workers: int, ahead: int) -> Iterator[Done]:
+def in_order(
+    task: Callable[[Item], Done], items: Iterable[Item], *, workers: int, ahead: int
+) -> Generator[Done, None, None]:
     """Run ``task`` on threads, at most ``ahead`` items before the one being used; results keep their order.
 
     >>> list(in_order(lambda x: x * x, range(4), workers=2, ahead=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol, TypeVar
@@ -96,18 +97,19 @@ class Run:
             return self.open(image, tower.frame)
 
         size = self.settings.batch
-        ahead = in_order(opened, pictures.values(), workers=self.settings.workers, ahead=2 * size)
-        for row, picture in zip(pictures, ahead, strict=True):
-            keys[row] = picture.key
-            if picture.pixels is not None:
-                batch[picture.key] = picture.pixels
-            else:
-                self.step(1)
-            if picture.problem is not None:
-                leave_out(row, picture.problem)
-                del keys[row]
-            if len(batch) == size:
-                flush()
+        # closed here and now: left to the garbage collector, an error would end the readers on any thread at any time
+        with closing(in_order(opened, pictures.values(), workers=self.settings.workers, ahead=2 * size)) as ahead:
+            for row, picture in zip(pictures, ahead, strict=True):
+                keys[row] = picture.key
+                if picture.pixels is not None:
+                    batch[picture.key] = picture.pixels
+                else:
+                    self.step(1)
+                if picture.problem is not None:
+                    leave_out(row, picture.problem)
+                    del keys[row]
+                if len(batch) == size:
+                    flush()
         if batch:
             flush()
         for row in [row for row in keys if keys[row] not in self.found]:  # the same bytes as one that failed

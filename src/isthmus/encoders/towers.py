@@ -147,7 +147,6 @@ def _raise(_: int, problem: BadInput) -> None:
 def _names(documents: Sequence[Document]) -> list[str]:
     for row, document in enumerate(documents):
         if not isinstance(document, Document):
-            raise BadInput(
-                f"row {row} is a {type(document).__name__}, not a Document. Write Document(id='a', text='…'), or image=."
-            )
+            kind = type(document).__name__
+            raise BadInput(f"row {row} is a {kind}, not a Document. Write Document(id='a', text='…'), or image=.")
     return [f"document {document.id!r}" for document in documents]
