@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from isthmus import Document, Query
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, BadVectors
 
 ARRAY = np.zeros((2, 2), dtype=np.uint8)
 
@@ -74,3 +74,27 @@ def test_what_cannot_be_a_document_or_a_query_is_refused(make: Any, said: str) -
     with pytest.raises(BadInput) as caught:
         make()
     assert said in str(caught.value)
+
+
+def test_a_document_can_bring_its_own_vectors_and_its_modality_counts_them() -> None:
+    both = Document(id="a", text="a cat", vectors={"image": np.ones(3)})
+    assert both.modality == "image+text"
+    assert Document(id="a", vectors={"text+image": np.ones(3)}).modality == "image+text"
+    assert both == Document(id="a", text="a cat", vectors={"image": np.ones(3)})
+    assert both != Document(id="a", text="a cat", vectors={"image": np.zeros(3) + 2})
+
+
+@pytest.mark.parametrize("bad", [np.zeros(3), np.array([1, np.nan]), np.ones((2, 2)), np.array(["a"]), np.ones(0)])
+def test_a_vector_without_a_direction_is_refused(bad: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+    with pytest.raises(BadVectors, match="'text'"):
+        Query(vectors={"text": bad})
+
+
+def test_weights_of_a_query_name_its_parts_and_leave_something_to_ask() -> None:
+    assert Query(text="a", image="b.png", weights={"text": 3}).weights == {"image": 1.0, "text": 3.0}
+    with pytest.raises(BadInput, match="part of this query is called 'image'"):
+        Query(text="a", weights={"image": 1})
+    with pytest.raises(BadInput, match="nothing is asked"):
+        Query(text="a", weights={"text": 0})
+    with pytest.raises(BadInput, match="finite"):
+        Query(text="a", weights={"text": -1})

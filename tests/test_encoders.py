@@ -324,3 +324,11 @@ def test_arguments_are_left_as_they_were(viewer: Kind) -> None:
 def test_encoders_say_who_they_are(kinds: dict[str, Kind]) -> None:
     assert repr(kinds["image"].load()) == "<Encoder tiny-image, 8 dimensions: image>"
     assert kinds["st"].load().name == kinds["st"].name
+
+
+def test_a_querys_weights_go_with_its_vectors(kinds: dict[str, Kind]) -> None:
+    queries = [Query(text="cat", image=picture(1), weights={"text": 3}), Query(text="dog")]
+    vectors = kinds["image+text"].load().encode_queries(queries)
+    assert vectors.weights is not None
+    assert vectors.weights["text"].tolist() == [3.0, 1.0]
+    assert vectors.weights["image"].tolist() == [1.0, 1.0]

@@ -268,7 +268,7 @@ def test_work_done_ahead_keeps_its_order_and_stays_bounded() -> None:
     for expected in range(10):
         assert next(results) == expected
         assert max(started) <= expected + 5
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert len(started) < 20
 
 

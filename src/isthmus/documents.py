@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, BadVectors
+from isthmus.registry import lookup
+from isthmus.types import Matrix
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,10 +27,13 @@ class Document:
     """Something that can be found: an id, a text, an image or both, and what else is known of it.
 
     A text of spaces alone is no part; a document needs at least one part. Nothing is read from disk here:
-    an image stays a path until an encoder wants its pixels.
+    an image stays a path until an encoder wants its pixels. ``vectors`` are the document's own, by part, for
+    people who have them: a part with a vector is not encoded, and needs no text or image beside it.
 
     >>> Document(id="c", text="a dog on the grass", image="dog.png", metadata={"lang": "en"}).modality
     'image+text'
+    >>> Document(id="e", vectors={"audio": [0.6, 0.8]}).modality
+    'audio'
     >>> Document(id="d", text=" ")
     Traceback (most recent call last):
     isthmus.errors.BadInput: Document 'd' has neither text nor image. Give it one, or leave it out.
@@ -37,6 +43,7 @@ class Document:
     text: str | None = None
     image: ImageLike | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    vectors: Mapping[str, Matrix] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
@@ -47,18 +54,19 @@ class Document:
                 "values, for instance {'lang': 'en'}."
             )
         object.__setattr__(self, "metadata", dict(self.metadata))
-        _check(f"Document {self.id!r}", self.text, self.image)
+        object.__setattr__(self, "vectors", _vectors(f"Document {self.id!r}", self.vectors))
+        _check(f"Document {self.id!r}", self.text, self.image, self.vectors)
 
     @property
     def modality(self) -> str:
         """The set of its parts: ``text``, ``image`` or ``image+text``."""
-        return "+".join(_parts(self.text, self.image))
+        return "+".join(_parts(self.text, self.image, self.vectors))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Document):
             return NotImplemented
         same = (self.id, self.text, self.metadata) == (other.id, other.text, other.metadata)
-        return same and _same(self.image, other.image)
+        return same and _same(self.image, other.image) and _equal(self.vectors, other.vectors)
 
     def __hash__(self) -> int:
         return hash((self.id, self.text))
@@ -68,15 +76,25 @@ class Document:
 class Query:
     """What is asked: words, a picture, or both.
 
+    ``weights`` says how much each part counts (equally when not said); ``vectors`` are the query's own, by part, and
+    are not encoded.
+
     >>> Query(text="a cat on a red sofa").modality
     'text'
+    >>> Query(text="the same in green", image="sofa.jpg", weights={"text": 2, "image": 1}).modality
+    'image+text'
     """
 
     text: str | None = None
     image: ImageLike | None = None
+    weights: Mapping[str, float] | None = None
+    vectors: Mapping[str, Matrix] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check("The query", self.text, self.image)
+        object.__setattr__(self, "vectors", _vectors("The query", self.vectors))
+        _check("The query", self.text, self.image, self.vectors)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _weights(self.weights, self.modality.split("+")))
 
     @classmethod
     def of(cls, asked: str | Query) -> Query:
@@ -90,22 +108,57 @@ class Query:
     @property
     def modality(self) -> str:
         """The set of its parts: ``text``, ``image`` or ``image+text``."""
-        return "+".join(_parts(self.text, self.image))
+        return "+".join(_parts(self.text, self.image, self.vectors))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Query):
             return NotImplemented
-        return self.text == other.text and _same(self.image, other.image)
+        same = (self.text, self.weights) == (other.text, other.weights)
+        return same and _same(self.image, other.image) and _equal(self.vectors, other.vectors)
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
-def _parts(text: str | None, image: ImageLike | None) -> list[str]:
-    return [*(["image"] if image is not None else []), *(["text"] if text and not text.isspace() else [])]
+def _parts(text: str | None, image: ImageLike | None, vectors: Mapping[str, Matrix]) -> list[str]:
+    given = {*(["image"] if image is not None else []), *(["text"] if text and not text.isspace() else [])}
+    return sorted(given.union(*(part.split("+") for part in vectors)))
 
 
-def _check(whose: str, text: object, image: object) -> None:
+def _vectors(whose: str, given: object) -> dict[str, Matrix]:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{whose} has vectors of type {type(given).__name__}; write vectors={{'text': vector}}.")
+    vectors: dict[str, Matrix] = {}
+    for part, vector in given.items():
+        if not isinstance(part, str) or not all(part.split("+")):
+            raise BadInput(f"{whose} has a vector for {part!r}; parts are called 'text', 'image', 'image+text' ….")
+        array = np.asarray(vector)
+        if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
+            raise BadVectors(f"{whose}: the vector of {part!r} must be a row of numbers, not of shape {array.shape}.")
+        if not np.isfinite(array).all() or not array.any():
+            raise BadVectors(
+                f"{whose}: the vector of {part!r} holds NaN or infinity, or is all zeros. Encode it again."
+            )
+        vectors["+".join(sorted(set(part.split("+"))))] = array.astype(np.float32)
+    return vectors
+
+
+def _weights(given: Mapping[str, float], parts: list[str]) -> dict[str, float]:
+    weights = {lookup({part: part for part in parts}, name, "part of this query"): w for name, w in given.items()}
+    for name, weight in weights.items():
+        if not isinstance(weight, Real) or not 0 <= float(weight) < float("inf"):
+            raise BadInput(f"The weight of {name!r} must be a finite number, not negative, and is {weight!r}.")
+    whole = {part: float(weights.get(part, 1.0)) for part in parts}
+    if not any(whole.values()):
+        raise BadInput("The query gives every part it has weight 0: nothing is asked.")
+    return whole
+
+
+def _equal(one: Mapping[str, Matrix], other: Mapping[str, Matrix]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[part], other[part]) for part in one)
+
+
+def _check(whose: str, text: object, image: object, vectors: Mapping[str, Matrix]) -> None:
     if text is not None and not isinstance(text, str):
         raise BadInput(f"{whose} has a text of type {type(text).__name__}; it must be a string. Decode bytes first.")
     if image is not None and not isinstance(image, str | PathLike | bytes | np.ndarray) and not _is_pillow(image):
@@ -115,7 +168,7 @@ def _check(whose: str, text: object, image: object) -> None:
         )
     if isinstance(image, str | bytes) and not image:
         raise BadInput(f"{whose} has an image of length zero. Give a path or the bytes of a file, or leave it out.")
-    if image is None and (text is None or not text.strip()):
+    if image is None and not vectors and (text is None or not text.strip()):
         raise BadInput(f"{whose} has neither text nor image. Give it one, or leave it out.")
 
 

@@ -58,7 +58,7 @@ class TowerEncoder:
         """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
         asked = [Query.of(query) for query in queries]
         names = [f"query {row}" for row in range(len(asked))]
-        return self._one_row_each(self._encode(asked, names, "query", _raise))
+        return _weighted(self._one_row_each(self._encode(asked, names, "query", _raise)), asked)
 
     def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
         """Return one row per passage, each with the image of its document, and the document of each row."""
@@ -133,6 +133,15 @@ class TowerEncoder:
                 "out."
             )
         return None
+
+
+def _weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
+    """Give each query the weights it asks for."""
+    if all(query.weights is None for query in queries):
+        return vectors
+    given = [query.weights or {} for query in queries]
+    weights: dict[str, Matrix] = {p: np.array([each.get(p, 1.0) for each in given]) for p in vectors.parts}
+    return Vectors(vectors.parts, vectors.present, weights)
 
 
 def _readable(text: str) -> str:
