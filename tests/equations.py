@@ -7,7 +7,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from isthmus.types import Matrix, Vectors
+from isthmus.types import Matrix, Rows, Vectors
 
 Similarity = Callable[[Matrix, Matrix], float]
 
@@ -44,11 +44,44 @@ def part_means(vectors: Vectors) -> dict[str, Matrix]:
 
 def centred(vectors: Vectors, fitted_on: Vectors) -> list[Matrix]:
     """x = unit(Σ_p w_p (e_p − mean_p))."""
-    means = part_means(fitted_on)
+    return shifted(vectors, part_means(fitted_on))
+
+
+def shifted(vectors: Vectors, means: dict[str, Matrix]) -> list[Matrix]:
+    """x = unit(Σ_p w_p (e_p − mean_p)), with these means."""
     return [
         unit(sum(weight(vectors, p, row) * (e - means[p]) for p, e in parts_of(vectors, row).items()))  # type: ignore[arg-type]
         for row in range(len(vectors))
     ]
+
+
+def passage_means(vectors: Vectors, owner: Rows) -> dict[str, Matrix]:
+    """mean_p over documents of the mean over each document's passages with part p."""
+    means = {}
+    for part in vectors.parts:
+        of_documents = []
+        for d in sorted(set(owner.tolist())):
+            have = [
+                parts_of(vectors, row)[part]
+                for row in range(len(owner))
+                if owner[row] == d and vectors.present[part][row]
+            ]
+            if have:
+                of_documents.append(sum(have) / len(have))
+        if of_documents:
+            means[part] = np.asarray(sum(of_documents) / len(of_documents))
+    return means
+
+
+def dn_of_passages(vectors: Vectors, owner: Rows, lam: float) -> list[Matrix]:
+    """x − λ · the mean over the modality's documents of the mean of x over the document's passages."""
+    x = raw(vectors)
+    of_modality: dict[str, list[Matrix]] = {}
+    for d in sorted(set(owner.tolist())):
+        rows = [row for row in range(len(owner)) if owner[row] == d]
+        of_modality.setdefault(str(vectors.modality[rows[0]]), []).append(sum(x[row] for row in rows) / len(rows))  # type: ignore[arg-type]
+    means = {modality: sum(alike) / len(alike) for modality, alike in of_modality.items()}
+    return [x[row] - lam * means[str(vectors.modality[row])] for row in range(len(owner))]
 
 
 def distribution_normalized(vectors: Vectors, fitted_on: Vectors, lam: float) -> list[Matrix]:

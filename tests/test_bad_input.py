@@ -169,15 +169,15 @@ def test_labelled_pairs_must_cover_every_pair_of_modalities() -> None:
 @pytest.mark.parametrize(
     ("positives", "said"),
     [
-        ([(0, 999)], "document row 999, but there are 30"),
+        ([(0, 999)], "document 999, but there are 30"),
         ([(99, 0)], "query row 99, but there are 24"),
-        ([(0, -2)], "document row -2"),
+        ([(0, -2)], "document -2"),
         ([1, 2, 3], "cannot be read"),
         ([(0.5, 1.5)], "row numbers"),
         (np.zeros((2, 3), dtype=int), "cannot be read"),
         ([[0, 1], [2]], "different lengths"),
-        (np.full(24, -5), "document row -5"),
-        (calibration.Pairs(np.array([0]), np.array([999])), "document row 999"),
+        (np.full(24, -5), "document -5"),
+        (calibration.Pairs(np.array([0]), np.array([999])), "document 999"),
     ],
 )
 def test_pairs_that_name_no_row_are_refused(positives: Any, said: str) -> None:
@@ -187,7 +187,7 @@ def test_pairs_that_name_no_row_are_refused(positives: Any, said: str) -> None:
 
 def test_a_bank_made_only_from_one_document_is_refused_for_that_document() -> None:
     fitted = fit("nnn(k=3)", queries=TEXT)
-    with pytest.raises(errors.CannotFit, match=r"all \d+ reference queries of one modality come from document row 2"):
+    with pytest.raises(errors.CannotFit, match=r"all \d+ reference queries of one modality come from document 2"):
         fitted.fold(W.documents, sources=np.full(len(TEXT), 2))
 
 

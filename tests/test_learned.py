@@ -11,6 +11,7 @@ from scipy.optimize import check_grad
 from isthmus import calibration, errors
 from isthmus.calibration.known import _lists
 from isthmus.calibration.learned import PRIOR, Learned, Lists, _loss, _temperature
+from isthmus.calibration.passages import Passages
 from isthmus.calibration.rows import unit
 from isthmus.calibration.tune import ndcg_at_10
 from isthmus.types import Matrix, Rows, Vectors
@@ -148,6 +149,6 @@ def test_another_right_document_of_a_query_is_never_a_wrong_one() -> None:
     documents = Vectors.of(x, ["text", "image"] * 3)
     known = calibration.Pairs.of([(0, 2), (0, 5), (1, 3)], queries=2, documents=6)
     scale = np.array([[0.0, 1.0], [0.0, 1.0]])
-    lists = _lists(documents, x, x[:2], known, np.zeros(6), scale, scale, candidates=9)
+    lists = _lists(Passages(documents), x, x[:2], known, np.zeros(6), scale, scale, candidates=9)
     assert lists.counted[:, 0].all()  # the right document itself
     assert (~lists.counted).sum(axis=1).tolist() == [2, 2, 1]  # its copy in the list, and the query's other answer

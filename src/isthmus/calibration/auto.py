@@ -9,6 +9,7 @@ from isthmus.calibration.bank import NeighbourSearch
 from isthmus.calibration.fitted import Fitted, must_be_vectors
 from isthmus.calibration.fitting import fit_spec
 from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.passages import OwnerLike, Passages
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.tune import tune
 from isthmus.errors import BadSpec, CannotFit
@@ -41,11 +42,12 @@ def fit(
     weights: Mapping[str, float] | None = None,
     shift: Fitted | None = None,
     neighbours: NeighbourSearch | None = None,
+    owner: OwnerLike | None = None,
 ) -> Fitted:
     """Fit a calibration on documents and reference queries, both raw encoder vectors of any scale.
 
     ``spec``: names joined by ``+``, or ``auto``.
-    ``positives``: labelled (query row, document row) pairs, or one document row per query with -1 for none.
+    ``positives``: labelled (query row, document) pairs, or one document per query with -1 for none.
     ``standardize`` takes its statistics from them instead of pseudo-positives; ``learned`` and ``auto`` need them.
     ``reference_documents``: the gallery bank of ``dbnorm``; documents that are not themselves searched.
     ``sources``: the document each reference query was generated from, in the same forms; the two never meet while
@@ -53,6 +55,8 @@ def fit(
     ``weights``: how much of each part goes into a document's fusion; a document's own weights come first.
     ``shift``: another fitted calibration, whose shift is used instead of fitting one here.
     ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
+    ``owner``: which document each row is a passage of, 0, 0, 1, 2, 2 …; then ``positives`` and ``sources`` name
+    documents by these numbers, a document is as similar as its best passage, and weighs 1 in every mean.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -78,32 +82,37 @@ def fit(
             weights=weights,
             shift=shift,
             neighbours=neighbours,
+            owner=owner,
         )
     if shift is not None:
         raise BadSpec("'auto' chooses the shift, too: leave shift= out, or name the calibration.")
     must_be_vectors(documents, "document")
     must_be_vectors(queries, "query")
-    given = (Pairs.of(pairs, queries=len(queries), documents=len(documents)) for pairs in (positives, sources))
-    return _chosen(documents, queries, Pairs.both(*given), weights, neighbours)
+    passages = Passages.of(documents, owner)
+    given = (Pairs.of(pairs, queries=len(queries), documents=len(passages)) for pairs in (positives, sources))
+    return _chosen(passages, queries, Pairs.both(*given), weights, neighbours)
 
 
 def _chosen(
-    documents: Vectors,
+    passages: Passages,
     queries: Vectors,
     known: Pairs,
     weights: Mapping[str, float] | None,
     neighbours: NeighbourSearch | None,
 ) -> Fitted:
     """Fit the best of the grid on all queries; where nothing can be held out, the default; where that fails, none."""
+    documents, owner = passages.vectors, passages.owner
 
     def fitted(spec: str | Spec) -> Fitted:
         sources = known if len(known) else None
-        return fit_spec(spec, documents, queries, sources=sources, weights=weights, neighbours=neighbours)
+        return fit_spec(spec, documents, queries, sources=sources, weights=weights, neighbours=neighbours, owner=owner)
 
     why = f"{len(known)} known answers, {FEWEST_TO_TUNE} are needed to choose"
     if len(known) >= FEWEST_TO_TUNE:
         try:
-            tuned = tune(AUTO_GRID, documents, queries, positives=known, weights=weights, neighbours=neighbours)
+            tuned = tune(
+                AUTO_GRID, documents, queries, positives=known, weights=weights, neighbours=neighbours, owner=owner
+            )
             return replace(fitted(tuned.best), tuned=tuned)
         except CannotFit as error:
             why = str(error)

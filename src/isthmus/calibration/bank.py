@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from isthmus.calibration.pairs import Pairs
+from isthmus.calibration.passages import Passages, best_rows, blocks, lengths, rows_of
 from isthmus.errors import CannotFit
 from isthmus.types import Matrix, Rows, Vectors
 
@@ -46,40 +47,61 @@ class References:
         return sources and sources.of_queries(self.rows[modality])
 
 
-def similarity_blocks(x: Matrix, bank: Matrix, own: Pairs | None = None) -> Iterator[tuple[slice, Matrix]]:
-    """Yield ``(rows, x[rows] @ bank.T)``; where a reference meets its own source the similarity is −inf."""
+def similarity_blocks(
+    x: Matrix, bank: Matrix, own: Pairs | None = None, starts: Rows | None = None
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield ``(documents, x[documents] @ bank.T)``; where a reference meets its own source the similarity is −inf.
+
+    With ``starts``, the first row of each document, a document's similarity is the largest of its rows'.
+    """
     step = max(1, SIMILARITY_BYTES // (x.itemsize * max(1, len(bank))))
     order = None if own is None or not len(own) else np.argsort(own.documents, kind="stable")
-    for start in range(0, len(x), step):
-        rows = slice(start, min(start + step, len(x)))
-        similarity = x[rows] @ bank.T
+    for block in blocks(starts, len(x), step):
+        rows = rows_of(block, starts, len(x))
+        similarity = best_rows(x[rows] @ bank.T, None if starts is None else starts[block] - rows.start)
         if own is not None and order is not None:
-            first, last = np.searchsorted(own.documents[order], [rows.start, rows.stop])
+            first, last = np.searchsorted(own.documents[order], [block.start, block.stop])
             mine = order[first:last]
-            similarity[own.documents[mine] - start, own.queries[mine]] = -np.inf
-        yield rows, similarity
+            similarity[own.documents[mine] - block.start, own.queries[mine]] = -np.inf
+        yield block, similarity
 
 
-def over_bank(x: Matrix, bank: Matrix, reduce: Callable[[Matrix, slice], Matrix], own: Pairs | None = None) -> Matrix:
-    """Reduce each document's similarities to the bank to one number, ``(n,)``."""
+def over_bank(
+    x: Matrix,
+    bank: Matrix,
+    reduce: Callable[[Matrix, slice], Matrix],
+    own: Pairs | None = None,
+    starts: Rows | None = None,
+) -> Matrix:
+    """Reduce each document's similarities to the bank to one number, ``(documents,)``."""
+    documents = len(x) if starts is None else len(starts)
     if own is not None:
-        _refuse_only_own(len(x), len(bank), own)
-    out = np.empty(len(x), dtype=x.dtype)
+        _refuse_only_own(documents, len(bank), own)
+    out = np.empty(documents, dtype=x.dtype)
     cores = os.cpu_count() or 1
 
     def task(rows: slice, similarity: Matrix) -> None:
         out[rows] = reduce(similarity, rows)
 
     with ThreadPoolExecutor(cores) as pool:  # BLAS makes a block on every core; so is it reduced
-        for block, similarity in similarity_blocks(x, bank, own):
+        for block, similarity in similarity_blocks(x, bank, own, starts):
             cuts = np.linspace(block.start, block.stop, cores + 1).astype(int)
             slices = [slice(int(a), int(b)) for a, b in itertools.pairwise(cuts) if a < b]
             list(pool.map(task, slices, [similarity[s.start - block.start : s.stop - block.start] for s in slices]))
     return out
 
 
-def nearest_mean(x: Matrix, bank: Matrix, k: int, search: NeighbourSearch, own: Pairs | None = None) -> Matrix:
-    """Return each document's mean similarity to its ``k`` nearest references, found by ``search``, ``(n,)``."""
+def nearest_mean(
+    x: Matrix,
+    bank: Matrix,
+    k: int,
+    search: NeighbourSearch,
+    own: Pairs | None = None,
+    starts: Rows | None = None,
+) -> Matrix:
+    """Return each document's mean similarity to its ``k`` nearest references, found by ``search``, ``(documents,)``."""
+    if starts is not None:
+        return _nearest_mean_of_passages(x, bank, k, search, own, starts)
     if own is None or not len(own):
         return np.asarray(search(x, bank, k)[0].mean(axis=1), dtype=x.dtype)
     _refuse_only_own(len(x), len(bank), own)
@@ -91,22 +113,61 @@ def nearest_mean(x: Matrix, bank: Matrix, k: int, search: NeighbourSearch, own: 
     return np.asarray(np.where(wanted, similarity, 0).sum(axis=1) / np.maximum(wanted.sum(axis=1), 1), dtype=x.dtype)
 
 
-def best_by_modality(x: Matrix, documents: Vectors, bank: Matrix, minus: Matrix, own: Pairs | None) -> Matrix:
+def _nearest_mean_of_passages(
+    x: Matrix, bank: Matrix, k: int, search: NeighbourSearch, own: Pairs | None, starts: Rows
+) -> Matrix:
+    """Put the neighbours of a document's passages together, each reference at its largest, and take the ``k`` best.
+
+    That is exact where the search is: a reference outside a passage's k nearest has k others before it there.
+    """
+    most = 0
+    if own is not None and len(own):
+        _refuse_only_own(len(starts), len(bank), own)
+        most = int(np.bincount(own.documents).max())
+    found, rows = search(x, bank, min(k + most, len(bank)))
+    document = np.repeat(np.arange(len(starts)), lengths(starts, len(x)))[:, None]
+    pair, similarity = (document * len(bank) + rows).ravel(), found.ravel()
+    order = np.lexsort((-similarity, pair))
+    order = order[np.flatnonzero(np.diff(pair[order], prepend=-1))]  # each reference once, at its largest
+    if own is not None:
+        order = order[~np.isin(pair[order], own.documents * len(bank) + own.queries)]
+    order = order[np.lexsort((-similarity[order], pair[order] // len(bank)))]
+    document = pair[order] // len(bank)
+    place = np.arange(len(order)) - np.searchsorted(document, document)
+    document, nearest = document[place < k], similarity[order][place < k]
+    total, count = (np.bincount(document, weights, len(starts)) for weights in (nearest, None))
+    return np.asarray(total / np.maximum(count, 1), dtype=x.dtype)
+
+
+def best_by_modality(x: Matrix, documents: Passages, bank: Matrix, minus: Matrix, own: Pairs | None) -> Matrix:
     """Return each reference's best ``similarity − minus`` in each document modality, ``(modalities, references)``."""
     best = np.full((len(documents.modalities), len(bank)), -np.inf)
-    for rows, similarity in similarity_blocks(x, bank, own):
-        values = similarity - minus[rows, None]
-        code = documents.modality_code[rows]
+    codes = documents.modality_code
+    for block, similarity in similarity_blocks(x, bank, own, documents.starts):
+        values = similarity - minus[block, None]
+        code = codes[block]
         for modality in np.unique(code):
             np.maximum(best[modality], values[code == modality].max(axis=0), out=best[modality])
     return best
+
+
+def pair_similarities(bank: Matrix, x: Matrix, pairs: Pairs, starts: Rows | None = None) -> Matrix:
+    """Return the similarity of each pair of a reference and a document, ``(pairs,)``."""
+    if starts is None:
+        return np.asarray(np.einsum("ij,ij->i", bank[pairs.queries], x[pairs.documents]))
+    first = starts[pairs.documents]
+    counts = lengths(starts, len(x))[pairs.documents]
+    begins = np.cumsum(counts) - counts
+    rows = np.repeat(first - begins, counts) + np.arange(counts.sum())  # every passage of each pair's document
+    similarity = np.einsum("ij,ij->i", bank[np.repeat(pairs.queries, counts)], x[rows])
+    return np.asarray(np.maximum.reduceat(similarity, begins) if len(pairs) else similarity)
 
 
 def _refuse_only_own(documents: int, references: int, own: Pairs) -> None:
     counts = np.bincount(own.documents, minlength=documents)
     if references and len(counts) and counts.max() >= references:
         raise CannotFit(
-            f"all {references} reference queries of one modality come from document row {int(counts.argmax())}, so "
+            f"all {references} reference queries of one modality come from document {int(counts.argmax())}, so "
             "none is left to say how near that document is to other people's queries. Give reference queries of that "
             "modality from more documents, or none at all."
         )

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from numpy.typing import DTypeLike
 
 from isthmus.calibration.live import Statistics
+from isthmus.calibration.passages import Passages
 from isthmus.calibration.rows import fuse, point, written
 from isthmus.calibration.shift import named_by_side, split_by_side
 from isthmus.errors import CannotFit, UnknownModality
@@ -44,7 +45,7 @@ from isthmus.types import Matrix, Vectors
 class Center:
     """Subtract the mean of each part, then normalise."""
 
-    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Centered:
+    def fit(self, documents: Passages, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Centered:
         """Learn one mean per document part and one per query part."""
         return self.from_statistics(seen, Statistics.of(queries), weights)
 

@@ -12,9 +12,10 @@ from isthmus.calibration.dbnorm import DualBankNormalization
 from isthmus.calibration.methods import Kind
 from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
 from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.passages import Passages, best_columns, best_rows
 from isthmus.calibration.perquery import PerQuery
 from isthmus.calibration.spec import BiasMethod
-from isthmus.types import Mask, Matrix, Vectors
+from isthmus.types import Mask, Matrix, Rows, Vectors
 
 if TYPE_CHECKING:
     from isthmus.calibration.fitted import Fitted
@@ -31,16 +32,17 @@ class Dense(NamedTuple):
     unit: Matrix  # (n_documents,): what a similarity of 1 is worth now
 
 
-def scores(fitted: Fitted, queries: Vectors, documents: Vectors, sources: PairsLike | None) -> Matrix:
+def scores(fitted: Fitted, queries: Vectors, documents: Passages, sources: PairsLike | None) -> Matrix:
     """Return ``(n_queries, n_documents)`` scores, query modality by query modality."""
     x_queries = fitted.shift.queries(queries, np.float64)
-    x = fitted.shift.documents(documents, np.float64)
+    x = fitted.shift.documents(documents.vectors, np.float64)
     pairs = known_sources(fitted.references, sources, len(documents))
     out = np.empty((len(queries), len(documents)))
     for code, asked in enumerate(queries.modalities):
         rows = np.flatnonzero(queries.modality_code == code)
-        banks = _bank_similarities(fitted, asked, x, pairs)
-        out[rows] = _calibrated(fitted, asked, documents, Dense(x_queries[rows] @ x.T, banks, np.ones(len(x))))
+        values = best_columns(x_queries[rows] @ x.T, documents.starts)
+        banks = _bank_similarities(fitted, asked, x, documents.starts, pairs)
+        out[rows] = _calibrated(fitted, asked, documents, Dense(values, banks, np.ones(len(documents))))
     balance = np.array([fitted.balance.get(name, 0.0) for name in documents.modalities])
     return np.asarray(out + balance[documents.modality_code])
 
@@ -50,19 +52,21 @@ def known_sources(references: References, sources: PairsLike | None, documents: 
     return None if sources is None else Pairs.of(sources, queries=len(references), documents=documents)
 
 
-def _bank_similarities(fitted: Fitted, asked: str, x: Matrix, sources: Pairs | None) -> tuple[Matrix, ...]:
+def _bank_similarities(
+    fitted: Fitted, asked: str, x: Matrix, starts: Rows | None, sources: Pairs | None
+) -> tuple[Matrix, ...]:
     if fitted.spec.bias is None and fitted.spec.learned is None:
         return ()
-    similarity = x @ fitted.references.vectors[asked].astype(np.float64).T
+    similarity = best_rows(x @ fitted.references.vectors[asked].astype(np.float64).T, starts)
     own = fitted.references.own(asked, sources)
     if own is not None:
         similarity[own.documents, own.queries] = -np.inf
     if fitted.gallery is None:
         return (similarity,)
-    return x @ fitted.gallery.astype(np.float64).T, similarity
+    return best_rows(x @ fitted.gallery.astype(np.float64).T, starts), similarity
 
 
-def _calibrated(fitted: Fitted, asked: str, documents: Vectors, dense: Dense) -> Matrix:
+def _calibrated(fitted: Fitted, asked: str, documents: Passages, dense: Dense) -> Matrix:
     for step in fitted.spec.steps:
         if step.kind is Kind.SCALE and fitted.scale is not None:
             table = np.array([fitted.scale.of(asked, found) for found in documents.modalities]).reshape(-1, 2)
@@ -112,7 +116,7 @@ def _active(dense: Dense, thresholds: Sequence[Matrix]) -> Mask:
     return np.asarray(np.stack(sets, axis=1)[dense.values.argmax(axis=1)])
 
 
-def _rescaled(values: Matrix, method: PerQuery, documents: Vectors) -> Matrix:
+def _rescaled(values: Matrix, method: PerQuery, documents: Passages) -> Matrix:
     out = np.empty_like(values)
     for code in range(len(documents.modalities)):
         columns = np.flatnonzero(documents.modality_code == code)

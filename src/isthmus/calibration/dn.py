@@ -16,7 +16,7 @@ we take the mean of the fused vectors of their modality, so that the relation ab
 
 >>> from isthmus.types import Vectors
 >>> two = Vectors.of(np.array([[1.0, 0.0], [0.0, 1.0]]), "text")
->>> shift = DistributionNormalization(lam=1.0).fit(two, two, {}, Statistics.of(two))
+>>> shift = DistributionNormalization(lam=1.0).fit(Passages(two), two, {}, Statistics.of(two))
 >>> shift.documents(two, np.float64)
 array([[ 0.5, -0.5],
        [-0.5,  0.5]])
@@ -32,6 +32,7 @@ from numpy.typing import DTypeLike
 
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.none import Raw, unit_fused
+from isthmus.calibration.passages import Passages
 from isthmus.calibration.rows import written
 from isthmus.calibration.shift import named_by_side, split_by_side
 from isthmus.errors import BadSpec, UnknownModality
@@ -49,14 +50,14 @@ class DistributionNormalization:
             raise BadSpec(f"dn needs a finite lam, not {self.lam}.")
 
     def fit(
-        self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics
+        self, documents: Passages, queries: Vectors, weights: Mapping[str, float], seen: Statistics
     ) -> DistributionShift:
         """Learn one mean per document modality and one per query modality."""
         raw = Raw(dict(weights))
         return DistributionShift(
             self.lam,
-            _means(documents, raw.documents(documents, np.float32)),
-            _means(queries, raw.queries(queries, np.float32)),
+            _means(documents, raw.documents(documents.vectors, np.float32)),
+            _means(Passages(queries), raw.queries(queries, np.float32)),
             raw,
         )
 
@@ -111,8 +112,12 @@ class DistributionShift:
         return written(vectors, dtype, write, out)
 
 
-def _means(vectors: Vectors, x: Matrix) -> dict[str, Matrix]:
-    return {
-        name: x[vectors.modality_code == code].mean(axis=0, dtype=np.float64)
-        for code, name in enumerate(vectors.modalities)
+def _means(documents: Passages, x: Matrix) -> dict[str, Matrix]:
+    """Return the mean row of each modality, every document weighing 1."""
+    of_modality = {
+        name: np.flatnonzero(documents.vectors.modality_code == code) for code, name in enumerate(documents.modalities)
     }
+    if documents.starts is None:
+        return {name: x[rows].mean(axis=0, dtype=np.float64) for name, rows in of_modality.items()}
+    share = documents.share
+    return {name: np.average(x[rows], axis=0, weights=share[rows]) for name, rows in of_modality.items()}

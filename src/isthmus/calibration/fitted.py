@@ -24,6 +24,7 @@ from isthmus.calibration.learned import Coefficients
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.nnn import NearestNeighbourNormalization
 from isthmus.calibration.pairs import PairsLike
+from isthmus.calibration.passages import OwnerLike, Passages
 from isthmus.calibration.shift import Shift
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale
@@ -54,26 +55,40 @@ class Fitted:
     tuned: Tuned | None = None
     note: str = ""
 
-    def scores(self, queries: Vectors, documents: Vectors, *, sources: PairsLike | None = None) -> Matrix:
+    def scores(
+        self,
+        queries: Vectors,
+        documents: Vectors,
+        *,
+        sources: PairsLike | None = None,
+        owner: OwnerLike | None = None,
+    ) -> Matrix:
         """Return the dense scores, ``(n_queries, n_documents)`` in float64, by the equations: the reference path.
 
         ``sources`` says which reference query (row of what ``fit`` got) came from which of these documents.
+        ``owner`` says which document each row is a passage of; a document's similarity is its best passage's.
         """
         self._check(queries, "query")
         self._check(documents, "document")
-        return dense.scores(self, queries, documents, sources)
+        return dense.scores(self, queries, Passages.of(documents, owner), sources)
 
     def fold(
-        self, documents: Vectors, *, sources: PairsLike | None = None, neighbours: NeighbourSearch | None = None
+        self,
+        documents: Vectors,
+        *,
+        sources: PairsLike | None = None,
+        neighbours: NeighbourSearch | None = None,
+        owner: OwnerLike | None = None,
     ) -> Folded:
-        """Return plain float32 vectors for any inner-product engine, ``(n, d + columns)``.
+        """Return plain float32 vectors for any inner-product engine, ``(rows, d + columns)``.
 
-        ``sources`` as in ``scores``. ``neighbours`` finds nearest references for ``nnn`` and ``learned``; without
+        ``sources`` and ``owner`` as in ``scores``; the rows of a document share its columns, so the largest of their
+        inner products is the document's. ``neighbours`` finds nearest references for ``nnn`` and ``learned``; without
         it, and for the other methods, every reference is looked at.
         """
         self._check(documents, "document")
         self._must_fold()
-        return folding.fold_documents(self, documents, sources, neighbours)
+        return folding.fold_documents(self, Passages.of(documents, owner), sources, neighbours)
 
     def fold_queries(self, queries: Vectors, *, active: Mask | None = None) -> Folded:
         """Return the queries' side of the inner product, ``(n, d + columns)``.

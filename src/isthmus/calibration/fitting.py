@@ -8,7 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from isthmus.calibration.bank import NeighbourSearch, References, best_by_modality
+from isthmus.calibration.bank import NeighbourSearch, References, best_by_modality, pair_similarities
 from isthmus.calibration.dbnorm import DualBankNormalization
 from isthmus.calibration.fitted import Fitted, must_be_vectors
 from isthmus.calibration.folding import bias_columns
@@ -16,6 +16,7 @@ from isthmus.calibration.known import fit_learned
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.nnn import NearestNeighbourNormalization
 from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.passages import OwnerLike, Passages
 from isthmus.calibration.shift import Shift
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale, Standardize
@@ -35,14 +36,16 @@ def fit_spec(
     weights: Mapping[str, float] | None = None,
     shift: Fitted | None = None,
     neighbours: NeighbourSearch | None = None,
+    owner: OwnerLike | None = None,
 ) -> Fitted:
     """Fit one spec; ``calibration.fit`` says what the arguments are."""
     spec = Spec.parse(spec)
     _check(documents, queries, reference_documents)
-    known = Pairs.of(positives, queries=len(queries), documents=len(documents))
-    made_from = None if sources is None else Pairs.of(sources, queries=len(queries), documents=len(documents))
-    seen = Statistics.of(documents)
-    fitted_shift = _shift(spec, documents, queries, weights, seen) if shift is None else _borrowed(spec, shift, weights)
+    passages = Passages.of(documents, owner)
+    known = Pairs.of(positives, queries=len(queries), documents=len(passages))
+    made_from = None if sources is None else Pairs.of(sources, queries=len(queries), documents=len(passages))
+    seen = Statistics.of(documents, owner)
+    fitted_shift = _shift(spec, passages, queries, weights, seen) if shift is None else _borrowed(spec, shift, weights)
     if shift is not None and shift.dim != documents.dim:
         raise BadVectors(f"The shift was fitted on {shift.dim} dimensions; these vectors have {documents.dim}.")
     fitted = Fitted(
@@ -62,12 +65,12 @@ def fit_spec(
         return fitted
     x = fitted_shift.documents(documents, np.float32)
     if spec.learned is not None:
-        return fit_learned(fitted, documents, x, known if len(known) else made_from, neighbours)
+        return fit_learned(fitted, passages, x, known if len(known) else made_from, neighbours)
     if spec.scale is not None:
-        values = _Values(fitted, documents, x, made_from, neighbours)
+        values = _Values(fitted, passages, x, made_from, neighbours)
         fitted = replace(fitted, scale=_scale(spec.scale, values, known))
     if spec.dynamic:
-        fitted = replace(fitted, thresholds=_thresholds(fitted, documents, x, made_from))
+        fitted = replace(fitted, thresholds=_thresholds(fitted, passages, x, made_from))
     return fitted
 
 
@@ -87,15 +90,16 @@ def _check(documents: Vectors, queries: Vectors, reference_documents: Vectors | 
 
 
 def _shift(
-    spec: Spec, documents: Vectors, queries: Vectors, weights: Mapping[str, float] | None, seen: Statistics
+    spec: Spec, documents: Passages, queries: Vectors, weights: Mapping[str, float] | None, seen: Statistics
 ) -> Shift:
+    parts = documents.vectors.parts
     checked: dict[str, float] = {}
     for part, weight in (weights or {}).items():
-        name = lookup({p: p for p in documents.parts}, part, "part of these documents")
+        name = lookup({p: p for p in parts}, part, "part of these documents")
         if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
             raise BadInput(f"The weight of part {part!r} must be a finite number, not negative, and is {weight!r}.")
         checked[name] = float(weight)
-    if checked and not any(checked.get(part, 1.0) for part in documents.parts):
+    if checked and not any(checked.get(part, 1.0) for part in parts):
         raise BadInput("Every part has weight 0: nothing is left to fuse.")
     return spec.shift.fit(documents, queries, checked, seen)
 
@@ -125,7 +129,7 @@ class _Values:
     """What the steps before a scale give: similarities, minus the bias when it comes first."""
 
     def __init__(
-        self, fitted: Fitted, documents: Vectors, x: Matrix, sources: Pairs | None, search: NeighbourSearch | None
+        self, fitted: Fitted, documents: Passages, x: Matrix, sources: Pairs | None, search: NeighbourSearch | None
     ) -> None:
         self.fitted, self.documents, self.x, self.sources = fitted, documents, x, sources
         self.minus = {modality: self._minus(modality, search) for modality in fitted.query_modalities}
@@ -133,9 +137,10 @@ class _Values:
     def _minus(self, modality: str, search: NeighbourSearch | None) -> Matrix:
         spec = self.fitted.spec
         if spec.bias is None or spec.scales_first:
-            return np.zeros(len(self.x), dtype=np.float32)
-        ones = np.ones(len(self.x), dtype=np.float32)
-        return spec.alpha * bias_columns(self.fitted, self.x, modality, ones, self.sources, search)[:, 0]
+            return np.zeros(len(self.documents), dtype=np.float32)
+        ones = np.ones(len(self.documents), dtype=np.float32)
+        starts = self.documents.starts
+        return spec.alpha * bias_columns(self.fitted, self.x, starts, modality, ones, self.sources, search)[:, 0]
 
     def best(self, modality: str) -> Matrix:
         """Return the pseudo-positives: the best value of each reference in each document modality."""
@@ -147,7 +152,7 @@ class _Values:
         """Return the values of the labelled pairs of this query modality."""
         pairs = known.of_queries(self.fitted.references.rows[modality])
         bank = self.fitted.references.vectors[modality]
-        similarity = np.einsum("ij,ij->i", bank[pairs.queries], self.x[pairs.documents])
+        similarity = pair_similarities(bank, self.x, pairs, self.documents.starts)
         return similarity - self.minus[modality][pairs.documents], pairs
 
 
@@ -165,10 +170,10 @@ def _scale(method: Standardize, values: _Values, known: Pairs) -> Scale:
     return method.fit(positives, "labelled pairs" if len(known) else "reference queries")
 
 
-def _thresholds(fitted: Fitted, documents: Vectors, x: Matrix, sources: Pairs | None) -> dict[str, tuple[Matrix, ...]]:
+def _thresholds(fitted: Fitted, documents: Passages, x: Matrix, sources: Pairs | None) -> dict[str, tuple[Matrix, ...]]:
     """Return the best score of every member of every bank: who reaches it is that member's best match."""
     out: dict[str, tuple[Matrix, ...]] = {}
-    zeros = np.zeros(len(x), dtype=np.float32)
+    zeros = np.zeros(len(documents), dtype=np.float32)
     for asked in fitted.query_modalities:
         maps = [(0.0, 1.0) if fitted.scale is None else fitted.scale.of(asked, M) for M in documents.modalities]
         mean, deviation = np.array(maps).T[:, :, None]

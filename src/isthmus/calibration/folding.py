@@ -25,6 +25,7 @@ from isthmus.calibration.dense import TIE, known_sources
 from isthmus.calibration.learned import Learned
 from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
 from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.passages import Passages
 from isthmus.errors import BadInput, BadSpec
 from isthmus.types import Folded, Mask, Matrix, ModalityLike, Rows, Vectors
 
@@ -65,54 +66,58 @@ def width(fitted: Fitted) -> int:
 
 
 def fold_documents(
-    fitted: Fitted, documents: Vectors, sources: PairsLike | None, search: NeighbourSearch | None
+    fitted: Fitted, documents: Passages, sources: PairsLike | None, search: NeighbourSearch | None
 ) -> Folded:
-    """Return ``[x_d, columns]`` of each document."""
+    """Return ``[x_d, columns]`` of each row; the columns are its document's."""
     columns = width(fitted)
     for asked in fitted.query_modalities:  # refuse a modality that cannot be finished before anything is indexed
         for found in documents.modalities:
             affine(fitted, asked, found)
-    out = np.empty((len(documents), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
-    fitted.shift.documents(documents, np.float32, out[:, : fitted.dim])
+    vectors = documents.vectors
+    out = np.empty((len(vectors), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
+    fitted.shift.documents(vectors, np.float32, out[:, : fitted.dim])
     if not columns:
-        return Folded(out, documents.modality)
+        return Folded(out, vectors.modality)
     x = np.ascontiguousarray(out[:, : fitted.dim])
     pairs = known_sources(fitted.references, sources, len(documents))
     for place, modality in enumerate(fitted.query_modalities):
         maps = [affine(fitted, modality, name) for name in documents.modalities]
         table = np.array(maps, dtype=np.float32).reshape(-1, len(Affine._fields))[documents.modality_code]
         _, _, scale, origin, sharpness = table.T
-        biases = bias_columns(fitted, x, modality, sharpness, pairs, search)
+        biases = bias_columns(fitted, x, documents.starts, modality, sharpness, pairs, search)
         start = fitted.dim + place * columns
-        out[:, start : start + columns] = biases * scale[:, None] - origin[:, None]
-    active = _active_documents(fitted, x, documents, pairs) if fitted.spec.dynamic else None
-    return Folded(out, documents.modality, active)
+        out[:, start : start + columns] = documents.on_rows(biases * scale[:, None] - origin[:, None])
+    active = documents.on_rows(_active_documents(fitted, x, documents, pairs)) if fitted.spec.dynamic else None
+    return Folded(out, vectors.modality, active)
 
 
 def bias_columns(
     fitted: Fitted,
     x: Matrix,
+    starts: Rows | None,
     modality: str,
     sharpness: Matrix,
     sources: Pairs | None,
     search: NeighbourSearch | None,
 ) -> Matrix:
-    """Return the bias of shifted documents for one query modality, in similarity units, ``(n, columns)``."""
+    """Return the bias of shifted documents for one query modality, in similarity units, ``(documents, columns)``."""
     method = fitted.spec.learned or fitted.spec.bias
     bank = fitted.references.vectors[modality]
     own = fitted.references.own(modality, sources)
     if isinstance(method, NearestNeighbourNormalization | Learned):
         k = method.neighbours(len(bank))
         if search is not None:
-            return nearest_mean(x, bank, k, search, own)[:, None]
-        return over_bank(x, bank, lambda similarity, _: mean_of_largest(similarity, k), own)[:, None]
+            return nearest_mean(x, bank, k, search, own, starts)[:, None]
+        return over_bank(x, bank, lambda similarity, _: mean_of_largest(similarity, k), own, starts)[:, None]
     if method is None:
         raise BadSpec(f"'{fitted.spec}' has no bias.")
-    query = over_bank(x, bank, lambda similarity, rows: method.bias(similarity, sharpness[rows]), own)
+    query = over_bank(x, bank, lambda similarity, block: method.bias(similarity, sharpness[block]), own, starts)
     if not isinstance(method, DualBankNormalization) or fitted.gallery is None:
         return query[:, None]
     dual = method
-    gallery = over_bank(x, fitted.gallery, lambda similarity, rows: dual.gallery_bias(similarity, sharpness[rows]))
+    gallery = over_bank(
+        x, fitted.gallery, lambda similarity, block: dual.gallery_bias(similarity, sharpness[block]), starts=starts
+    )
     if method.dynamic:
         return np.stack([gallery, query], axis=1)
     return method.combined(gallery, query)[:, None]
@@ -195,8 +200,8 @@ def _coefficients(fitted: Fitted, queries: int, active: Mask | None) -> Matrix:
     return np.asarray(active, dtype=np.float64)
 
 
-def _active_documents(fitted: Fitted, x: Matrix, documents: Vectors, sources: Pairs | None) -> Mask:
-    """Return which activation sets each document is in, ``(n, query modalities, sets)``."""
+def _active_documents(fitted: Fitted, x: Matrix, documents: Passages, sources: Pairs | None) -> Mask:
+    """Return which activation sets each document is in, ``(documents, query modalities, sets)``."""
     flags = []
     for modality in fitted.query_modalities:
         banks = [(fitted.references.vectors[modality], fitted.references.own(modality, sources))]
@@ -207,10 +212,10 @@ def _active_documents(fitted: Fitted, x: Matrix, documents: Vectors, sources: Pa
         sharpness = np.array([m.sharpness for m in maps])[documents.modality_code]
         sets = []
         for (bank, own), best in zip(banks, fitted.thresholds[modality], strict=True):
-            flag = np.empty(len(x), dtype=bool)
-            for rows, similarity in similarity_blocks(x, bank, own):
-                least = origin[rows, None] + best / sharpness[rows, None] - TIE
-                flag[rows] = (similarity >= least).any(axis=1)
+            flag = np.empty(len(documents), dtype=bool)
+            for block, similarity in similarity_blocks(x, bank, own, documents.starts):
+                least = origin[block, None] + best / sharpness[block, None] - TIE
+                flag[block] = (similarity >= least).any(axis=1)
             sets.append(flag)
         flags.append(np.stack(sets, axis=1))
     return np.stack(flags, axis=1)

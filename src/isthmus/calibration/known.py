@@ -12,9 +12,10 @@ from isthmus.calibration.bank import NeighbourSearch, best_by_modality, similari
 from isthmus.calibration.folding import bias_columns
 from isthmus.calibration.learned import PRIOR_ALPHA, Coefficients, Lists
 from isthmus.calibration.pairs import Pairs
+from isthmus.calibration.passages import Passages, best_columns
 from isthmus.calibration.standardize import NO_SPREAD
 from isthmus.errors import CannotFit
-from isthmus.types import Matrix, Rows, Vectors
+from isthmus.types import Matrix, Rows
 
 if TYPE_CHECKING:
     from isthmus.calibration.fitted import Fitted
@@ -23,7 +24,7 @@ FEWEST = 8
 
 
 def fit_learned(
-    fitted: Fitted, documents: Vectors, x: Matrix, known: Pairs | None, search: NeighbourSearch | None
+    fitted: Fitted, documents: Passages, x: Matrix, known: Pairs | None, search: NeighbourSearch | None
 ) -> Fitted:
     """Return ``fitted`` with the coefficients of ``learned``, each query modality by itself."""
     method = fitted.spec.learned
@@ -31,14 +32,14 @@ def fit_learned(
     if method is None or known is None or answered < FEWEST:
         raise CannotFit(
             f"learned needs at least {FEWEST} reference queries whose right document is known and got {answered}. "
-            "Pass positives= (query row, document row); without known answers use 'nnn+standardize', which needs none."
+            "Pass positives= (query row, document); without known answers use 'nnn+standardize', which needs none."
         )
     table: dict[tuple[str, str], tuple[float, float, float]] = {}
-    ones = np.ones(len(x), dtype=np.float32)
+    ones = np.ones(len(documents), dtype=np.float32)
     for asked in fitted.query_modalities:
         own = known.of_queries(fitted.references.rows[asked])
         bank = fitted.references.vectors[asked]
-        b = bias_columns(fitted, x, asked, ones, known, search)[:, 0]
+        b = bias_columns(fitted, x, documents.starts, asked, ones, known, search)[:, 0]
         best = best_by_modality(x, documents, bank, PRIOR_ALPHA * b, own)
         t_scale = _moments(best, common=0.05)
         b_scale = _moments([b[documents.modality_code == code] for code in range(len(documents.modalities))], 1.0)
@@ -70,7 +71,7 @@ def _moments(samples: Iterable[Matrix], common: float) -> Matrix:
 
 
 def _lists(
-    documents: Vectors,
+    documents: Passages,
     x: Matrix,
     bank: Matrix,
     known: Pairs,
@@ -85,11 +86,13 @@ def _lists(
     width = 1 + sum(min(candidates, len(rows)) for rows in by_modality)
     listed = np.empty((len(known), width), dtype=np.intp)
     similarity = np.empty((len(known), width))
-    for rows, all_similar in similarity_blocks(bank[known.queries], x):
+    for rows, to_rows in similarity_blocks(bank[known.queries], x):
+        all_similar = best_columns(to_rows, documents.starts)
         listed[rows] = _nearest(all_similar, known.documents[rows], by_modality, candidates)
         similarity[rows] = np.take_along_axis(all_similar, listed[rows], axis=1)
     counted = np.ones(listed.shape, dtype=bool)
-    answers = np.isin(known.queries[:, None] * len(x) + listed, known.queries * len(x) + known.documents)
+    n = len(documents)
+    answers = np.isin(known.queries[:, None] * n + listed, known.queries * n + known.documents)
     counted[:, 1:] = ~answers[:, 1:]  # neither the right document twice nor another right one as a wrong one
     modality = code[listed]
     t_mean, t_deviation = t_scale[modality].transpose(2, 0, 1)

@@ -1,7 +1,7 @@
 """Statistics that follow adds and deletes, and how far a collection has drifted from its fit.
 
 In words: a calibration is fitted on the collection as it was. The mean of each part is kept up to date
-by adding and removing rows, exactly, without a second look at the others; shards are merged the same way.
+by adding and removing documents, exactly, without a second look at the others; shards are merged the same way.
 When the means have moved far enough, a re-fit pays.
 
 Formula (Chan, Golub & LeVeque 1979; removal is the same step with a negative count), for two groups a, b:
@@ -30,9 +30,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.calibration.passages import OwnerLike, Passages, lengths, rows_of
 from isthmus.calibration.rows import in_blocks, unit
 from isthmus.errors import BadInput
-from isthmus.types import Matrix, Vectors
+from isthmus.types import Matrix, Rows, Vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,13 +50,17 @@ class Moments:
         return cls(0, np.zeros(dim), np.zeros(dim))
 
     @classmethod
-    def of(cls, rows: Matrix) -> Moments:
-        """Return the moments of ``rows``, ``(n, d)``."""
+    def of(cls, rows: Matrix, counts: Rows | None = None) -> Moments:
+        """Return the moments of ``rows``, ``(n, d)``; ``counts`` rows at a time weigh 1 together."""
         rows = np.asarray(rows, dtype=np.float64)
         if not len(rows):
             return cls.empty(rows.shape[1])
-        mean = rows.mean(axis=0)
-        return cls(len(rows), mean, np.square(rows - mean).sum(axis=0))
+        if counts is None:
+            mean = rows.mean(axis=0)
+            return cls(len(rows), mean, np.square(rows - mean).sum(axis=0))
+        share = np.repeat(1 / counts, counts)
+        mean = share @ rows / len(counts)
+        return cls(len(counts), mean, share @ np.square(rows - mean))
 
     @property
     def variance(self) -> Matrix:
@@ -90,22 +95,26 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The moments of each part of a set of documents (or queries), each row normalised."""
+    """The moments of each part of a set of documents (or queries), each row normalised, each document weighing 1."""
 
     parts: Mapping[str, Moments]
 
     @classmethod
-    def of(cls, vectors: Vectors) -> Statistics:
-        """Return the statistics of ``vectors``, part by part."""
-        return cls({part: _part_moments(vectors, part) for part in vectors.parts if vectors.present[part].any()})
+    def of(cls, vectors: Vectors, owner: OwnerLike | None = None) -> Statistics:
+        """Return the statistics of ``vectors``, part by part.
 
-    def add(self, vectors: Vectors) -> Statistics:
-        """Return the statistics with these rows added."""
-        return self.merge(Statistics.of(vectors))
+        ``owner`` says whose each row is: a document weighs 1, each of its n passages 1/n, and counts are of documents.
+        """
+        passages = Passages.of(vectors, owner)
+        return cls({part: _part_moments(passages, part) for part in vectors.parts if vectors.present[part].any()})
 
-    def remove(self, vectors: Vectors) -> Statistics:
-        """Return the statistics with these rows, added earlier, taken out."""
-        gone = Statistics.of(vectors)
+    def add(self, vectors: Vectors, owner: OwnerLike | None = None) -> Statistics:
+        """Return the statistics with these documents added."""
+        return self.merge(Statistics.of(vectors, owner))
+
+    def remove(self, vectors: Vectors, owner: OwnerLike | None = None) -> Statistics:
+        """Return the statistics with these documents, added earlier with the same passages, taken out."""
+        gone = Statistics.of(vectors, owner)
         if unknown := set(gone.parts) - set(self.parts):
             raise BadInput(f"rows with {', '.join(sorted(unknown))} cannot be removed: none were added.")
         kept = {p: m._combine(gone.parts[p], -1) if p in gone.parts else m for p, m in self.parts.items()}
@@ -138,17 +147,21 @@ def _part_drift(before: Moments | None, after: Moments) -> float:
     return 0.0 if moved == 0 else moved / max(radius, 1e-9)
 
 
-def _part_moments(vectors: Vectors, part: str) -> Moments:
+def _part_moments(documents: Passages, part: str) -> Moments:
+    vectors, owner = documents.vectors, documents.owner
     numbers = np.flatnonzero(vectors.present[part])
+    starts = None if owner is None else np.flatnonzero(np.diff(owner[numbers], prepend=-1))
+    counts = None if starts is None else lengths(starts, len(numbers))
     matrix = vectors.parts[part]
     blocks: dict[int, Moments] = {}
 
-    def task(rows: slice) -> None:
-        taken = numbers[rows]
-        block = np.asarray(matrix[taken], dtype=np.float64)
-        blocks[rows.start] = Moments.of(unit(block, part=part, numbers=taken))
+    def task(block: slice) -> None:
+        taken = numbers[rows_of(block, starts, len(numbers))]
+        rows = unit(np.asarray(matrix[taken], dtype=np.float64), part=part, numbers=taken)
+        blocks[block.start] = Moments.of(rows, None if counts is None else counts[block])
 
-    in_blocks(len(numbers), vectors.dim, task)
+    n = len(numbers) if starts is None else len(starts)
+    in_blocks(n, vectors.dim * -(-len(numbers) // n), task)
     total = Moments.empty(vectors.dim)
     for start in sorted(blocks):  # always in the same order: the result does not depend on the threads
         total = total.merge(blocks[start])

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from numpy.typing import DTypeLike
 
 from isthmus.calibration.live import Statistics
+from isthmus.calibration.passages import Passages
 from isthmus.calibration.rows import fuse, point, written
 from isthmus.types import Matrix, Vectors
 
@@ -28,7 +29,7 @@ from isthmus.types import Matrix, Vectors
 class NoShift:
     """Leave vectors where the encoder put them."""
 
-    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Raw:
+    def fit(self, documents: Passages, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Raw:
         """Keep the fusion weights; there is nothing else to learn."""
         return Raw(weights=dict(weights))
 

@@ -14,12 +14,12 @@ from isthmus.types import Rows
 
 PairsLike: TypeAlias = "NDArray[np.integer[Any]] | Sequence[int] | Sequence[Sequence[int]] | Pairs"
 
-_FORMS = "Give (n, 2) rows of (query, document), or one document row per query, with -1 for none."
+_FORMS = "Give (n, 2) rows of (query, document), or one document per query, with -1 for none."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Pairs of (query row, document row), in the order of the queries.
+    """Pairs of (query row, document number), in the order of the queries; a document of one row has its number.
 
     >>> Pairs.of([4, -1, 2], queries=3, documents=5).documents      # one document per query, -1 for none
     array([4, 2])
@@ -32,7 +32,7 @@ class Pairs:
 
     @classmethod
     def of(cls, given: PairsLike | None, *, queries: int, documents: int) -> Pairs:
-        """Read ``(n, 2)`` pairs of rows, or one document row per query with -1 for none."""
+        """Read ``(n, 2)`` pairs of query row and document, or one document per query with -1 for none."""
         if isinstance(given, Pairs):
             given = np.column_stack([given.queries, given.documents])
         try:
@@ -47,11 +47,11 @@ class Pairs:
             array = np.column_stack([np.arange(queries), array])[array != -1]
         if array.ndim != 2 or array.shape[1] != 2:
             raise BadInput(f"Pairs of shape {array.shape} cannot be read for {queries} queries. " + _FORMS)
-        for name, column, size in (("query", array[:, 0], queries), ("document", array[:, 1], documents)):
+        for name, column, size in (("query row", array[:, 0], queries), ("document", array[:, 1], documents)):
             if len(column) and not (column.min() >= 0 and column.max() < size):
                 raise BadInput(
-                    f"A pair names {name} row {column.min() if column.min() < 0 else column.max()}, "
-                    f"but there are {size} {name} rows, numbered from 0."
+                    f"A pair names {name} {column.min() if column.min() < 0 else column.max()}, "
+                    f"but there are {size} of them, numbered from 0."
                 )
         array = np.unique(array, axis=0).astype(np.intp)  # in order of the queries, each pair once
         return cls(array[:, 0], array[:, 1])

@@ -8,6 +8,7 @@ from typing import Protocol
 from numpy.typing import DTypeLike
 
 from isthmus.calibration.live import Statistics
+from isthmus.calibration.passages import Passages
 from isthmus.types import Matrix, Vectors
 
 
@@ -31,7 +32,7 @@ class Shift(Protocol):
 class ShiftMethod(Protocol):
     """The settings of a shift."""
 
-    def fit(self, documents: Vectors, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Shift:
+    def fit(self, documents: Passages, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Shift:
         """Learn the shift from documents (and their statistics) and reference queries."""
 
     def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> Shift:

@@ -24,6 +24,7 @@ from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.fitting import fit_spec
 from isthmus.calibration.none import Raw
 from isthmus.calibration.pairs import Pairs, PairsLike
+from isthmus.calibration.passages import OwnerLike, Passages, best_columns
 from isthmus.calibration.spec import Spec
 from isthmus.errors import BadInput, CannotFit
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -106,7 +107,7 @@ class Tuned:
         return "\n".join(lines)
 
 
-def tune(
+def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
     specs: Iterable[str | Spec],
     documents: Vectors,
     queries: Vectors,
@@ -118,6 +119,7 @@ def tune(
     weights: Mapping[str, float] | None = None,
     neighbours: NeighbourSearch | None = None,
     rng: np.random.Generator | int = 0,
+    owner: OwnerLike | None = None,
 ) -> Tuned:
     """Try each spec on held-out reference queries and return how they did.
 
@@ -126,22 +128,24 @@ def tune(
     not which order inside one is right.
     ``measure(scores, relevant)`` gives a number per query; it is averaged within each document modality of the
     right documents, then over modalities.
+    ``owner``: which document each row is a passage of; ``positives`` then names documents by these numbers.
     """
     tried = [Spec.parse(spec) for spec in ([specs] if isinstance(specs, str | Spec) else specs)]
     if not tried:
         raise BadInput("There is nothing to try: give at least one spec.")
     if folds < 2:
         raise BadInput(f"tune needs at least 2 folds to hold queries out, not {folds}.")
+    passages = Passages.of(documents, owner)
     if isinstance(positives, str):
         if positives != "pseudo":
             raise BadInput(f"positives are pairs of rows or 'pseudo', not {positives!r}.")
-        pairs, sources = _pseudo_positives(documents, queries, weights or {}), None
+        pairs, sources = _pseudo_positives(passages, queries, weights or {}), None
     else:
-        pairs = sources = Pairs.of(positives, queries=len(queries), documents=len(documents))
+        pairs = sources = Pairs.of(positives, queries=len(queries), documents=len(passages))
     if not len(pairs):
         raise CannotFit("tune judges by known right documents and got none. Pass positives=, or positives='pseudo'.")
     fold_of = _folds(sources, queries, folds, np.random.default_rng(rng))
-    court = Court(documents, queries, pairs, sources, measure, reference_documents, weights, neighbours)
+    court = Court(passages, queries, pairs, sources, measure, reference_documents, weights, neighbours)
     return Tuned(tuple(court.trial(spec, fold_of) for spec in tried))
 
 
@@ -152,7 +156,7 @@ Values: TypeAlias = dict[str, list[Matrix]]
 class Court:
     """Documents, the queries that judge calibrations of them, and what every fit is given."""
 
-    documents: Vectors
+    documents: Passages
     queries: Vectors
     right: Pairs
     sources: Pairs | None
@@ -177,12 +181,13 @@ class Court:
         sources = self.sources and self.sources.of_queries(others)
         fitted = fit_spec(
             spec,
-            self.documents,
+            self.documents.vectors,
             self.queries.take(others),
             reference_documents=self.reference_documents,
             sources=sources,
             weights=self.weights,
             neighbours=self.neighbours,
+            owner=self.documents.owner,
         )
         fittable = np.isin(self.queries.modality, fitted.query_modalities)
         asked = np.flatnonzero(held & fittable)  # who has no reference of its kind cannot judge
@@ -201,14 +206,17 @@ class Court:
 
     def scored(self, fitted: Fitted, asked: Vectors, sources: Pairs | None) -> Iterator[tuple[slice, Matrix]]:
         """Yield blocks of scores, by folding where the spec folds."""
+        vectors, owner = self.documents.vectors, self.documents.owner
         if fitted.spec.per_query is not None:
-            yield slice(0, len(asked)), fitted.scores(asked, self.documents)
+            yield slice(0, len(asked)), fitted.scores(asked, vectors, owner=owner)
             return
-        folded = fitted.fold(self.documents, sources=sources, neighbours=self.neighbours)
+        folded = fitted.fold(vectors, sources=sources, neighbours=self.neighbours, owner=owner)
         active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
         queries = fitted.fold_queries(asked, active=active)
+        found = self.documents.modality
         for rows, inner in similarity_blocks(queries.vectors, folded.vectors):
-            yield rows, fitted.finish(inner, queries.modality[rows], folded.modality)
+            best = best_columns(inner, self.documents.starts)
+            yield rows, fitted.finish(best, queries.modality[rows], found)
 
 
 def _folds(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.Generator) -> Rows:
@@ -233,11 +241,12 @@ def _linked(pairs: Pairs, queries: int) -> Rows:
     return np.asarray(np.unique(label, return_inverse=True)[1])
 
 
-def _pseudo_positives(documents: Vectors, queries: Vectors, weights: Mapping[str, float]) -> Pairs:
+def _pseudo_positives(documents: Passages, queries: Vectors, weights: Mapping[str, float]) -> Pairs:
     raw = Raw(dict(weights))
-    x = raw.documents(documents, np.float32)
+    x = raw.documents(documents.vectors, np.float32)
     pairs = []
-    for rows, similarity in similarity_blocks(raw.queries(queries, np.float32), x):
+    for rows, to_rows in similarity_blocks(raw.queries(queries, np.float32), x):
+        similarity = best_columns(to_rows, documents.starts)
         for code in range(len(documents.modalities)):
             of_modality = np.flatnonzero(documents.modality_code == code)
             nearest = of_modality[similarity[:, of_modality].argmax(axis=1)]
