@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.calibration._sealed import sealed, unsealed
 from isthmus.calibration.passages import OwnerLike, Passages, lengths, rows_of
 from isthmus.calibration.rows import in_blocks, unit
 from isthmus.errors import BadInput
@@ -129,6 +130,30 @@ class Statistics:
     def means(self) -> dict[str, Matrix]:
         """The mean unit vector of each part."""
         return {part: moments.mean for part, moments in self.parts.items()}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many documents have each part."""
+        return {part: moments.count for part, moments in self.parts.items()}
+
+    def tensors(self) -> dict[str, Matrix]:
+        """What has to be saved beside the counts."""
+        means = {f"mean/{part}": moments.mean for part, moments in self.parts.items()}
+        return means | {f"m2/{part}": moments.m2 for part, moments in self.parts.items()}
+
+    @classmethod
+    def restore(cls, counts: Mapping[str, int], tensors: Mapping[str, Matrix]) -> Statistics:
+        """Rebuild the statistics from their counts and what ``tensors`` gave."""
+        return cls({part: Moments(n, tensors[f"mean/{part}"], tensors[f"m2/{part}"]) for part, n in counts.items()})
+
+    def to_bytes(self) -> bytes:
+        """Write the statistics as bytes, for a store that keeps them among other things."""
+        return sealed("statistics", self.counts, self.tensors())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "the statistics") -> Statistics:
+        """Read what ``to_bytes`` wrote; damaged bytes are refused, ``name`` says whose."""
+        return cls.restore(*unsealed("statistics", data, name))
 
 
 def drift(at_fit: Statistics, now: Statistics) -> dict[str, float]:
