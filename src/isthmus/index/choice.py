@@ -1,0 +1,24 @@
+"""Which kind of index for how many rows.
+
+Exact search is exact, needs no building and no memory, and its time grows with the bytes it reads. So it is the kind
+until a single query takes about 20 ms; then ``hnsw``, until building the graph takes many minutes and its memory
+hurts; then ``ivf-sq8``. `docs/benchmarks.md` has the curves these two numbers are read from.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+EXACT_BYTES = 400_000_000  # 200,000 rows of 512 numbers: 20 ms at 20 GB/s
+HNSW_ROWS = 500_000
+
+
+def choose(n: int, width: int) -> str:
+    """Return the kind for ``n`` rows of ``width`` numbers; without Faiss it is always ``exact``.
+
+    >>> choose(100_000, 512)
+    'exact'
+    """
+    if 4 * n * width <= EXACT_BYTES or find_spec("faiss") is None:
+        return "exact"
+    return "hnsw" if n <= HNSW_ROWS else "ivf-sq8"

@@ -1,0 +1,57 @@
+"""Faiss indexes on disk, each with a note of its size and checksum: Faiss itself believes whatever bytes it reads."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from isthmus._optional import need
+from isthmus.errors import BadFile
+
+CHUNK = 1 << 22
+
+
+def write(index: Any, file: Path) -> list[Path]:
+    """Write an index and its note, each replacing what was there in one step."""
+    part, note = file.with_name(file.name + ".part"), _note(file)
+    need("faiss", extra="ann").write_index(index, str(part))
+    described = {"bytes": part.stat().st_size, "crc32": _checksum(part)}
+    part.replace(file)
+    part.write_text(json.dumps(described), encoding="utf-8")
+    part.replace(note)
+    return [file, note]
+
+
+def read(file: Path, rows: int, width: int) -> Any:
+    """Read an index of so many rows and dimensions, or say that the file is not that."""
+    try:
+        described = json.loads(_note(file).read_text(encoding="utf-8"))
+        whole = described == {"bytes": file.stat().st_size, "crc32": _checksum(file)}
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{file} cannot be read ({error}). Build the index again from the vectors.") from None
+    if not whole:
+        raise BadFile(f"{file} is damaged: size or checksum differ from what was written. Build it again.")
+    try:
+        index = need("faiss", extra="ann").read_index(str(file))
+    except RuntimeError as error:
+        raise BadFile(f"{file} is no Faiss index ({str(error).splitlines()[0]}). Build it again.") from None
+    if (index.ntotal, index.d) != (rows, width):
+        raise BadFile(
+            f"{file} indexes {index.ntotal} rows of {index.d} dimensions but the vectors are {rows} × {width}. "
+            "They belong to different versions: build the index again."
+        )
+    return index
+
+
+def _note(file: Path) -> Path:
+    return file.with_name(file.name + ".json")
+
+
+def _checksum(file: Path) -> int:
+    value = 0
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            value = zlib.crc32(chunk, value)
+    return value

@@ -1,0 +1,55 @@
+"""The kinds of index by name, and how one is built or read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from isthmus.index.base import Index, Progress, checked_vectors
+from isthmus.index.choice import choose
+from isthmus.index.exact import Exact
+from isthmus.index.hnsw import Hnsw
+from isthmus.index.ivf import Ivf
+from isthmus.registry import lookup
+from isthmus.types import Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a kind of index comes to be: from vectors, threads, progress; from vectors, folder, name, threads."""
+
+    build: Callable[[Matrix, int | None, Progress | None], Index]
+    load: Callable[[Matrix, Path, str, int | None], Index]
+
+
+KINDS: Mapping[str, Kind] = {
+    "exact": Kind(
+        lambda vectors, threads, _: Exact(vectors, threads=threads),
+        lambda vectors, _folder, _name, threads: Exact(vectors, threads=threads),
+    ),
+    "hnsw": Kind(Hnsw.build, Hnsw.load),
+    "ivf-sq8": Kind(Ivf.build, Ivf.load),
+}
+
+
+def build(
+    vectors: Matrix, kind: str | None = None, *, threads: int | None = None, progress: Progress | None = None
+) -> Index:
+    """Build an index over the rows, which are kept, not copied; without a kind, the one that suits their number.
+
+    ``threads`` bounds the cores used (all, when None); ``progress(done, total)`` is called as rows are added.
+
+    >>> import numpy as np
+    >>> shelf = build(np.eye(3, dtype=np.float32))
+    >>> shelf.kind, len(shelf)
+    ('exact', 3)
+    """
+    vectors = checked_vectors(vectors)
+    made = lookup(KINDS, kind or choose(*vectors.shape), "kind of index")
+    return made.build(vectors, threads, progress)
+
+
+def load(kind: str, vectors: Matrix, folder: Path, name: str, *, threads: int | None = None) -> Index:
+    """Read what ``save`` wrote for these vectors (usually a memory map); ``BadFile`` when it is damaged."""
+    return lookup(KINDS, kind, "kind of index").load(checked_vectors(vectors), Path(folder), name, threads)
