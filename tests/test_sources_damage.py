@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from damage import make_damaged_folder
 
+from damage import make_damaged_folder
 from isthmus.documents import Document
 from isthmus.sources import Skipped, open_source
 from isthmus.sources.sidecars import is_picture

@@ -54,9 +54,8 @@ def decode(data: bytes, name: str) -> str:
         text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         at = error.start + len(mark)
-        raise BadInput(
-            f"is not {encoding.upper()}: byte {at} is 0x{data[at]:02x}. {convert('WINDOWS-1252', name)}"
-        ) from None
+        what_to_do = "It is cut short or damaged" if mark else convert("WINDOWS-1252", name)
+        raise BadInput(f"is not {encoding.upper()}: byte {at} is 0x{data[at]:02x}. {what_to_do}") from None
     if not text or text.isspace():
         raise BadInput("is empty: there is nothing in it but spaces")
     if "\0" in text:
