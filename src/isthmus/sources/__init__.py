@@ -45,14 +45,16 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     isthmus.errors.UnknownName: No kind of source is called 'foldr'. Did you mean 'folder'?
     """
     opener = None if kind is None else lookup(KINDS, kind, "kind of source")
+    said = readable(os.fspath(path))
     given = Path(path).expanduser()
     try:
         given.stat()
     except (FileNotFoundError, NotADirectoryError):
-        said = readable(os.fspath(path))
         raise BadInput(f"There is nothing at {said}. Check the path; it is taken from the working folder.") from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{readable(os.fspath(path))} {unreadable(error)}.") from None
+        raise BadInput(f"{said} {unreadable(error)}.") from None
+    if not said:  # which pathlib takes for the working folder
+        raise BadInput("The path is empty. Write . for the working folder.")
     # not resolved: a link that is pointed elsewhere stays the same source
     return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100
 

@@ -25,6 +25,7 @@ DEEPEST = 10_000  # open elements; the time to parse grows with their square
 
 def read(file: File) -> Iterator[Found]:
     """Give a page as one text document."""
+    need(MODULE, extra="html")
     parser = need("selectolax.lexbor", extra="html").LexborHTMLParser
     data = read_bytes(file)
     if depth(data) > DEEPEST:

@@ -39,6 +39,7 @@ class Sample:
     shard: str
     image: bytes | None = None
     texts: list[str] = field(default_factory=list)
+    captions: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     problems: list[Skipped] = field(default_factory=list)
 
@@ -49,9 +50,9 @@ class Sample:
                 self.image = self.image or data
             elif kind == "json":
                 captions, more = caption_of(loads(decode(data, self.key)))
-                self.texts, self.metadata = self.texts or captions, self.metadata | more
+                self.captions, self.metadata = self.captions + captions, self.metadata | more
             else:
-                self.texts.insert(0, decode(data, self.key).strip())
+                self.texts.append(decode(data, self.key).strip())
         except BadInput as error:
             self.skip(f".{kind}", str(error))
 
@@ -62,8 +63,8 @@ class Sample:
     def found(self) -> Iterator[Found]:
         """Give the document, after what was wrong with its members."""
         yield from self.problems
-        if self.image or self.texts:
-            text = "\n".join(dict.fromkeys(self.texts)) or None
+        text = "\n".join(self.texts or self.captions) or None
+        if self.image or text:
             metadata = {"shard": self.shard, **self.metadata}
             yield Document(id=self.key, text=text, image=self.image, metadata=metadata)
         elif not self.problems:
