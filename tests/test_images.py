@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 import zlib
 from io import BytesIO
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from isthmus._optional import need
 from isthmus.encoders.images import Frame, in_order, read
 from isthmus.errors import BadImage, BadInput
 
@@ -280,3 +282,30 @@ def test_an_error_in_work_done_ahead_reaches_the_caller_and_stops_the_rest() -> 
     with pytest.raises(ZeroDivisionError):
         list(results)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("isthmus-read")]
+
+
+def heic(image: Image.Image) -> bytes:
+    buffer = BytesIO()
+    need("pillow_heif", extra="heic").from_pillow(image).save(buffer, quality=95)
+    return buffer.getvalue()
+
+
+def test_a_telephones_picture_is_read_from_many_threads_at_once() -> None:
+    data = heic(two_halves().resize((64, 64), Image.Resampling.NEAREST))
+    for pixels in in_order(lambda _: read(data, Frame(4, resample="bilinear")), range(16), workers=8, ahead=16):
+        assert_two_halves(pixels, tolerance=40)
+
+
+def test_a_damaged_heic_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "cut.heic"
+    path.write_bytes(heic(two_halves())[:200])
+    with pytest.raises(BadImage, match=r"cut\.heic"):
+        read(path, FRAME)
+
+
+def test_without_the_extra_a_heic_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = heic(two_halves())
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(BadImage, match=r"pip install 'isthmus\[heic\]'"):
+        read(data, FRAME)

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isthmus._optional import need
 from isthmus.documents import ImageLike
-from isthmus.errors import BadImage
+from isthmus.errors import BadImage, MissingExtra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -35,6 +37,8 @@ ORIENTATION = 0x0112  # the EXIF tag
 TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE"}
 TURNS |= {6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
 REFUSED_FORMATS = {"EPS", "WMF"}  # drawn by programs that run code found in the file
+HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
+HEIF_OPENER = Lock()  # Pillow has one table of openers for all threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ def read_bytes(data: bytes, name: str, frame: Frame) -> Pixels:
 
     if not data:
         raise BadImage(f"{name} is empty (0 bytes). Copy or download it again, or leave it out.")
+    if is_heif(data):
+        _teach_heif(name)
     try:
         with Image.open(BytesIO(data)) as image:
             _check_budget(image, name)
@@ -91,6 +97,29 @@ def read_bytes(data: bytes, name: str, frame: Frame) -> Pixels:
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged bytes
         raise _unreadable(name, error) from None
+
+
+def is_heif(data: bytes) -> bool:
+    r"""Tell a HEIC or HEIF file by its first box; AVIF, which begins alike, is Pillow's own.
+
+    >>> is_heif(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"), is_heif(b"\x89PNG")
+    (True, False)
+    """
+    box = data[: min(int.from_bytes(data[:4], "big"), 256)]
+    return box[4:8] == b"ftyp" and box[8:12] in HEIF_BRANDS and b"avif" not in box
+
+
+def _teach_heif(name: str) -> None:
+    """Let Pillow open HEIF files from now on."""
+    from PIL import Image
+
+    with HEIF_OPENER:
+        if "HEIF" in Image.OPEN:
+            return
+        try:
+            need("pillow_heif", extra="heic").register_heif_opener()
+        except MissingExtra as error:
+            raise BadImage(f"{name} is HEIF, as telephones write it. {error}") from None
 
 
 def source_name(image: ImageLike) -> str:

@@ -1,0 +1,121 @@
+"""Sources: files become documents, one at a time.
+
+source = sources.open_source("notes")           a folder, a table, a shard …: told by what is there
+for unit in source.units():                     Unit | Skipped
+    for found in unit.read():                   Document | Skipped
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+
+from isthmus.errors import BadInput
+from isthmus.registry import lookup
+from isthmus.sources import readers
+from isthmus.sources.base import Skipped, Source, Unit
+from isthmus.sources.clip_retrieval import FOLDERS as VECTOR_FOLDERS
+from isthmus.sources.clip_retrieval import ClipRetrievalSource
+from isthmus.sources.files import Reader, unreadable
+from isthmus.sources.folder import FileSource, FolderSource
+from isthmus.sources.names import readable
+from isthmus.sources.shards import ShardsSource, is_shard
+
+__all__ = ["KINDS", "Skipped", "Source", "Unit", "open_source"]
+
+CORPUS = "corpus.jsonl"  # of a BEIR folder
+
+
+def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source:
+    """Open what is at ``path`` for reading; nothing is read yet.
+
+    ``kind`` is one of the names in ``KINDS``; when it is not said, what is there tells: a folder with
+    ``corpus.jsonl`` is ``beir``, with ``img_emb`` or ``text_emb`` ``clip-retrieval``, with nothing but tar files
+    ``webdataset``, any other a ``folder``; a file goes by its extension.
+
+    >>> open_source("nowhere/at/all")
+    Traceback (most recent call last):
+    isthmus.errors.BadInput: There is nothing at nowhere/at/all. Check the path; it is taken from the working folder.
+    >>> open_source(".", kind="foldr")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No kind of source is called 'foldr'. Did you mean 'folder'?
+    """
+    opener = None if kind is None else lookup(KINDS, kind, "kind of source")
+    said = readable(os.fspath(path))
+    given = Path(path).expanduser()
+    try:
+        given.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadInput(f"There is nothing at {said}. Check the path; it is taken from the working folder.") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{said} {unreadable(error)}.") from None
+    if not said:  # which pathlib takes for the working folder
+        raise BadInput("The path is empty. Write . for the working folder.")
+    # not resolved: a link that is pointed elsewhere stays the same source
+    return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100
+
+
+def _kind(path: Path) -> str:
+    if not path.is_dir():
+        return "webdataset" if is_shard(path.name) else "file"
+    if (path / CORPUS).is_file():
+        return "beir"
+    if any((path / folder).is_dir() for folder in VECTOR_FOLDERS.values()):
+        return "clip-retrieval"
+    return "webdataset" if _only_shards(path) else "folder"
+
+
+def _only_shards(path: Path) -> bool:
+    """Tell a folder of shards; each may have a table and statistics of its own beside it."""
+    try:
+        names = [name for name in os.listdir(path) if not name.startswith(".")]  # noqa: PTH208 - the names alone
+    except OSError:
+        return False  # the folder says so when it is read
+    stems = {name.partition(".")[0] for name in names if is_shard(name)}
+    beside = {f"{stem}{ending}" for stem in stems for ending in (".parquet", "_stats.json", ".json", ".idx")}
+    return bool(stems) and all(is_shard(name) or name in beside for name in names)
+
+
+def _file(path: str, reader: Reader | None = None) -> Source:
+    if Path(path).is_dir():
+        kind = reader.name if reader else "file"
+        raise BadInput(f"{readable(path)} is a folder, not a file of kind {kind!r}. Use kind 'folder', or name a file.")
+    return FileSource(path, reader)
+
+
+def _folder(path: str) -> Source:
+    return FolderSource(_is_folder(path, "folder"))
+
+
+def _beir(path: str) -> Source:
+    if not Path(_is_folder(path, "beir"), CORPUS).is_file():
+        raise BadInput(f"{readable(path)} has no {CORPUS}, which a BEIR folder has. Use kind 'folder'.")
+    return FileSource(path, readers.JSONL, CORPUS)
+
+
+def _clip_retrieval(path: str) -> Source:
+    return ClipRetrievalSource(_is_folder(path, "clip-retrieval"))
+
+
+def _is_folder(path: str, kind: str) -> str:
+    if not Path(path).is_dir():
+        raise BadInput(f"{readable(path)} is a file, and kind {kind!r} is a folder. Use kind 'file', or leave it out.")
+    return path
+
+
+_TABLES = (readers.JSONL, readers.CSV, readers.TSV, readers.PARQUET, readers.JSON, readers.TEXT, readers.HTML)
+
+KINDS: Mapping[str, Callable[[str], Source]] = MappingProxyType(
+    {
+        "folder": _folder,
+        "file": _file,
+        "beir": _beir,
+        "clip-retrieval": _clip_retrieval,
+        "webdataset": ShardsSource,
+        **{reader.name: partial(_file, reader=reader) for reader in (*_TABLES, readers.PDF)},
+    }
+)

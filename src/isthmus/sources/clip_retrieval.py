@@ -1,0 +1,106 @@
+"""What `clip-retrieval inference` writes: vectors in shards, and a table beside each.
+
+    img_emb/img_emb_0.npy   text_emb/text_emb_0.npy   metadata/metadata_0.parquet
+
+A part is given where it has its vector, so that nothing needs to be encoded; a caption without one is metadata.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isthmus.documents import Document
+from isthmus.errors import BadInput
+from isthmus.sources import parquet
+from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.files import File, Reader, unit
+from isthmus.sources.names import readable
+from isthmus.sources.readers import look
+from isthmus.sources.rows import fields, storable
+from isthmus.types import Matrix
+
+FOLDERS = {"image": "img_emb", "text": "text_emb"}
+SHARD = re.compile(r"(?:img_emb|text_emb)_(\w+)\.npy")
+READER = Reader("clip-retrieval", parquet.read, parquet.MODULE)  # for its stamp
+
+
+@dataclass(frozen=True, slots=True)
+class ClipRetrievalSource:
+    """A folder of vectors."""
+
+    path: str
+
+    @property
+    def root(self) -> str:
+        """The folder."""
+        return readable(self.path)
+
+    def units(self) -> Iterator[Unit | Skipped]:
+        """List the shards, by number where they have one."""
+        root = Path(self.path)
+        names = {match[1] for folder in FOLDERS.values() for path in root.glob(f"{folder}/*.npy")
+                 if (match := SHARD.fullmatch(path.name))}  # fmt: skip
+        if not names:
+            yield Skipped(self.root, "has no img_emb/img_emb_*.npy and no text_emb/text_emb_*.npy in it")
+        for name in sorted(names, key=lambda name: (len(name), name)):
+            inside = {part: f"{folder}/{folder}_{name}.npy" for part, folder in FOLDERS.items()}
+            inside["metadata"] = f"metadata/metadata_{name}.parquet"
+            found = {part: look(str(root / path), path) for part, path in inside.items() if (root / path).exists()}
+            files = {part: file for part, file in found.items() if isinstance(file, File)}
+            yield from (file for file in found.values() if isinstance(file, Skipped))
+            key = f"shard {name}"
+            yield unit(key, READER.stamp(*files.values()), partial(_read, root, name, files))
+
+
+def _read(root: Path, shard: str, files: Mapping[str, File]) -> Iterator[Found]:
+    vectors = {part: _load(files[part]) for part in FOLDERS if part in files}
+    counts = {part: len(matrix) for part, matrix in vectors.items()}
+    if len(set(counts.values())) > 1:
+        raise BadInput(f"has {counts['image']} image vectors and {counts['text']} text vectors. Make it again")
+    total = next(iter(counts.values()))
+    table: Iterator[Mapping[str, Any]] = repeat({}, total)
+    if "metadata" in files:
+        rows = parquet.count(files["metadata"].path)
+        if rows != total:
+            raise BadInput(f"has {total} vectors and {rows} rows of metadata. Make it again")
+        table = parquet.rows(files["metadata"].path)
+    for number, row in enumerate(table):
+        try:
+            own = {part: np.array(matrix[number]) for part, matrix in vectors.items()}
+            yield _document(root, f"{shard}-{number}", row, own)
+        except ValueError as error:
+            yield Skipped(f"shard {shard}, row {number}", str(error))
+
+
+def _load(file: File) -> Matrix:
+    try:
+        matrix: Matrix = np.load(file.path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise BadInput(f"{file.name} is not an array, or damaged: {error}") from None
+    if matrix.ndim != 2:
+        raise BadInput(f"{file.name} has shape {matrix.shape}; it must be (rows, dimensions)")
+    return matrix
+
+
+def _document(root: Path, fallback: str, row: Mapping[str, Any], vectors: Mapping[str, Matrix]) -> Document:
+    left = dict(row)
+    path = left.get("image_path")
+    text = None
+    if "text" in vectors and isinstance(left.get("caption"), str) and left["caption"].strip():
+        text = storable(left.pop("caption"), "caption")
+    there = "image" in vectors and isinstance(path, str) and path != "" and (root / path).is_file()
+    return Document(
+        id=storable(str(path or left.get("key") or fallback), "image_path"),
+        text=text,
+        image=str(root / str(path)) if there else None,
+        metadata=fields(left),
+        vectors=vectors,
+    )

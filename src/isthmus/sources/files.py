@@ -1,0 +1,108 @@
+"""One file of a source: where it is, what it is called, and when it has changed."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from isthmus.errors import BadInput, IsthmusError
+from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.names import extension, readable
+
+VERSION = 1  # raise it when readers give something else for the same files: every unit is then read again
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as it was when it was listed.
+
+    ``path`` is the true one; ``name`` is what it is called in the source, valid UTF-8; ``alone`` says that the
+    source is this file alone, so that its rows need no file's name in their ids.
+    """
+
+    path: str
+    name: str
+    size: int
+    modified_ns: int
+    changed_ns: int
+    alone: bool = False
+
+    @classmethod
+    def at(cls, path: str, name: str, *, alone: bool = False) -> File:
+        """Look at a file; anything but a regular file is refused, because a pipe would never end."""
+        try:
+            status = Path(path).stat()
+        except FileNotFoundError:
+            raise BadInput("is not there: a link that leads nowhere, or a file that has gone") from None
+        except (OSError, ValueError) as error:
+            raise BadInput(unreadable(error)) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInput("is not a regular file")
+        return cls(path, name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, alone)
+
+    @property
+    def facts(self) -> dict[str, str | int]:
+        """What a document of this file has as metadata."""
+        facts: dict[str, str | int] = {"path": readable(self.path), "name": PurePosixPath(self.name).name}
+        facts |= {"folder": str(PurePosixPath(self.name).parent), "type": extension(self.name), "bytes": self.size}
+        with suppress(OverflowError, ValueError, OSError):  # a clock that was far off
+            facts["modified"] = datetime.fromtimestamp(self.modified_ns // 10**9, UTC).isoformat()
+        return facts
+
+    @property
+    def stamp(self) -> str:
+        """What changes with the content."""
+        return f"{self.name} {self.size} {self.modified_ns} {self.changed_ns}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How files of a kind become documents, and the module that it takes, if it is not always there."""
+
+    name: str
+    read: Callable[[File], Iterator[Found]]
+    needs: str | None = None
+
+    def unit(self, file: File) -> Unit:
+        """Make the unit of one file."""
+        return unit(file.name, self.stamp(file), partial(_read_file, self, file))
+
+    def stamp(self, *files: File) -> str:
+        """Join the files' stamps; files that were skipped for want of a module are read once it is there."""
+        can = self.needs is None or find_spec(self.needs) is not None
+        return "\n".join([f"{VERSION} {self.name}{'' if can else ' missing'}", *(file.stamp for file in files)])
+
+
+def unit(key: str, stamp: str, read: Callable[[], Iterator[Found]]) -> Unit:
+    """Make a unit whose reading never fails: what goes wrong is skipped."""
+    return Unit(key, stamp, partial(_carefully, key, read))
+
+
+def unreadable(error: OSError | ValueError) -> str:
+    """Say why the system would not give a file or a folder."""
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}. Check its permissions and the disk"
+
+
+def _read_file(reader: Reader, file: File) -> Iterator[Found]:
+    if file.size == 0:
+        return iter([Skipped(file.name, "is empty (0 bytes)")])
+    return reader.read(file)
+
+
+def _carefully(where: str, read: Callable[[], Iterator[Found]]) -> Iterator[Found]:
+    try:
+        yield from read()
+    except MemoryError:
+        raise
+    except IsthmusError as error:
+        yield Skipped(where, str(error))
+    except OSError as error:
+        yield Skipped(where, unreadable(error))
+    except Exception as error:  # noqa: BLE001 - readers raise anything on damaged files
+        yield Skipped(where, f"cannot be read: {type(error).__name__}: {error}. It is damaged, or of another kind")

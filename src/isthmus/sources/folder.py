@@ -1,0 +1,82 @@
+"""A folder of mixed files, and a single file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from isthmus.sources.base import Skipped, Unit
+from isthmus.sources.files import File, Reader
+from isthmus.sources.names import readable
+from isthmus.sources.readers import look, unit_of
+from isthmus.sources.sidecars import by_picture, candidates, is_picture
+from isthmus.sources.walk import Listing, inside, walk
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    """Every file below a folder; a document's id is its path inside the folder."""
+
+    path: str
+
+    @property
+    def root(self) -> str:
+        """The folder."""
+        return readable(self.path)
+
+    def units(self) -> Iterator[Unit | Skipped]:
+        """List files, folder by folder."""
+        for listing in walk(self.path):
+            if isinstance(listing, Skipped):
+                yield listing
+            else:
+                yield from _units(listing)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """One file: read by its extension, or by the reader that was named.
+
+    ``path`` is the source's; the file is the source itself or, with ``inner``, a file in it.
+    """
+
+    path: str
+    reader: Reader | None = None
+    inner: str = ""
+
+    @property
+    def root(self) -> str:
+        """The file, or the folder that it stands for."""
+        return readable(self.path)
+
+    def units(self) -> Iterator[Unit | Skipped]:
+        """Give the one unit there is."""
+        path = Path(self.path, self.inner)
+        file = look(str(path), readable(path.name), alone=True)
+        if isinstance(file, Skipped):
+            yield file
+        elif self.reader is not None:
+            yield self.reader.unit(file)
+        else:
+            beside = candidates(path.name) if is_picture(file.name) else []
+            there = [path.with_name(name) for name in beside if path.with_name(name).exists()]
+            yield unit_of(file, [look(str(path), readable(path.name)) for path in there])
+
+
+def _units(listing: Listing) -> Iterator[Unit | Skipped]:
+    sidecars = by_picture(listing.files)
+    used = {name for names in sidecars.values() for name in names}
+    for name in listing.files:
+        if name in used:
+            continue
+        file = _look(listing, name)
+        if isinstance(file, File):
+            yield unit_of(file, [_look(listing, beside) for beside in sidecars.get(name, [])])
+        else:
+            yield file
+
+
+def _look(listing: Listing, name: str) -> File | Skipped:
+    return look(os.path.join(listing.folder.path, name), readable(inside(listing.folder, name)))  # noqa: PTH118 - a Path drops './' and is slow

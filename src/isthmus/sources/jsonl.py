@@ -1,0 +1,85 @@
+"""JSON Lines, one object a line; and JSON files that are a list of objects, or one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, TextIO
+
+from isthmus.errors import BadInput
+from isthmus.sources.base import Found
+from isthmus.sources.files import File
+from isthmus.sources.rows import Table
+from isthmus.sources.text import LIMIT, convert, mark_of, read_text
+
+NO_TEXT = re.compile("[\udc80-\udcff]")
+
+
+def read(file: File) -> Iterator[Found]:
+    """Give each line as a document; a broken one is skipped, blank ones are passed over."""
+    table = Table(file, "line")
+    with text_lines(file) as stream:
+        for number in count(1):
+            line = stream.readline(LIMIT + 1)
+            if not line:
+                return
+            if len(line) > LIMIT:
+                while (rest := stream.readline(LIMIT)) and not rest.endswith("\n"):
+                    pass
+                yield table.skipped(number, f"is longer than {LIMIT // 2**20} MiB")
+            elif not line.isspace():
+                yield _found(table, line, number)
+
+
+def read_json(file: File) -> Iterator[Found]:
+    """Give each object of a list as a document, or the one object that the file is."""
+    table = Table(file, "row")
+    content = loads(read_text(file))
+    rows = [content] if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadInput("is JSON, but neither an object nor a list of objects: there are no rows to read")
+    for number, row in enumerate(rows, 1):
+        yield table.found(row, number)
+
+
+def loads(text: str) -> Any:
+    """Parse JSON; NaN and infinity, which JSON has not, become null."""
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except ValueError as error:
+        raise BadInput(f"is not JSON: {error}") from None
+    except RecursionError:
+        raise BadInput("is JSON that is nested too deep") from None
+
+
+@contextmanager
+def text_lines(file: File, newline: str = "\n") -> Iterator[TextIO]:
+    """Open a table; bytes that are no text become halves of characters, to be found line by line."""
+    path = Path(file.path)
+    with path.open("rb") as start:
+        head = start.read(4096)
+    mark, encoding = mark_of(head)
+    if b"\0" in head and not encoding.startswith("utf-16") and not encoding.startswith("utf-32"):
+        raise BadInput(f"is not text: byte {head.index(0)} is NUL. {convert('UTF-16LE', file.name)}")
+    with path.open(encoding=encoding, errors="surrogateescape", newline=newline) as stream:
+        stream.read(1 if mark else 0)
+        yield stream
+
+
+def is_text(line: str) -> bool:
+    """Tell whether every byte of a line was text."""
+    return line.isascii() or not NO_TEXT.search(line)
+
+
+def _found(table: Table, line: str, number: int) -> Found:
+    if not is_text(line):
+        return table.skipped(number, f"is not UTF-8. {convert('WINDOWS-1252', table.file.name)}")
+    try:
+        row = loads(line)
+    except BadInput as error:
+        return table.skipped(number, str(error))
+    return table.found(row, number)

@@ -1,0 +1,67 @@
+"""Which reader takes which file: one table, by extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from isthmus.errors import BadInput
+from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
+from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.files import File, Reader, unit
+from isthmus.sources.names import extension
+from isthmus.sources.sidecars import is_picture, read_picture
+
+TEXT = Reader("text", text.read)
+HTML = Reader("html", html.read, html.MODULE)
+PDF = Reader("pdf", pdf.read, pdf.MODULE)
+JSON = Reader("json", jsonl.read_json)
+JSONL = Reader("jsonl", jsonl.read)
+CSV = Reader("csv", delimited.read)
+TSV = Reader("tsv", delimited.read_tabs)
+PARQUET = Reader("parquet", parquet.read, parquet.MODULE)
+
+WORDS = "txt text md markdown rst log tex org adoc asciidoc srt vtt"
+CODE = (
+    "py pyi js mjs jsx ts tsx java kt scala c h cc cpp hpp cs go rs rb php pl lua r jl swift m hs ml ex exs clj lisp "
+    "el vim sh bash zsh ps1 bat sql css scss toml yaml yml ini cfg conf xml"
+)
+_BY_KIND = {TEXT: f"{WORDS} {CODE}", HTML: "html htm xhtml", PDF: "pdf", JSON: "json", JSONL: "jsonl ndjson"}
+_BY_KIND |= {CSV: "csv", TSV: "tsv tab", PARQUET: "parquet"}
+READERS: Mapping[str, Reader] = MappingProxyType({e: reader for reader, all_ in _BY_KIND.items() for e in all_.split()})
+
+
+def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipped:
+    """Make the unit of a file by its extension; a picture's with its sidecars."""
+    if is_picture(file.name):
+        return _picture(file, list(sidecars))
+    kind = extension(file.name)
+    if kind in READERS:
+        return READERS[kind].unit(file)
+    if not kind:
+        return Skipped(file.name, "has no extension, and isthmus tells files by it. Rename it, for instance to .txt")
+    return Skipped(file.name, f"isthmus does not read .{kind} files")
+
+
+def look(path: str, name: str, *, alone: bool = False) -> File | Skipped:
+    """Look at a file, or say why it cannot be."""
+    try:
+        return File.at(path, name, alone=alone)
+    except BadInput as error:
+        return Skipped(name, str(error))
+
+
+def _picture(file: File, sidecars: list[File | Skipped]) -> Unit:
+    there = [sidecar for sidecar in sidecars if isinstance(sidecar, File)]
+    gone = [sidecar for sidecar in sidecars if isinstance(sidecar, Skipped)]
+    stamp = "\n".join([PICTURE.stamp(file, *there), *(f"{skipped.where} {skipped.why}" for skipped in gone)])
+    return unit(file.name, stamp, partial(_read, file, there, gone))
+
+
+def _read(file: File, there: list[File], gone: list[Skipped]) -> Iterator[Found]:
+    yield from gone
+    yield from read_picture(file, there)
+
+
+PICTURE = Reader("picture", partial(read_picture, sidecars=()))

@@ -1,0 +1,172 @@
+"""A row of a table becomes a document, whatever kind of file the table is.
+
+id, _id                              the document's id
+text, else caption, content, body    its text; a title is put before it
+image                                a path, a data: URI, or bytes where the file can hold them
+vectors                              {"text": [0.1, …], "image": […]}
+text_vector, image_vector, vector    the same as columns; a plain vector stands for all parts of the row
+metadata                             an object
+every other field                    metadata, if it is a string, a number, a truth value or a list of them
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from isthmus.documents import Document, ImageLike
+from isthmus.errors import BadInput
+from isthmus.sources.base import Found, Skipped
+from isthmus.sources.files import File
+
+IDS = ("id", "_id")
+TEXTS = ("text", "caption", "content", "body")
+VECTORS = {"text_vector": "text", "image_vector": "image"}
+FIELDS = (*TEXTS, "title", "image", "vectors", *VECTORS, "vector")  # a row without any of them is no document
+NO_TEXT = re.compile("[\0\ud800-\udfff]")
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A file of rows; ``counts`` is what its rows are called in messages: lines or rows."""
+
+    file: File
+    counts: str
+    facts: Mapping[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", {} if self.file.alone else self.file.facts)
+
+    def found(self, row: object, number: int) -> Found:
+        """Make a document of a row, or say why not."""
+        if not isinstance(row, Mapping):
+            return self.skipped(number, f"is a {type(row).__name__}, not an object with fields")
+        try:
+            return self.document(row, number)
+        except (ValueError, RecursionError) as error:
+            return self.skipped(number, str(error))
+
+    def skipped(self, number: int, why: str) -> Skipped:
+        """Skip one row."""
+        return Skipped(f"{self.file.name}, {self.counts} {number}", why)
+
+    def document(self, row: Mapping[str, Any], number: int) -> Document:
+        """Make a document of a row, or raise."""
+        left = {name: value for name, value in row.items() if value is not None}
+        if not left.keys() & set(FIELDS):
+            raise BadInput(f"has no {', '.join(FIELDS[:-1])} or {FIELDS[-1]}. Rename the field that holds the text")
+        name = self._id(left, number)
+        text = _text(left)
+        image = _image(left.pop("image", None), Path(self.file.path).parent)
+        vectors = _vectors(left, text, image)
+        metadata = {**self.facts, **_metadata(left)}
+        return Document(id=name, text=text, image=image, metadata=metadata, vectors=vectors)
+
+    def _id(self, left: dict[str, Any], number: int) -> str:
+        given = next((value for value in (left.pop(name, "") for name in IDS) if value != ""), None)
+        if given is None:
+            return f"{self.file.name}#row={number}"
+        if isinstance(given, bool) or not isinstance(given, str | int):
+            raise BadInput(f"has an id that is a {type(given).__name__}. Make it a string or a whole number")
+        name = storable(str(given), "id")
+        return name if self.file.alone else f"{self.file.name}#{name}"
+
+
+def storable(text: str, field_name: str) -> str:
+    """Return a string that can be written anywhere, or raise: halves of characters and NUL cannot."""
+    if NO_TEXT.search(text):
+        raise BadInput(f"has a {field_name} with NUL or half a character in it: it is not text")
+    return text
+
+
+def plain(value: Any, *, nested: bool = False) -> Any:
+    """Return a value that JSON can hold; None for what it cannot, and for objects unless ``nested``.
+
+    >>> plain(3), plain(float("nan")), plain(["a", 1]), plain({"a": 1}), plain(b"raw")
+    (3, None, ['a', 1], None, None)
+    """
+    if isinstance(value, str):
+        return storable(value, "field")
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, list):
+        if nested or all(isinstance(item, str | float | bool | int) for item in value):
+            return [plain(item, nested=nested) for item in value]
+    elif nested and isinstance(value, Mapping):
+        return {storable(str(name), "field"): plain(item, nested=True) for name, item in value.items()}
+    return None
+
+
+def fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that can be metadata.
+
+    >>> fields({"year": 2020, "tags": ["a", "b"], "none": None, "empty": "", "deep": {"a": 1}})
+    {'year': 2020, 'tags': ['a', 'b']}
+    """
+    kept = {storable(str(name), "field's name"): plain(value) for name, value in row.items()}
+    return {name: value for name, value in kept.items() if value is not None and value not in ("", [])}
+
+
+def _metadata(left: dict[str, Any]) -> dict[str, Any]:
+    own = left.pop("metadata", {})
+    if not isinstance(own, Mapping):
+        return fields({"metadata": own, **left})
+    return {**fields(left), **plain(own, nested=True)}
+
+
+def _text(left: dict[str, Any]) -> str | None:
+    name = next((name for name in TEXTS if left.get(name) and not str(left[name]).isspace()), None)
+    text = left.pop(name) if name else None
+    if text is not None and not isinstance(text, str):
+        raise BadInput(f"has a {name} that is a {type(text).__name__}, not a string")
+    title = left.get("title")
+    said = [piece for piece in (title, text) if isinstance(piece, str) and piece.strip()]
+    return storable("\n".join(said), "text") if said else None
+
+
+def _image(given: object, folder: Path) -> ImageLike | None:
+    if isinstance(given, Mapping):  # how Hugging Face writes pictures
+        given = given.get("bytes") or given.get("path")
+    if given is None or given == "":
+        return None
+    if isinstance(given, bytes):
+        return given
+    if not isinstance(given, str):
+        raise BadInput(f"has an image that is a {type(given).__name__}. Give a path or a data: URI")
+    if given.startswith("data:"):
+        return _from_uri(given)
+    if URL.match(given):
+        raise BadInput(f"has an image at {given[:80]}: isthmus fetches nothing. Download it and give its path")
+    return str(folder / given)
+
+
+def _from_uri(uri: str) -> bytes:
+    head, _, body = uri.partition(",")
+    data = unquote_to_bytes(body)
+    try:
+        return b64decode(data, validate=True) if head.endswith(";base64") else data
+    except ValueError:
+        raise BadInput("has an image in a data: URI that is not base64. Write it again") from None
+
+
+def _vectors(left: dict[str, Any], text: str | None, image: ImageLike | None) -> dict[str, Any]:
+    given = left.pop("vectors", {})
+    if not isinstance(given, Mapping):
+        raise BadInput(f"has vectors that are a {type(given).__name__}, not an object of parts and numbers")
+    vectors = dict(given)
+    vectors |= {part: left.pop(name) for name, part in VECTORS.items() if name in left}
+    if "vector" in left:
+        parts = [*(["image"] if image is not None else []), *(["text"] if text else [])]
+        if not parts:
+            raise BadInput("has a vector of nothing: call it text_vector or image_vector, or add what it stands for")
+        vectors["+".join(parts)] = left.pop("vector")
+    return vectors

@@ -1,0 +1,84 @@
+"""Pictures and the files beside them that say what they show.
+
+``photo.jpg`` goes with ``photo.jpg.txt``, ``photo.txt``, ``photo.caption``, ``photo.jpg.json`` and ``photo.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from isthmus.documents import Document
+from isthmus.errors import BadInput
+from isthmus.sources.base import Found, Skipped
+from isthmus.sources.files import File
+from isthmus.sources.jsonl import loads
+from isthmus.sources.names import extension
+from isthmus.sources.rows import fields, storable
+from isthmus.sources.text import read_text
+
+PICTURES = frozenset(["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "heic", "heif", "avif"])
+ENDINGS = (".txt", ".caption", ".json")
+CAPTIONS = ("caption", "text", "title", "description", "alt")
+
+
+def is_picture(name: str) -> bool:
+    """Tell a picture by its extension."""
+    return extension(name) in PICTURES
+
+
+def candidates(picture: str) -> list[str]:
+    """Return the names that a picture's sidecars may have, those of this one picture first.
+
+    >>> candidates("a.jpg")[:3]
+    ['a.jpg.txt', 'a.jpg.TXT', 'a.jpg.caption']
+    """
+    stems = (picture, picture.rpartition(".")[0])
+    return [f"{stem}{variant}" for stem in stems for ending in ENDINGS for variant in (ending, ending.upper())]
+
+
+def by_picture(files: Sequence[str]) -> dict[str, list[str]]:
+    """Return the sidecars of every picture among the files of one folder.
+
+    >>> by_picture(["a.jpg", "a.png", "a.txt", "b.txt"])
+    {'a.jpg': ['a.txt'], 'a.png': ['a.txt']}
+    """
+    known = set(files)
+    return {name: [beside for beside in candidates(name) if beside in known] for name in files if is_picture(name)}
+
+
+def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
+    """Give a picture, with what its sidecars say, as one document. The picture itself is not looked at here."""
+    texts: list[str] = []
+    said: dict[str, Any] = {}
+    for sidecar in sorted(sidecars, key=_is_json):  # what a text says comes before what an object says
+        try:
+            if _is_json(sidecar):
+                captions, more = caption_of(loads(read_text(sidecar)))
+                said = more | said
+                texts = texts or captions
+            else:
+                texts.append(storable(read_text(sidecar).strip(), "text"))
+        except BadInput as error:
+            yield Skipped(sidecar.name, str(error))
+        except OSError as error:
+            yield Skipped(sidecar.name, f"cannot be read: {error.strerror}")
+    text = "\n".join(dict.fromkeys(texts)) or None
+    yield Document(id=file.name, text=text, image=file.path, metadata=file.facts | said)
+
+
+def _is_json(file: File) -> bool:
+    return extension(file.name) == "json"
+
+
+def caption_of(row: object) -> tuple[list[str], dict[str, Any]]:
+    """Return what an object says a picture shows, if it does, and its other fields.
+
+    >>> caption_of({"caption": "a cat", "width": 640})
+    (['a cat'], {'width': 640})
+    """
+    if not isinstance(row, Mapping):
+        raise BadInput("is JSON but not an object, so it says nothing of the picture beside it")
+    left = dict(row)
+    name = next((name for name in CAPTIONS if isinstance(left.get(name), str) and left[name].strip()), None)
+    return ([storable(left.pop(name), "caption")] if name else []), fields(left)

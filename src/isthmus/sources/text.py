@@ -1,0 +1,87 @@
+"""Text files: UTF-8, or UTF-16 and UTF-32 that say so in their first bytes. Nothing is guessed."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from isthmus.documents import Document
+from isthmus.errors import BadInput
+from isthmus.sources.base import Found
+from isthmus.sources.files import File
+
+LIMIT = 64 * 2**20  # bytes of a text, a table's line, a member of a shard
+CONTROLS = re.compile("[\x01-\x07\x0e-\x1a\x1c-\x1f\x7f]")  # not tab, line ends, backspace or the escape of colours
+MOST_CONTROLS = 0.1  # text has next to none; binary data has about an eighth of them
+# The longer marks come first: UTF-32's begins with UTF-16's.
+MARKS = [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")]
+MARKS += [(codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")]
+
+
+def read(file: File) -> Iterator[Found]:
+    """Give the file as one text document."""
+    yield Document(id=file.name, text=read_text(file), metadata=file.facts)
+
+
+def read_text(file: File) -> str:
+    """Return the text of a file, or raise saying why it is none."""
+    return decode(read_bytes(file), file.name)
+
+
+def read_bytes(file: File, limit: int = LIMIT) -> bytes:
+    """Return the bytes of a file, if they are not too many."""
+    with Path(file.path).open("rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise BadInput(f"is larger than {limit // 2**20} MiB, the most that is read as one document. Split it")
+    return data
+
+
+def decode(data: bytes, name: str) -> str:
+    """Decode the bytes of a text; ``name`` stands in what to do about it.
+
+    >>> decode("café".encode("utf-16"), "a.txt")
+    'café'
+    >>> decode("café".encode("latin-1"), "a.txt")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    isthmus.errors.BadInput: is not UTF-8: byte 3 is 0xe9. If it is Windows-1252: iconv -f WINDOWS-1252 ...
+    """
+    mark, encoding = mark_of(data)
+    try:
+        text = data[len(mark) :].decode(encoding)
+    except UnicodeDecodeError as error:
+        at = error.start + len(mark)
+        what_to_do = "It is cut short or damaged" if mark else convert("WINDOWS-1252", name)
+        raise BadInput(f"is not {encoding.upper()}: byte {at} is 0x{data[at]:02x}. {what_to_do}") from None
+    if not text or text.isspace():
+        raise BadInput("is empty: there is nothing in it but spaces")
+    if "\0" in text:
+        at = len(mark) + len(text[: text.index("\0")].encode(encoding))
+        raise BadInput(f"is not text: byte {at} is NUL. {convert('UTF-16LE', name)}")
+    controls = sum(1 for _ in CONTROLS.finditer(text))
+    if controls > MOST_CONTROLS * len(text):
+        first = CONTROLS.search(text)
+        at = len(mark) + len(text[: first.start() if first else 0].encode(encoding))
+        raise BadInput(
+            f"is not text: {controls} of {len(text)} characters are control characters, the first at byte {at}"
+        )
+    return text
+
+
+def mark_of(data: bytes) -> tuple[bytes, str]:
+    """Return the mark that a text begins with, and the encoding it stands for.
+
+    >>> mark_of(b"plain")
+    (b'', 'utf-8')
+    """
+    return next(((mark, encoding) for mark, encoding in MARKS if data.startswith(mark)), (b"", "utf-8"))
+
+
+def convert(encoding: str, name: str) -> str:
+    """Say how a file in an encoding could be made readable."""
+    known = {"WINDOWS-1252": "Windows-1252", "UTF-16LE": "UTF-16"}[encoding]
+    old = PurePosixPath(name).name
+    return f"If it is {known}: iconv -f {encoding} -t UTF-8 {shlex.quote(old)} > {shlex.quote(f'new-{old}')}"

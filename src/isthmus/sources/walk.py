@@ -1,0 +1,91 @@
+"""A folder and all folders below it, one listing at a time, in sorted order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from isthmus.sources.base import Skipped
+from isthmus.sources.files import unreadable
+from isthmus.sources.names import readable
+
+Identity: TypeAlias = tuple[int, int]
+
+COLLECTION = ".isthmus"  # the folders that collections are kept in
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder on disk: its true path, its true path inside the source, and whether a link led to it."""
+
+    path: str
+    inside: str
+    linked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names of the files in one folder, sorted."""
+
+    folder: Folder
+    files: list[str]
+
+
+def walk(root: str) -> Iterator[Listing | Skipped]:
+    """List a folder, then the folders in it, depth first; files before folders.
+
+    Symbolic links are followed, but never to a folder that we are in, and to the same folder only once: folders that
+    link to one another would otherwise have endlessly many names.
+    """
+    above: list[Identity] = []
+    followed: set[Identity] = set()
+    waiting: list[Iterator[Folder]] = [iter([Folder(root, "")])]
+    while waiting:
+        folder = next(waiting[-1], None)
+        if folder is None:
+            waiting.pop()
+            del above[-1:]
+            continue
+        try:
+            status = Path(folder.path).stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity in above or (folder.linked and identity in followed):
+                continue
+            listing, folders = _list(folder)
+        except OSError as error:
+            yield Skipped(readable(folder.inside) or readable(root), f"is a folder that {unreadable(error)}")
+            continue
+        if folder.linked:
+            followed.add(identity)
+        yield listing
+        waiting.append(iter(folders))
+        above.append(identity)
+
+
+def _list(folder: Folder) -> tuple[Listing, list[Folder]]:
+    files: list[str] = []
+    folders: list[Folder] = []
+    with os.scandir(folder.path) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name == "__MACOSX":
+                continue
+            if not _is_folder(entry):
+                files.append(entry.name)
+            elif not entry.name.endswith(COLLECTION):
+                folders.append(Folder(entry.path, inside(folder, entry.name), entry.is_symlink()))
+    return Listing(folder, sorted(files)), sorted(folders, key=lambda below: below.inside)
+
+
+def inside(folder: Folder, name: str) -> str:
+    """Return the path inside the source of something in a folder."""
+    return f"{folder.inside}/{name}" if folder.inside else name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links that lead to one another; whoever opens the file will say so
+        return False
