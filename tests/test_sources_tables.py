@@ -203,7 +203,7 @@ def test_parquet_holds_vectors_pictures_and_times(tmp_path: Path) -> None:
         "text": ["a", None, "c"],
         "image": [{"bytes": PNG, "path": None}, {"bytes": None, "path": "b.png"}, None],
         "text_vector": arrow.array([[1.0, 2.0], None, [3.0, 4.0]], arrow.list_(arrow.float32())),
-        "image_vector": arrow.array([None, [1.0, 2.0], None], arrow.list_(arrow.float64(), 2)),
+        "image_vector": arrow.array([None, [1.0, 2.0], None], arrow.large_list(arrow.float64())),
         "when": arrow.array([datetime(2020, 1, 2, tzinfo=UTC)] * 3, arrow.timestamp("ns", "UTC")),
         "price": [Decimal("1.5")] * 3,
         "raw": [b"x"] * 3,
@@ -227,7 +227,9 @@ def test_parquet_holds_vectors_pictures_and_times(tmp_path: Path) -> None:
 
 
 def test_a_plain_picture_column_of_bytes_and_a_shared_vector(tmp_path: Path) -> None:
-    columns = {"image": [PNG, PNG], "caption": ["x", None], "vector": [[1.0, 2.0], [0.0, 0.0]]}
+    arrow = need("pyarrow", extra="parquet")
+    vectors = arrow.array([[1.0, 2.0], [0.0, 0.0]], arrow.list_(arrow.float32(), 2))
+    columns = {"image": [PNG, PNG], "caption": ["x", None], "vector": vectors}
     documents, skipped = read(table(tmp_path / "a.parquet", columns))
     assert documents["a.parquet#row=1"].vectors["image+text"].tolist() == [1, 2]
     assert "all zeros" in skipped["a.parquet, row 2"]
