@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -119,7 +121,7 @@ def test_folders_that_all_link_to_one_another_do_not_explode(tmp_path: Path) -> 
 
 
 def test_folders_may_be_deeper_than_the_recursion_limit(tmp_path: Path) -> None:
-    deep = sys.getrecursionlimit() + 200
+    deep = sys.getrecursionlimit() + 50
     start = Path.cwd()
     os.chdir(tmp_path)
     try:
@@ -134,6 +136,30 @@ def test_folders_may_be_deeper_than_the_recursion_limit(tmp_path: Path) -> None:
             Path("d").rmdir()
     finally:
         os.chdir(start)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody and come back")
+def test_what_may_not_be_opened_is_listed() -> None:
+    with TemporaryDirectory() as name:
+        root = write(Path(name), {"open.txt": "x", "locked.txt": "x", "locked/a.txt": "x", "locked.pdf": pdf(["x"])})
+        root.chmod(0o755)
+        for locked in ("locked.txt", "locked.pdf", "locked"):
+            (root / locked).chmod(0)
+        os.seteuid(65534)
+        try:
+            documents, skipped = read(root)
+        finally:
+            os.seteuid(0)
+    assert list(documents) == ["open.txt"]
+    assert set(skipped) == {"locked", "locked.txt", "locked.pdf"}
+    assert all("Permission denied" in why for why in skipped.values())
+
+
+def test_importing_sources_brings_in_no_reader() -> None:
+    code = "import sys, isthmus.sources; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "isthmus" in loaded
+    assert not {"pyarrow", "pypdfium2", "selectolax", "PIL", "pillow_heif"} & set(loaded)
 
 
 def test_a_pipe_is_skipped_and_not_waited_for(tmp_path: Path) -> None:
@@ -244,7 +270,7 @@ def test_a_single_file_has_its_own_name(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "none", "", tmp_path / "a\0b"):
+    for path in (tmp_path / "none", "", tmp_path / "a\0b", "~nobody-of-that-name/x"):
         with pytest.raises(BadInput):
             open_source(path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -28,6 +29,7 @@ from isthmus.sources.shards import ShardsSource, is_shard
 __all__ = ["KINDS", "Skipped", "Source", "Unit", "open_source"]
 
 CORPUS = "corpus.jsonl"  # of a BEIR folder
+BESIDE_SHARDS = ("_stats.json", ".json", ".parquet", ".idx")
 
 
 def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source:
@@ -46,7 +48,9 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     """
     opener = None if kind is None else lookup(KINDS, kind, "kind of source")
     said = readable(os.fspath(path))
-    given = Path(path).expanduser()
+    given = Path(path)
+    with suppress(RuntimeError):  # ~ and what is no user's name: a file may be called that
+        given = given.expanduser()
     try:
         given.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -71,13 +75,21 @@ def _kind(path: Path) -> str:
 
 def _only_shards(path: Path) -> bool:
     """Tell a folder of shards; each may have a table and statistics of its own beside it."""
+    shards: set[str] = set()
+    beside: set[str] = set()
     try:
-        names = [name for name in os.listdir(path) if not name.startswith(".")]  # noqa: PTH208 - the names alone
+        with os.scandir(path) as entries:
+            for name in (entry.name for entry in entries if not entry.name.startswith(".")):
+                ending = next((ending for ending in BESIDE_SHARDS if name.endswith(ending)), None)
+                if is_shard(name):
+                    shards.add(name.partition(".")[0])
+                elif ending is not None:
+                    beside.add(name.removesuffix(ending))
+                else:
+                    return False
     except OSError:
         return False  # the folder says so when it is read
-    stems = {name.partition(".")[0] for name in names if is_shard(name)}
-    beside = {f"{stem}{ending}" for stem in stems for ending in (".parquet", "_stats.json", ".json", ".idx")}
-    return bool(stems) and all(is_shard(name) or name in beside for name in names)
+    return bool(shards) and beside <= shards
 
 
 def _file(path: str, reader: Reader | None = None) -> Source:

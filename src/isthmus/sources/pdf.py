@@ -50,6 +50,8 @@ def read(file: File) -> Iterator[Found]:
 
 
 def _open(pdfium: Any, file: File) -> Any:
+    with Path(file.path).open("rb"):  # says why it may not be opened, which pdfium does not
+        pass
     # pdfium takes UTF-8 for a name, so that a file called otherwise is read here
     given = Path(file.path) if not UNWRITABLE.search(file.path) else read_bytes(file, 2**30)
     try:
