@@ -8,13 +8,14 @@ from isthmus.types import Folded, Vectors
 if TYPE_CHECKING:
     from isthmus import calibration, encoders
     from isthmus.documents import Document, Query
+    from isthmus.search import Collection
 
-__all__ = ["Document", "Folded", "Query", "Vectors", "__version__", "calibration", "encoders"]
+__all__ = ["Collection", "Document", "Folded", "Query", "Vectors", "__version__", "calibration", "encoders"]
 
 __version__ = "0.1.0"
 
 MODULES = ("calibration", "encoders")
-CLASSES = {"Document": "isthmus.documents", "Query": "isthmus.documents"}
+CLASSES = {"Collection": "isthmus.search", "Document": "isthmus.documents", "Query": "isthmus.documents"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ Each message says what is wrong, why it matters and what to do about it.
     │   └── UnknownModality            a modality the fitted calibration never saw
     ├── CannotFit (ValueError)         the data do not determine what was asked for
     ├── BadFile (ValueError)           a file that is damaged or of another kind
+    ├── CannotWrite (OSError)          a full disk, a folder that is read-only, another writer at work
     └── MissingExtra (ImportError)     an optional dependency is not installed
 """
 
@@ -49,6 +50,10 @@ class CannotFit(IsthmusError, ValueError):
 
 class BadFile(IsthmusError, ValueError):
     """A file that is damaged, or of another kind or version."""
+
+
+class CannotWrite(IsthmusError, OSError):
+    """Nothing can be written: the disk is full, the folder read-only, or another process is writing."""
 
 
 class MissingExtra(IsthmusError, ImportError):

@@ -14,13 +14,17 @@ from isthmus.encoders.base import Encoder
 from isthmus.types import Vectors
 
 
-def bank_vectors(encoder: Encoder, folder: Path | None = None) -> Vectors:
+def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None = None) -> Vectors:
     """Return the bank's queries encoded by ``encoder``, from ``folder`` (or the user's cache) if they were before.
+
+    ``limit`` takes so many of them, spread evenly over the bank.
 
     The file's name holds what the vectors depend on, the encoder's identity and the queries, so that another encoder
     or another bank is encoded anew; a damaged file is, too.
     """
     asked = queries()
+    if limit is not None and limit < len(asked):
+        asked = tuple(asked[int(row)] for row in np.linspace(0, len(asked) - 1, limit))
     digest = hashlib.sha256("\n".join([encoder.identity, *asked]).encode()).hexdigest()[:24]
     path = (folder or user_cache()) / f"bank-{digest}.npy"
     try:

@@ -1,0 +1,15 @@
+"""Search: collections of documents, calibrated, on the disk.
+
+with Collection.open("things.isthmus") as things:
+    things.add([Document(id="a", text="…"), Document(id="b", image="cat.jpg")])
+    things.search("a cat on a red sofa", k=10)                      a list of Hit
+"""
+
+from isthmus.search.collection import Collection
+from isthmus.search.following import Indexed
+from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.served import Calibrated
+from isthmus.search.stats import Stats
+from isthmus.search.writer import Added, Skipped
+
+__all__ = ["Added", "Calibrated", "Collection", "Explanation", "Hit", "Indexed", "Passage", "Skipped", "Stats"]

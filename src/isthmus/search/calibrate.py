@@ -1,0 +1,127 @@
+"""Calibrating a collection: choose, fit, and say what its scores are worth.
+
+references   the user's, made from the documents, the bank                        (references.py)
+auto         the best of a small grid, judged on trial documents with known answers
+fit          on the documents as they are; no query meets its source
+match        P(match), from first answers with the source present and taken out   (probability.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from isthmus import calibration
+from isthmus.calibration import AUTO_GRID, Fitted, Spec
+from isthmus.calibration.auto import default_spec
+from isthmus.errors import BadSpec, CannotFit
+from isthmus.search import probability
+from isthmus.search.probability import FIELD, Match, Observed, field_of
+from isthmus.search.ranking import folded_queries, ranked
+from isthmus.search.references import Corpus, References
+from isthmus.search.served import Served
+from isthmus.search.store import Store
+from isthmus.types import Matrix, Rows
+
+FEWEST = 16  # queries with a known answer of each modality, below which nothing is judged
+
+
+def chosen(spec: str | Spec, references: References, held: Mapping[str, int]) -> Fitted:
+    """Fit the calibration that is asked for; ``held`` says how many documents of each modality there are."""
+    if spec != "auto":
+        parsed = Spec.parse(spec)
+        if parsed.per_query is not None:
+            raise BadSpec(
+                f"'{parsed}' looks at each query's whole list, so it does not fold into an index. A collection takes "
+                "the others; compare it with the array functions."
+            )
+        return fitted(parsed, references)
+    few = [name for name in held if references.trial.targets().get(name, 0) < FEWEST]
+    if few:
+        why = (
+            f"auto took its default: fewer than {FEWEST} questions with a known answer among {', '.join(few)} documents"
+        )
+        return replace(_default(references), note=why)
+    trial = references.trial.of_judges()
+    try:
+        tuned = calibration.tune(AUTO_GRID, trial.documents, trial.queries, positives=trial.sources, owner=trial.owner)
+        return replace(fitted(tuned.best, references), tuned=tuned)
+    except CannotFit as error:
+        return replace(_default(references), note=f"auto took its default: {error}")
+
+
+def _default(references: References) -> Fitted:
+    try:
+        return fitted(default_spec(references.real.queries), references)
+    except CannotFit as error:
+        return replace(fitted("none", references), note=f"auto took none: {error}")
+
+
+def fitted(spec: str | Spec, references: References) -> Fitted:
+    """Fit one spec on the documents as they are; ``learned`` needs answers of every modality, and fits on trial."""
+    parsed = Spec.parse(spec)
+    corpus = references.real if parsed.learned is None else references.trial.of_judges()
+    known = corpus.sources if (corpus.sources >= 0).any() else None
+    return calibration.fit(parsed, corpus.documents, corpus.queries, sources=known, owner=corpus.owner)
+
+
+def sources_of(spec: Spec, references: References) -> dict[str, list[int]]:
+    """Return which reference queries of the fit were made from which document."""
+    corpus = references.real if spec.learned is None else references.trial.of_judges()
+    return corpus.by_document()
+
+
+def matched(served: Served, store: Store, references: References) -> Match:
+    """Ask every judge with its document present and taken out, and fit P(match) by query modality."""
+    trial = references.trial
+    curves, held_out = {}, {}
+    for modality in trial.queries.modalities:
+        rows = np.flatnonzero(trial.judges & (trial.queries.modality == modality))
+        if not len(rows):
+            continue
+        observed = _observed(served, store, trial, rows)
+        curve = probability.fit(observed)
+        if curve is not None:
+            curves[modality] = curve
+            held_out[modality] = probability.judged(observed)
+    return Match(curves, held_out)
+
+
+def _observed(served: Served, store: Store, trial: Corpus, rows: Rows) -> Observed:
+    queries = trial.queries.take(rows)
+    own = _own_scores(served, trial, rows)
+    where = store.rows_of(trial.ids[place] for place in trial.sources[rows])
+    score, field, right = (np.empty((2, len(rows))) for _ in range(3))
+    for at, ranking in enumerate(ranked(served, queries, FIELD + 2)):
+        source = where.get(trial.ids[trial.sources[rows[at]]], -1)
+        wrong = ranking.scores[ranking.documents != source]
+        present = np.sort(np.append(wrong, own[at]))[::-1]
+        nothing = len(wrong) == 0
+        score[:, at] = present[0], present[0] if nothing else wrong[0]
+        field[:, at] = field_of(present), field_of(present if nothing else wrong)
+        right[:, at] = nothing or own[at] >= wrong[0], 0
+    numbers = np.tile(np.arange(len(rows)), 2)
+    return Observed(score.ravel(), field.ravel(), right.ravel().astype(bool), numbers)
+
+
+def _own_scores(served: Served, trial: Corpus, rows: Rows) -> Matrix:
+    """Return the score of each query with its own document, as that document stands on trial."""
+    fitted_, sources = served.calibrated.fitted, served.calibrated.sources
+    wanted = np.unique(trial.sources[rows])
+    kept = np.isin(trial.owner, wanted)
+    owner = np.searchsorted(wanted, trial.owner[kept])
+    documents = trial.documents.take(kept)
+    pairs = [(query, at) for at, place in enumerate(wanted) for query in sources.get(trial.ids[place], ())]
+    known = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
+    folded = fitted_.fold(documents, sources=known, owner=owner)
+    asked = folded_queries(served, trial.queries.take(rows))
+    first = np.searchsorted(owner, np.arange(len(wanted) + 1))
+    out = np.empty(len(rows))
+    for at, row in enumerate(rows):
+        place = int(np.searchsorted(wanted, trial.sources[row]))
+        mine = slice(int(first[place]), int(first[place + 1]))
+        inner = (folded.vectors[mine] @ asked.vectors[at]).max(keepdims=True)
+        out[at] = fitted_.finish(inner[None], asked.modality[at : at + 1], folded.modality[mine][:1])[0, 0]
+    return out

@@ -1,0 +1,323 @@
+"""``Collection``: put things in, find them.
+
+    with Collection.open("things.isthmus") as things:
+        things.add([Document(id="a", text="…"), Document(id="b", image="cat.jpg")])
+        for hit in things.search("a cat on a red sofa"):
+            print(hit.score, hit.probability, hit.id)
+
+A collection is a folder: ``collection.sqlite`` is the truth, ``index/`` is made from it and can be deleted. Many
+processes may read, one writes at a time, and each sees what another has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+from isthmus import sources
+from isthmus.documents import Document, Query
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput, CannotWrite, UnknownName
+from isthmus.registry import suggestion
+from isthmus.search import asking
+from isthmus.search.ahead import ahead
+from isthmus.search.asking import Options
+from isthmus.search.following import Follower, Indexed
+from isthmus.search.hits import Hit
+from isthmus.search.keeper import Keeper
+from isthmus.search.lock import WriterLock
+from isthmus.search.manifest import Opened, opened
+from isthmus.search.querylog import QueryLog
+from isthmus.search.references import Own
+from isthmus.search.served import Calibrated
+from isthmus.search.stats import Stats, stats
+from isthmus.search.store import Store
+from isthmus.search.writer import BATCH, Added, Skipped, Writer, arrivals, batches
+
+
+class Collection:
+    """A searchable folder of documents. ``Collection.open`` makes or opens one; use it in a ``with`` block."""
+
+    def __init__(self, opened: Opened, *, calibration: str = "auto", follow: bool = True) -> None:
+        self.path = opened.folder
+        self._opened = opened
+        self._lock = WriterLock(opened.folder)
+        self._store = Store(opened.database, opened.dim)
+        self._keeper = Keeper(self.path, self._store, opened.loader, calibration, follow)
+        self._log = QueryLog(opened.database)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        encoder: str | Encoder | None = None,
+        calibration: str = "auto",
+        *,
+        create: bool = True,
+        follow: bool = True,
+        device: str = "cpu",
+        threads: int | None = None,
+    ) -> Collection:
+        """Open a collection, or make one where there is none.
+
+        ``encoder``: a name, an encoder, or ``"none"`` for documents that bring their own vectors; left out, the
+        collection's own, and ``mini`` for a new one. ``calibration``: what the first calibration is. ``create=False``
+        refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
+        drifted. ``device`` and ``threads`` are for the encoder.
+        """
+        found = opened(path, encoder, create=create, device=device, threads=threads)
+        return cls(found, calibration=calibration, follow=follow)
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in self._store.counts().items())
+        return f"<Collection {self.path}: {counts or 'empty'}>"
+
+    def __len__(self) -> int:
+        return self._store.count()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self._store.rows_of([name]))
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield every document, in the order in which they were added."""
+        after = -1
+        statement = "SELECT row FROM documents WHERE row > ? ORDER BY row LIMIT ?"
+        while rows := [row for (row,) in self._opened.database.all(statement, after, BATCH)]:
+            found = self._store.documents(rows)
+            yield from (found[row] for row in rows if row in found)
+            after = rows[-1]
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The collection's encoder, loaded when first needed; None for a collection of vectors."""
+        return self._opened.load()
+
+    def get(self, name: str) -> Document:
+        """Return a document by its id."""
+        rows = self._store.rows_of([name])
+        if not rows:
+            raise self._unknown(name)
+        return self._store.documents([rows[name]])[rows[name]]
+
+    def _unknown(self, name: str) -> UnknownName:
+        near = "SELECT id FROM documents WHERE id LIKE ? || '%' LIMIT 200"
+        some = [each for (each,) in self._opened.database.all(near, str(name)[:3])]
+        hint = suggestion(str(name), some) if some else "No id begins like it."
+        return UnknownName(f"No document is called {name!r} in {self.path}. {hint}")
+
+    def add(self, documents: Iterable[Document], *, progress: Callable[[int], None] | None = None) -> Added:
+        """Add documents, each in place of the one that has its id; what has not changed is left alone.
+
+        Batches are committed as they are encoded: what ``progress(count)`` has acknowledged stays, whatever happens.
+        """
+        if isinstance(documents, Document):
+            documents = [documents]
+        done = Added()
+        skipped: list[Skipped] = []
+        with self._writing() as writer, closing(ahead(arrivals(documents, skipped.append), 2 * BATCH)) as coming:
+            for batch in batches(coming):
+                done += writer.add(batch)
+                if progress is not None:
+                    progress(len(done.added) + len(done.updated) + len(done.unchanged))
+        return done + Added(skipped=tuple(skipped))
+
+    def update(self, document: Document | str, metadata: Mapping[str, Any] | None = None) -> Added:
+        """Change a document: parts that are given replace its own, the others stay; metadata are merged.
+
+        With an id instead of a document, the metadata alone: ``update("a", metadata={"lang": "en"})``.
+        """
+        if isinstance(document, str):
+            before = self.get(document)
+            return self.add([replace(before, metadata={**before.metadata, **(metadata or {})})])
+        if metadata is not None:
+            raise BadInput("Give the metadata inside the Document, or an id and the metadata.")
+        before = self.get(document.id)
+        text = document.text if document.text and not document.text.isspace() else before.text
+        image = before.image if document.image is None else document.image
+        covered = {atom for part in document.vectors for atom in part.split("+")}
+        fresh = {"text": text is not before.text, "image": image is not before.image}
+        own = {
+            part: vector
+            for part, vector in before.vectors.items()
+            if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
+        }
+        metadata = {**before.metadata, **document.metadata}
+        return self.add([Document(document.id, text, image, metadata, {**own, **document.vectors})])
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Take documents out; return how many were there."""
+        names = [ids] if isinstance(ids, str) else list(ids)
+        with self._writing() as writer:
+            return sum(len(writer.remove(names[start : start + BATCH])) for start in range(0, len(names), BATCH))
+
+    def index(
+        self,
+        *paths: str | PathLike[str],
+        kind: str | None = None,
+        prune: bool = True,
+        progress: Callable[[Indexed], None] | None = None,
+    ) -> Indexed:
+        """Read folders, tables, shards … into the collection: what is new or changed is encoded, the rest is left.
+
+        With ``prune``, documents whose files are gone from a path are removed.
+        """
+        found = [sources.open_source(path, kind=kind) for path in paths]
+        report = Indexed()
+        with self._writing() as writer:
+            for source in found:
+                Follower(self._store, writer, source, report, progress or _nobody).follow(prune=prune)
+        return report
+
+    @contextmanager
+    def _writing(self) -> Iterator[Writer]:
+        if not self._opened.database.writable:
+            raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
+        with self._lock.held():
+            self._store.dim = self._opened.dim
+            writer = Writer(self._store, self._opened.loader, self._opened.dim)
+            yield writer
+            self._store.dim = self._opened.dim
+
+    def search(  # noqa: PLR0913 - one name per wish
+        self,
+        query: str | Query,
+        k: int = 10,
+        offset: int = 0,
+        where: Mapping[str, Any] | None = None,
+        modalities: str | Sequence[str] | None = None,
+        hybrid: bool = False,
+        align: None = None,
+        min_probability: float | None = None,
+        explain: bool = False,
+        *,
+        group: bool = False,
+        calibration: str | None = None,
+    ) -> list[Hit]:
+        """Find the ``k`` best documents for words, a picture, both, or a vector.
+
+        ``offset`` skips the first ones; ``where`` looks at metadata (see ``isthmus.search.filters``); ``modalities``
+        names those wanted, or with a minus sign those not; ``hybrid`` weighs the words themselves as well (BM25);
+        ``min_probability`` leaves out hits less likely to match; ``explain`` says how each score came about; ``group``
+        puts near-duplicates under the first of them; ``calibration="none"`` ranks by raw cosine, for comparison.
+        """
+        return self.search_many(
+            [query],
+            k,
+            offset,
+            where,
+            modalities,
+            hybrid,
+            align,
+            min_probability,
+            explain,
+            group=group,
+            calibration=calibration,
+        )[0]
+
+    def search_many(  # noqa: PLR0913 - as search
+        self,
+        queries: Sequence[str | Query],
+        k: int = 10,
+        offset: int = 0,
+        where: Mapping[str, Any] | None = None,
+        modalities: str | Sequence[str] | None = None,
+        hybrid: bool = False,
+        align: None = None,
+        min_probability: float | None = None,
+        explain: bool = False,
+        *,
+        group: bool = False,
+        calibration: str | None = None,
+    ) -> list[list[Hit]]:
+        """Search for several queries at once, in batches; the options are those of ``search``."""
+        if align is not None:
+            raise BadInput("Queries cannot be aligned yet: leave align out.")
+        if calibration not in (None, "none"):
+            raise BadInput(
+                f"A search is calibrated as its collection is, or not at all (calibration='none'), not "
+                f"{calibration!r}. Use calibrate(…) to change the collection's."
+            )
+        if isinstance(queries, str | Query):
+            raise BadInput("search_many takes a list of queries. Use search for one.")
+        options = Options(
+            k=k,
+            offset=offset,
+            where=where,
+            modalities=modalities,
+            hybrid=hybrid,
+            min_probability=min_probability,
+            explain=explain,
+            group=group,
+            raw=calibration == "none",
+        )
+        asked = [Query.of(query) for query in queries]
+        hits: list[list[Hit]] = []
+        for start in range(0, len(asked), BATCH):
+            hits += asking.search_many(self._keeper, self._opened.load, asked[start : start + BATCH], options)
+        self._log.note(asked)
+        return hits
+
+    def calibrate(
+        self, spec: str = "auto", queries: Sequence[str | Query | tuple[str | Query, str]] | None = None
+    ) -> Calibrated:
+        """Calibrate on what is there now.
+
+        ``queries`` are your own reference queries, each with the id of its right document if you know it:
+        ``("a cat", "cat.jpg")``.
+        """
+        own: Own = [_reference(query) for query in queries or ()]
+        self._log.flush()
+        return self._keeper.calibrated(spec, own).calibrated
+
+    @property
+    def calibration(self) -> Calibrated | None:
+        """The calibration that is served; None before the first."""
+        version = self._keeper.state()[0]
+        return self._keeper.read(version) if version else None
+
+    @property
+    def drifted(self) -> bool:
+        """Whether so much has changed since the calibration that another one pays."""
+        version = self._keeper.state()[0]
+        return bool(version) and self._keeper.drifted(self._keeper.read(version).fitted.statistics)
+
+    def log_queries(self, on: bool = True) -> None:
+        """Keep the words of queries from now on, for the next calibration; ``on=False`` stops and forgets them."""
+        self._log.switch(on)
+
+    def stats(self) -> Stats:
+        """Return what there is to know about the collection."""
+        return stats(self.path, self._opened.database, self._keeper)
+
+    def verify(self) -> list[str]:
+        """Read every byte of the store and of the index, and return what is wrong with them."""
+        return [*self._opened.database.problems(), *self._keeper.problems()]
+
+    def close(self) -> None:
+        """Finish what is under way, write the index for the next process, and let go of the files."""
+        self._keeper.wait()
+        self._log.flush()
+        self._keeper.persist()
+        self._opened.database.close()
+
+
+def _reference(query: str | Query | tuple[str | Query, str]) -> tuple[Query, str | None]:
+    if isinstance(query, tuple):
+        return Query.of(query[0]), query[1]
+    return Query.of(query), None
+
+
+def _nobody(_: Indexed) -> None:
+    """Tell nobody."""

@@ -1,0 +1,72 @@
+"""Metadata as facts: one (name, value) pair per scalar, which is what a filter can look at."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from isthmus.errors import BadInput
+
+Scalar: TypeAlias = str | int | float
+LARGEST = 2**63 - 1  # of SQLite's whole numbers
+
+
+def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    """Yield each scalar by name: inner names are joined by dots, each member of a list is a value of its own.
+
+    >>> sorted(facts({"lang": "en", "tags": ["a", "b"], "by": {"name": "Ada"}, "draft": True, "note": None}))
+    [('by.name', 'Ada'), ('draft', 1), ('lang', 'en'), ('tags', 'a'), ('tags', 'b')]
+    """
+    for name, value in metadata.items():
+        if isinstance(value, Mapping):
+            yield from facts(value, f"{prefix}{name}.")
+        else:
+            several = value if isinstance(value, list | tuple) else [value]
+            for one in several:
+                plain = scalar(one)
+                if plain is not None:
+                    yield f"{prefix}{name}", plain
+
+
+def scalar(value: object) -> Scalar | None:
+    """Return a value as the store compares it; None for what cannot be compared.
+
+    >>> scalar(True), scalar("en"), scalar({"a": 1})
+    (1, 'en', None)
+    """
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value if abs(value) <= LARGEST else float(value)
+    if isinstance(value, str):
+        return readable(value)
+    return value if isinstance(value, float) else None
+
+
+def readable(text: str) -> str:
+    """Put a question mark for each half of a surrogate pair: no file can hold one."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def as_json(metadata: Mapping[str, Any], whose: str) -> str:
+    """Write metadata as JSON, or say which value is none."""
+    try:
+        return json.dumps(metadata, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        wrong = next((name for name, value in metadata.items() if not _is_json(value)), "")
+        raise BadInput(
+            f"{whose} has metadata that is not JSON: {wrong!r} ({error}). Use strings, numbers, true, false, null, and "
+            "lists and objects of them."
+        ) from None
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

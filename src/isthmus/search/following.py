@@ -1,0 +1,239 @@
+"""Following a source: read what is new or changed, leave what is not, drop what is gone.
+
+A unit (a file, a picture with its sidecar, a shard) whose stamp is the same as last time is not opened. A unit's stamp
+is written in the transaction that commits its last document, so an interrupted run begins again where it was cut; a
+unit with something unreadable has no stamp and is tried again next time. Documents whose file is gone are removed at
+the end; a renamed file keeps its vectors, which are found by their content.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from isthmus.documents import Document
+from isthmus.errors import BadInput
+from isthmus.search.ahead import ahead
+from isthmus.search.ingest import Prepared, prepared
+from isthmus.search.store import Store
+from isthmus.search.writer import BATCH, CHARACTERS, Action, Arrival, Skipped, Writer
+from isthmus.sources import Skipped as Unread
+from isthmus.sources import Source
+
+AHEAD = 2 * BATCH  # documents read before they are encoded
+
+
+@dataclass(slots=True)
+class Indexed:
+    """What an index run did, in numbers, and what it had to skip."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Documents looked at so far."""
+        return self.added + self.updated + self.unchanged + len(self.skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A unit that has not changed."""
+
+    number: int
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What follows, up to the end, is of this unit; ``number`` is None when it was never met before."""
+
+    key: str
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """All of the unit has been read; ``stamp`` is that of its content."""
+
+    stamp: str
+
+
+Event: TypeAlias = Same | Begun | Ended | Prepared | Unread
+
+
+def events(store: Store, source: Source) -> Iterator[Event]:
+    """Read a source: stamps are compared here, files opened and contents hashed, all on the reader's thread."""
+    for unit in source.units():
+        if isinstance(unit, Unread):
+            yield unit
+            continue
+        known = store.database.one("SELECT number, stamp FROM units WHERE root = ? AND key = ?", source.root, unit.key)
+        if known is not None and known[1] == unit.stamp:
+            yield Same(known[0], store.database.one("SELECT count(*) FROM documents WHERE unit = ?", known[0])[0])
+            continue
+        yield Begun(unit.key, known and known[0])
+        yield from map(_ready, unit.read())
+        yield Ended(unit.stamp)
+
+
+def _ready(document: Document | Unread) -> Prepared | Unread:
+    if isinstance(document, Unread):
+        return document
+    try:
+        return prepared(document)
+    except BadInput as problem:
+        return Unread(document.id, str(problem))
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """One run over one source, by the only writer."""
+
+    store: Store
+    writer: Writer
+    source: Source
+    report: Indexed
+    progress: Callable[[Indexed], None]
+    run: int = 0
+    unit: int = 0  # the number of the unit that is being read
+    key: str = ""
+    next_unit: int = 0
+    batch: dict[str, Arrival] = field(default_factory=dict)
+    characters: int = 0
+    same: list[int] = field(default_factory=list)
+    bad: set[int] = field(default_factory=set)  # units of which something was skipped
+    ended: list[int] = field(default_factory=list)
+
+    def follow(self, *, prune: bool = True) -> Indexed:
+        """Read the source once; with ``prune``, documents of files that are gone are removed."""
+        one = self.store.database.one
+        self.run = 1 + (one("SELECT max(run) FROM units")[0] or 0)
+        self.next_unit = 1 + (one("SELECT max(number) FROM units")[0] or 0)
+        forget = "DELETE FROM skipped WHERE root = ? AND key = ''"
+        self.writer.before.append(lambda connection: connection.execute(forget, (self.source.root,)))
+        with closing(ahead(events(self.store, self.source), AHEAD)) as coming:
+            for event in coming:
+                self._take(event)
+                if len(self.batch) >= BATCH or self.characters > CHARACTERS or len(self.same) >= 10 * BATCH:
+                    self._flush()
+        self._flush()
+        if prune:
+            self._drop_gone()
+        return self.report
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Prepared):
+            self._arrive(event)
+        elif isinstance(event, Unread):
+            self._skip(self.unit, Skipped(event.where, event.why))
+        elif isinstance(event, Same):
+            self.same.append(event.number)
+            self.report.unchanged += event.documents
+        elif isinstance(event, Begun):
+            self._begin(event)
+        else:
+            self.writer.after.append(self._stamped(self.unit, event.stamp))
+            self.ended.append(self.unit)
+            self.unit, self.key = 0, ""
+
+    def _begin(self, event: Begun) -> None:
+        self.key = event.key
+        self.unit = event.number or self.next_unit
+        root, key, number = self.source.root, event.key, self.unit
+
+        def begin(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR IGNORE INTO units (number, root, key) VALUES (?, ?, ?)", (number, root, key))
+            connection.execute("UPDATE units SET stamp = NULL, run = ? WHERE number = ?", (self.run, number))
+            connection.execute("DELETE FROM skipped WHERE root = ? AND key = ?", (root, key))
+
+        self.writer.before.append(begin)
+        if event.number is None:
+            self.next_unit += 1
+
+    def _arrive(self, one: Prepared) -> None:
+        name = one.document.id
+        if name in self.batch:  # its unit gave this id already, or another one did
+            self._flush()
+        free = self._free(name)
+        if free is None:
+            self._skip(self.unit, Skipped(name, "its id is used twice: the first document that has it is kept."))
+            return
+        if free != name:
+            one = replace(one, document=replace(one.document, id=free))
+        self.batch[free] = Arrival(one, self.unit, self.run)
+        self.characters += len(one.document.text or "")
+
+    def _free(self, name: str) -> str | None:
+        """Return the id, the id after the source's name when another source has it, or None when both are taken."""
+        for wanted in (name, f"{Path(self.source.root).name}/{name}"):
+            holder = self.store.database.one(
+                "SELECT d.unit, d.run, u.root, u.run FROM documents d LEFT JOIN units u ON u.number = d.unit "
+                "WHERE d.id = ?",
+                wanted,
+            )
+            if holder is None:
+                return wanted
+            unit, run, root, unit_run = holder
+            if root == self.source.root:
+                met = run == self.run if unit == self.unit else unit_run == self.run
+                return None if met else wanted  # a unit not met in this run may be gone, or have been renamed
+        return None
+
+    def _skip(self, unit: int, skipped: Skipped) -> None:
+        self.bad.add(unit)
+        self.report.skipped.append(skipped)
+        row = (self.source.root, self.key if unit == self.unit else self._key(unit), skipped.id, skipped.why)
+        self.writer.after.append(lambda connection: connection.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", row))
+
+    def _key(self, unit: int) -> str:
+        found = self.store.database.one("SELECT key FROM units WHERE number = ?", unit)
+        return str(found[0]) if found else ""
+
+    def _stamped(self, unit: int, stamp: str) -> Action:
+        def end(connection: sqlite3.Connection) -> None:
+            if unit not in self.bad:
+                connection.execute("UPDATE units SET stamp = ? WHERE number = ?", (stamp, unit))
+
+        return end
+
+    def _flush(self) -> None:
+        """Commit what has come together, and take out what units that ended no longer hold."""
+        batch, same, ended = self.batch, self.same, self.ended
+        self.batch, self.same, self.ended, self.characters = {}, [], [], 0
+        met = [(self.run, number) for number in same]
+        self.writer.after.append(lambda c: c.executemany("UPDATE units SET run = ? WHERE number = ?", met))
+
+        def on_skip(skipped: Skipped) -> None:
+            self._skip(batch[skipped.id].unit or 0, skipped)
+
+        done = self.writer.add(list(batch.values()), on_skip=on_skip)
+        self.report.added += len(done.added)
+        self.report.updated += len(done.updated)
+        self.report.unchanged += len(done.unchanged)
+        for number in ended:
+            old = "SELECT id FROM documents WHERE unit = ? AND (run IS NULL OR run != ?)"
+            self._drop([name for (name,) in self.store.database.all(old, number, self.run)])
+        self.progress(self.report)
+
+    def _drop_gone(self) -> None:
+        gone = self.store.database.all(
+            "SELECT number, key FROM units WHERE root = ? AND (run IS NULL OR run != ?)", self.source.root, self.run
+        )
+        for number, key in gone:
+            self._drop([name for (name,) in self.store.database.all("SELECT id FROM documents WHERE unit = ?", number)])
+            with self.store.database.writing() as connection:
+                connection.execute("DELETE FROM units WHERE number = ?", (number,))
+                connection.execute("DELETE FROM skipped WHERE root = ? AND key = ?", (self.source.root, key))
+        self.progress(self.report)
+
+    def _drop(self, ids: list[str]) -> None:
+        for start in range(0, len(ids), BATCH):
+            self.report.removed += len(self.writer.remove(ids[start : start + BATCH]))

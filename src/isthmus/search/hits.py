@@ -1,0 +1,60 @@
+"""What a search gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from isthmus.documents import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Where in a document's text the best match stands."""
+
+    number: int
+    start: int
+    stop: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a score came about: ``score = slope · (similarity + shift − bias) + offset``."""
+
+    parts: Mapping[str, float]  # the raw cosine of the query with each part of the document
+    similarity: float
+    shift: float  # what the shift added to the similarity
+    bias: float  # what was taken off because the document is near everything
+    slope: float
+    offset: float
+    score: float
+    rank_before: int | None  # by raw similarity, over the whole collection; None when it stands too far down
+    rank: int
+    words: float | None = None  # the share of what words could give, in a hybrid search
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
+        before = "beyond" if self.rank_before is None else f"rank {self.rank_before}"
+        words = "" if self.words is None else f"; words {self.words:.2f}"
+        return (
+            f"{before} by raw similarity {self.similarity:.3f} ({parts}); shift {self.shift:+.3f}, bias "
+            f"{-self.bias:+.3f}, then × {self.slope:.2f} {self.offset:+.2f} = score {self.score:.2f}{words}; now rank "
+            f"{self.rank}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that was found. ``probability`` is P(match), None where the collection cannot tell."""
+
+    id: str
+    score: float
+    similarity: float
+    probability: float | None
+    modality: str
+    document: Document
+    rank: int
+    passage: Passage | None = None
+    explanation: Explanation | None = None
+    duplicates: tuple[str, ...] = field(default=())  # nearly the same documents further down, when grouped

@@ -1,0 +1,84 @@
+"""Vectors and words together: candidates of both, on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isthmus.search import lexical
+from isthmus.search.lexical import Found, Hybrid, moments
+from isthmus.search.ranking import Allowed, Ranking, ranked
+from isthmus.search.references import Corpus
+from isthmus.search.served import Served
+from isthmus.search.store import Store
+from isthmus.types import Rows, Vectors
+
+DEPTH = 50  # candidates of each kind, at least
+WORDS = 1000  # documents that are looked at for words
+NEAR = 5  # neighbours of a reference query whose words are looked at
+JUDGES = 100  # reference queries that set the scale
+
+
+def fit(served: Served, store: Store, corpus: Corpus) -> Hybrid | None:
+    """Learn the scales of scores and words from reference queries; none of them meets its source."""
+    rows = np.flatnonzero([bool(said) for said in corpus.words])[:JUDGES]
+    if len(rows) < 2:
+        return None
+    where = store.rows_of(corpus.ids[place] for place in corpus.sources[rows] if place >= 0)
+    best: list[float] = []
+    shares: dict[str, list[float]] = {}
+    for row, ranking in zip(rows, ranked(served, corpus.queries.take(rows), NEAR + 1), strict=True):
+        place = int(corpus.sources[row])
+        others = ranking.documents != (where.get(corpus.ids[place], -1) if place >= 0 else -1)
+        best += ranking.scores[others][:1].tolist()
+        share = shares_of(store, ranking, lexical.search(store.database, corpus.words[row], WORDS))
+        for at in np.flatnonzero(others & ~np.isnan(share)):
+            shares.setdefault(ranking.modality[at], []).append(float(share[at]))
+    return Hybrid(moments(best)[1], {name: moments(values) for name, values in shares.items()})
+
+
+def candidates(
+    served: Served,
+    query: Vectors,
+    said: Found,
+    depth: int,
+    allowed: Allowed | None,
+    modalities: Sequence[str] | None = None,
+) -> Ranking:
+    """Return the best by vectors and the best by words, all with the score that their vectors give."""
+    near = ranked(served, query, depth, allowed=allowed, modalities=modalities)[0]
+    first = np.array(said.documents[:depth], dtype=np.int64)
+    others = first[~np.isin(first, near.documents)]
+    if not len(others):
+        return near
+
+    def may(documents: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        wanted = np.isin(documents, others)
+        return wanted if allowed is None else wanted & allowed(documents)
+
+    far = ranked(served, query, len(others), allowed=may, modalities=modalities)[0]
+    return Ranking(
+        np.concatenate([near.documents, far.documents]),
+        np.concatenate([near.passages, far.passages]),
+        np.concatenate([near.scores, far.scores]),
+        np.concatenate([near.inner, far.inner]),
+        [*near.modality, *far.modality],
+    )
+
+
+def shares_of(store: Store, found: Ranking, said: Found) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return each document's lexical share; NaN, missing, where the document has no text."""
+    share = said.of(found.documents.tolist())
+    texts = store.has_text(found.documents.tolist())
+    return np.where([int(row) in texts for row in found.documents], share, np.nan)
+
+
+def reordered(
+    hybrid: Hybrid, found: Ranking, share: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> tuple[Ranking, Rows]:
+    """Return the ranking by hybrid scores, and where each of its documents stood."""
+    joined = hybrid.joined(found.scores, share, found.modality)
+    order = np.lexsort((found.documents, -joined))
+    modality = [found.modality[at] for at in order]
+    return Ranking(found.documents[order], found.passages[order], joined[order], found.inner[order], modality), order

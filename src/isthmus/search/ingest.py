@@ -1,0 +1,169 @@
+"""From documents to entries: what is new is encoded, what the store has seen before is taken from it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from isthmus.documents import Document, ImageLike
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput, BadVectors
+from isthmus.search.facts import as_json, readable
+from isthmus.search.store import Entry, Piece, Store
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A document as it will be stored, and the hashes that tell whether it changed."""
+
+    document: Document
+    text_hash: bytes | None
+    image_hash: bytes | None
+    own_hash: bytes | None
+
+
+def prepared(document: Document) -> Prepared:
+    """Hash the parts; a picture in memory becomes the bytes of a PNG, a path becomes absolute."""
+    as_json(document.metadata, f"Document {document.id!r}")
+    try:
+        document.id.encode()
+    except UnicodeEncodeError:
+        raise BadInput(
+            f"The id {document.id!r} holds half a character (a lone surrogate). Name it otherwise."
+        ) from None
+    text = readable(document.text) if document.text and not document.text.isspace() else None
+    image = _kept(document.image)
+    own = document.vectors
+    return Prepared(
+        replace(document, text=text, image=image),
+        hashlib.sha256(text.encode()).digest() if text else None,
+        _image_hash(image),
+        hashlib.sha256(b"".join(part.encode() + own[part].tobytes() for part in sorted(own))).digest() if own else None,
+    )
+
+
+def _kept(image: ImageLike | None) -> ImageLike | None:
+    if image is None or isinstance(image, bytes):
+        return image
+    if isinstance(image, str | os.PathLike):
+        return os.path.abspath(image)  # noqa: PTH100 - resolve() would follow links; a name stays what it is
+    from PIL import Image
+
+    out = io.BytesIO()
+    picture = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    try:
+        picture.save(out, "PNG")
+    except (OSError, ValueError):
+        picture.convert("RGB").save(out, "PNG")
+    return out.getvalue()
+
+
+def _image_hash(image: ImageLike | None) -> bytes | None:
+    if isinstance(image, bytes):
+        return hashlib.sha256(image).digest()
+    if isinstance(image, str):
+        try:
+            with Path(image).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        except (OSError, ValueError):
+            return None  # whoever encodes it says why it cannot be read
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """Makes entries: with the encoder, or from vectors that the store has for the same content."""
+
+    store: Store
+    encoder: Callable[[], Encoder] | None  # called when something has to be encoded
+    dim: int | None
+
+    def entries(self, batch: Sequence[Prepared], skip: Callable[[int, BadInput], None]) -> list[Entry | None]:
+        """Return an entry per document; None for those that went to ``skip``."""
+        known = [self._known(one) for one in batch]
+        todo = [self._rest(one, pieces) for one, pieces in zip(batch, known, strict=True)]
+        bad: set[int] = set()
+
+        def leave_out(row: int, problem: BadInput) -> None:
+            bad.add(row)
+            skip(row, problem)
+
+        made = self._encoded(todo, leave_out)
+        out: list[Entry | None] = []
+        for row, (one, pieces) in enumerate(zip(batch, known, strict=True)):
+            whole = [*pieces, *made.get(row, [])]
+            problem = None if row in bad else self._problem(one.document, whole)
+            if problem is not None:
+                leave_out(row, problem)
+            hashes = (one.text_hash, one.image_hash, one.own_hash)
+            out.append(None if row in bad else Entry(one.document, whole, *hashes))
+        return out
+
+    def _known(self, one: Prepared) -> list[Piece]:
+        """Return the vectors that the document brings or that the store has of the same content."""
+        own = [Piece(part, vector) for part, vector in one.document.vectors.items()]
+        covered = {atom for piece in own for atom in piece.part.split("+")}
+        for part, column, digest in (("text", "text_hash", one.text_hash), ("image", "image_hash", one.image_hash)):
+            if digest is None or part in covered or self.encoder is None:
+                continue
+            found = self.store.database.one(
+                f"SELECT row FROM documents WHERE {column} = ? AND own_hash IS NULL LIMIT 1",
+                digest,
+            )
+            if found is not None:
+                own += [piece for piece in self.store.pieces([found[0]])[found[0]] if piece.part == part]
+        return own
+
+    def _rest(self, one: Prepared, known: Sequence[Piece]) -> Document | None:
+        """Return the document with the parts that must be encoded alone; None when nothing is left."""
+        covered = {atom for piece in known for atom in piece.part.split("+")}
+        text = None if "text" in covered else one.document.text
+        image = None if "image" in covered else one.document.image
+        if self.encoder is None or (text is None and image is None):
+            return None
+        return Document(one.document.id, text, image)
+
+    def _encoded(
+        self, todo: Sequence[Document | None], leave_out: Callable[[int, BadInput], None]
+    ) -> dict[int, list[Piece]]:
+        places = [row for row, document in enumerate(todo) if document is not None]
+        if not places or self.encoder is None:
+            return {}
+        encoder = self.encoder()
+        documents = [document for document in todo if document is not None]
+        vectors, owner = encoder.encode_passages(documents, skip=lambda at, problem: leave_out(places[at], problem))
+        counts = np.bincount(owner, minlength=len(documents))
+        first = np.concatenate([[0], np.cumsum(counts)])
+        made: dict[int, list[Piece]] = {}
+        for at, document in enumerate(documents):
+            rows = range(int(first[at]), int(first[at + 1]))
+            spans = encoder.split(document.text) if document.text and len(rows) > 1 else [(None, None)] * len(rows)
+            pieces: list[Piece] = []
+            for part, matrix in vectors.parts.items():
+                mine = [row for row in rows if vectors.present[part][row]]
+                if part == "text":
+                    pieces += [Piece(part, matrix[row], n, *spans[n]) for n, row in enumerate(mine)]
+                elif mine:
+                    pieces.append(Piece(part, matrix[mine[0]]))
+            made[places[at]] = pieces
+        return made
+
+    def _problem(self, document: Document, pieces: Sequence[Piece]) -> BadInput | None:
+        if not pieces:
+            return BadInput(
+                f"document {document.id!r} has no vector, and this collection has no encoder to make one. Give it "
+                "vectors={'text': …}, or make the collection with an encoder."
+            )
+        for piece in pieces:
+            if self.dim is not None and len(piece.vector) != self.dim:
+                return BadVectors(
+                    f"document {document.id!r}: its {piece.part} vector has {len(piece.vector)} dimensions but the "
+                    f"collection has {self.dim}. Encode it with the collection's encoder."
+                )
+        return None

@@ -1,0 +1,307 @@
+"""Keeping what is served up to date: load it, follow changes, build it again, calibrate; searches never wait."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock, Thread
+from typing import Any
+
+import numpy as np
+
+from isthmus import calibration
+from isthmus.calibration import Spec, Statistics, storage
+from isthmus.encoders import Encoder
+from isthmus.errors import BadFile, CannotWrite, IsthmusError
+from isthmus.search import calibrate, hybrid, references, shelves
+from isthmus.search.database import Database
+from isthmus.search.lexical import Hybrid
+from isthmus.search.probability import Curve, Match
+from isthmus.search.served import Calibrated, Served
+from isthmus.search.shelves import Piece, folded
+from isthmus.search.store import Store
+from isthmus.types import Vectors
+
+DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
+GROWTH = 2.0  # times as many vectors of a part as at the fit
+VERSIONS = 3  # calibrations that are kept
+
+
+@dataclass(slots=True, eq=False)
+class Keeper:
+    """Holds the ``Served`` of one collection in one process."""
+
+    folder: Path
+    store: Store
+    encoder: Callable[[], Encoder] | None
+    spec: str = "auto"  # what a first calibration is
+    follows: bool = True  # whether drift is followed by itself
+    current: Served | None = None
+    raw_served: Served | None = None
+    busy: Thread | None = None
+    trouble: str = ""  # why the last re-fit in the background failed
+    guard: RLock = field(default_factory=RLock)
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process may change the collection."""
+        return self.store.database.writable
+
+    def served(self) -> Served:
+        """Return what is served now: the newest calibration, and every committed document."""
+        with self.guard:
+            version, sequence = self.state()
+            current = self.current
+            if version and (current is None or current.calibrated.version != version):
+                current = self._loaded(version)
+            if current is None:
+                current = self.calibrated(self.spec)
+            if current.sequence != sequence:
+                current = self._followed(current, sequence)
+            self.current = current
+            fitted_on = current.calibrated.fitted.statistics
+            if self.follows and self.writable and not self.refitting and self.drifted(fitted_on):
+                self.refit()
+            return current
+
+    def state(self) -> tuple[int, int]:
+        """Return the served calibration's number, 0 for none, and the count of changes."""
+        rows = dict(
+            self.store.database.all("SELECT name, value FROM manifest WHERE name IN ('calibration', 'sequence')")
+        )
+        return int(rows.get("calibration", 0)), int(rows["sequence"])
+
+    def _loaded(self, version: int) -> Served:
+        calibrated = self.read(version)
+        found = sorted(self.folder.glob(f"index/{version}-*"), key=_sequence, reverse=True)
+        for place in found:
+            try:
+                about, built = shelves.read(place)
+                return Served(calibrated, about["sequence"], about["last"], built)
+            except (IsthmusError, KeyError):
+                continue  # damaged: made again from the store
+        return self._built(calibrated)
+
+    def _followed(self, current: Served, sequence: int) -> Served:
+        if current.unknown(self.store):
+            return self.calibrated(str(current.calibrated.fitted.spec) if not self._auto else "auto")
+        after = current.followed(self.store, sequence)
+        return self._built(current.calibrated) if after.worn else after
+
+    @property
+    def _auto(self) -> bool:
+        asked = self.store.database.one("SELECT value FROM manifest WHERE name = 'spec'")
+        return asked is None or asked[0] == "auto"
+
+    def _built(self, calibrated: Calibrated) -> Served:
+        """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
+        sequence, last = self.state()[1], self._last()
+        if calibrated.version and self.writable:
+            try:
+                served = self._on_disk(calibrated, sequence, last)
+                self._prune()
+                return served
+            except (CannotWrite, OSError):
+                pass  # the disk is full, or another process is at the same place: serve from memory
+        return Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
+
+    def _on_disk(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
+        place = self.folder / "index" / f"{calibrated.version}-{sequence}"
+        about = {"version": calibrated.version, "sequence": sequence, "last": last}
+        shelves.write(place, self._pieces(calibrated, last), about)
+        return Served(calibrated, sequence, last, shelves.read(place)[1])
+
+    def _prune(self) -> None:
+        """Remove shelves that nobody will open again; who has them open keeps them until the end."""
+        version = self.state()[0]
+        places = sorted((self.folder / "index").glob("*-*"), key=_sequence)
+        served = [place for place in places if place.name.startswith(f"{version}-")]
+        for place in places:
+            older = place.name.partition("-")[0].isdigit() and int(place.name.partition("-")[0]) < version
+            if older or place in served[:-1]:
+                shutil.rmtree(place, ignore_errors=True)
+
+    def _pieces(self, calibrated: Calibrated, last: int) -> Iterator[Piece]:
+        for block in self.store.blocks():
+            if int(block.rows[0]) > last:
+                return
+            yield from folded(calibrated.fitted, block, calibrated.sources)
+
+    def _last(self) -> int:
+        return int(self.store.database.one("SELECT coalesce(max(row), -1) FROM documents")[0])
+
+    def persist(self) -> None:
+        """Write the shelves where the next process finds them, when what is there is old."""
+        if self.current is None or not self.current.calibrated.version or not self.writable:
+            return
+        served = self.served()
+        place = self.folder / "index" / f"{served.calibrated.version}-{served.sequence}"
+        if not place.exists():
+            self.current = self._built(served.calibrated)
+
+    def calibrated(self, spec: str, own: references.Own = ()) -> Served:
+        """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it."""
+        encoder = self.encoder() if self.encoder is not None else None
+        if not self.store.count():
+            return self._nothing()
+        sequence, last = self.state()[1], self._last()
+        gathered = references.gather(self.store, encoder, [*own, *self.asked()])
+        fitted = calibrate.chosen(spec, gathered, self.store.counts())
+        fitted = replace(fitted, statistics=self.store.statistics())
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        calibrated = Calibrated(0, sequence, made, fitted, None, calibrate.sources_of(fitted.spec, gathered))
+        if self.writable:
+            calibrated = replace(calibrated, version=self._drafted(calibrated))
+        built = self._built_from(calibrated, sequence, last)
+        match = calibrate.matched(built, self.store, gathered)
+        joined = hybrid.fit(built, self.store, gathered.real)
+        served = replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
+        if self.writable:
+            self._publish(served.calibrated, spec)
+        self.current = served
+        return served
+
+    def _built_from(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
+        if calibrated.version:
+            return self._on_disk(calibrated, sequence, last)
+        return Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
+
+    def _drafted(self, calibrated: Calibrated) -> int:
+        """Write a fitted calibration under a number of its own; nobody is served by it yet."""
+        values = (
+            calibrated.made,
+            str(calibrated.fitted.spec),
+            calibrated.sequence,
+            storage.to_bytes(calibrated.fitted),
+        )
+        with self.store.database.writing() as connection:
+            statement = "INSERT INTO calibrations (made, spec, sequence, fitted, beside) VALUES (?, ?, ?, ?, '{}')"
+            return int(connection.execute(statement, values).lastrowid or 0)
+
+    def _publish(self, calibrated: Calibrated, spec: str) -> None:
+        """Make a calibration the one that is served, in one step."""
+        version = calibrated.version
+        with self.store.database.writing() as connection:
+            beside = json.dumps(_beside(calibrated))
+            connection.execute("UPDATE calibrations SET beside = ? WHERE version = ?", (beside, version))
+            connection.execute(
+                "INSERT OR REPLACE INTO manifest VALUES ('calibration', ?), ('spec', ?)", (version, spec)
+            )
+            connection.execute("DELETE FROM calibrations WHERE version <= ?", (version - VERSIONS,))
+        self._prune()
+
+    def _nothing(self) -> Served:
+        """Serve an empty collection: nothing to fit, nothing to find."""
+        dim = self.store.dim or 1
+        one = Vectors.of(np.ones((1, dim), dtype=np.float32), "text")
+        fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
+        return Served(Calibrated(0, 0, "", fitted), self.state()[1], -1, ())
+
+    def read(self, version: int) -> Calibrated:
+        """Read a calibration from the store."""
+        row = self.store.database.one(
+            "SELECT made, sequence, fitted, beside FROM calibrations WHERE version = ?", version
+        )
+        if row is None:
+            raise BadFile(f"{self.folder}: calibration {version} is missing. Run `isthmus calibrate` to make another.")
+        fitted = storage.from_bytes(row[2], f"calibration {version} of {self.folder}")
+        beside = json.loads(row[3])
+        match = beside["match"] and Match(
+            {name: Curve(**curve) for name, curve in beside["match"]["curves"].items()}, beside["match"]["held_out"]
+        )
+        joined = beside["hybrid"] and Hybrid(
+            beside["hybrid"]["deviation"],
+            {name: (mean, deviation) for name, (mean, deviation) in beside["hybrid"]["modality"].items()},
+            beside["hybrid"]["weight"],
+        )
+        return Calibrated(version, row[1], row[0], fitted, match, beside["sources"], joined)
+
+    def raw(self) -> Served:
+        """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
+        with self.guard:
+            sequence = self.state()[1]
+            if self.raw_served is None or self.raw_served.sequence != sequence:
+                base = self.served().calibrated.fitted
+                queries = Vectors.concat([_one(name, self.store.dim or 1) for name in base.query_modalities])
+                documents = Vectors.concat([_one(name, self.store.dim or 1) for name in base.document_modalities])
+                fitted = calibration.fit(Spec.parse("none"), documents, queries)
+                calibrated = Calibrated(0, sequence, "", fitted)
+                last = self._last()
+                self.raw_served = Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
+            return self.raw_served
+
+    def drifted(self, fitted_on: Statistics) -> bool:
+        """Whether a re-fit pays: a mean has moved since the fit, or a part has grown out of it."""
+        before, now = fitted_on.parts, self.store.statistics().parts
+        if not now or not before:
+            return False
+        grown = any(now[part].count > GROWTH * before[part].count for part in now if part in before)
+        return grown or max(calibration.drift(fitted_on, self.store.statistics()).values()) > DRIFT
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the shelves on the disk, every byte of which is read."""
+        found: list[str] = []
+        for place in (self.folder / "index").glob(f"{self.state()[0]}-*"):
+            try:
+                shelves.read(place, whole=True)
+            except IsthmusError as error:
+                found.append(str(error))
+        return found
+
+    @property
+    def refitting(self) -> bool:
+        """Whether a re-fit is under way in the background."""
+        return self.busy is not None and self.busy.is_alive()
+
+    def refit(self) -> None:
+        """Fit again in the background, on a connection of its own; searches go on with what is served."""
+
+        def work() -> None:
+            other = None
+            try:
+                other = Database(self.folder)
+                keeper = Keeper(self.folder, Store(other, self.store.dim), self.encoder, follows=False)
+                asked = other.one("SELECT value FROM manifest WHERE name = 'spec'")
+                keeper.calibrated(str(asked[0]) if asked else self.spec)
+                self.trouble = ""
+            except (IsthmusError, OSError) as error:  # the old calibration goes on; `stats` says why
+                self.trouble = str(error)
+            finally:
+                if other is not None:
+                    other.close()
+
+        self.busy = Thread(target=work, name="isthmus-refit", daemon=True)
+        self.busy.start()
+
+    def wait(self) -> None:
+        """Wait for a re-fit that is under way."""
+        if self.busy is not None:
+            self.busy.join()
+
+    def asked(self) -> references.Own:
+        """Return the queries that were logged, if their log is on."""
+        from isthmus.documents import Query
+
+        rows = self.store.database.all("SELECT text FROM asked WHERE text IS NOT NULL ORDER BY number DESC LIMIT 1000")
+        return [(Query(text=text), None) for (text,) in rows]
+
+
+def _one(modality: str, dim: int) -> Vectors:
+    return Vectors({part: np.ones((1, dim), dtype=np.float32) for part in modality.split("+")})
+
+
+def _sequence(place: Path) -> int:
+    number = place.name.partition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def _beside(calibrated: Calibrated) -> dict[str, Any]:
+    return {
+        "sources": {name: list(rows) for name, rows in calibrated.sources.items()},
+        "match": calibrated.match and asdict(calibrated.match),
+        "hybrid": calibrated.hybrid and asdict(calibrated.hybrid),
+    }

@@ -1,0 +1,135 @@
+"""Opening a collection's folder: whether it is one, may be written, and has the encoder it was made with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+
+from isthmus import encoders
+from isthmus.encoders import Encoder
+from isthmus.errors import BadFile, BadInput, CannotWrite
+from isthmus.search.database import FILE, Database
+
+NO_ENCODER = "none"
+
+
+@dataclass(slots=True, eq=False)
+class Opened:
+    """A collection's folder, its database, and its encoder, which is loaded when first needed."""
+
+    folder: Path
+    database: Database
+    name: str
+    device: str = "cpu"
+    threads: int | None = None
+    encoder: Encoder | None = None
+
+    @property
+    def dim(self) -> int | None:
+        """How many numbers a vector has; None while nobody knows."""
+        found = self.database.one("SELECT value FROM manifest WHERE name = 'dim'")
+        if found is not None and found[0] is not None:
+            return int(found[0])
+        return self.encoder.dim if self.encoder is not None else None
+
+    @property
+    def loader(self) -> Callable[[], Encoder] | None:
+        """What loads the encoder; None for a collection of vectors."""
+        return None if self.name == NO_ENCODER else self._loaded
+
+    def load(self) -> Encoder | None:
+        """Return the encoder; None for a collection of vectors."""
+        return None if self.name == NO_ENCODER else self._loaded()
+
+    def _loaded(self) -> Encoder:
+        if self.encoder is None:
+            self.encoder = encoders.load(self.name, device=self.device, threads=self.threads)
+            check(self.folder, self.database, self.encoder)
+        return self.encoder
+
+
+def opened(
+    path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, device: str, threads: int | None
+) -> Opened:
+    """Open a folder as a collection, or make it one."""
+    folder = Path(path).expanduser()
+    there = (folder / FILE).exists()
+    if not there:
+        if not create:
+            raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
+        _make(folder)
+    database = Database(folder, writable=not there or _may_write(folder))
+    try:
+        return _with_encoder(folder, database, encoder, device, threads)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _with_encoder(
+    folder: Path, database: Database, encoder: str | Encoder | None, device: str, threads: int | None
+) -> Opened:
+    known = database.one("SELECT value FROM manifest WHERE name = 'encoder'")
+    asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
+    if known is None:
+        name = asked or "mini"
+        found = Opened(folder, database, name, device, threads, None if isinstance(encoder, str) else encoder)
+        _sign(found)
+        return found
+    if asked is not None and asked != known[0]:
+        raise BadFile(
+            f"{folder} was made with the encoder {known[0]} and was opened with {asked}: vectors of different encoders "
+            f"do not mix. Leave the encoder out, or index into another folder."
+        )
+    found = Opened(folder, database, str(known[0]), device, threads)
+    if encoder is not None and not isinstance(encoder, str):
+        check(folder, database, encoder)
+        found.encoder = encoder
+    return found
+
+
+def _sign(found: Opened) -> None:
+    """Write into a new collection which encoder it belongs to."""
+    encoder = found.encoder
+    if encoder is None and found.name != NO_ENCODER:
+        encoder = encoders.load(found.name, device=found.device, threads=found.threads)
+        found.encoder = encoder
+    values = {"encoder": found.name, "identity": encoder.identity if encoder else "", "made_with": version("isthmus")}
+    with found.database.writing() as connection:
+        connection.executemany("INSERT OR IGNORE INTO manifest VALUES (?, ?)", values.items())
+        if encoder is not None:
+            connection.execute("INSERT OR IGNORE INTO manifest VALUES ('dim', ?)", (encoder.dim,))
+
+
+def check(folder: Path, database: Database, encoder: Encoder) -> None:
+    """Refuse an encoder of the same name whose vectors are others'."""
+    identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")
+    if identity is not None and identity[0] != encoder.identity:
+        raise BadFile(
+            f"{folder} was made with another version of the encoder {encoder.name} (checksum {identity[0][:12]}…, this "
+            f"one is {encoder.identity[:12]}…): their vectors do not mix. Use the version it was made with, or index "
+            "into another folder."
+        )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(f"{folder} cannot be made: {error.strerror or error}.") from None
+    if not os.access(folder, os.W_OK):
+        raise CannotWrite(f"{folder} cannot be written to. Name a folder of your own.")
+    others = [path.name for path in folder.iterdir()]
+    if others:
+        raise BadInput(
+            f"{folder} is not a collection and is not empty (it holds {others[0]!r}). Name a new folder, for instance "
+            f"{folder}.isthmus."
+        )
+
+
+def _may_write(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and os.access(folder / FILE, os.W_OK)

@@ -1,0 +1,135 @@
+"""The top of each modality's shelf, mapped and merged, is the top of the whole.
+
+A document's score is that of its best passage, so a shelf is asked for more rows until enough different documents
+came. Equal scores stand in the order in which the documents were added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from isthmus.errors import BadInput
+from isthmus.registry import lookup
+from isthmus.search.served import Served
+from isthmus.search.shelves import Shelf
+from isthmus.types import Folded, Mask, Matrix, Rows, Vectors
+
+Allowed: TypeAlias = Callable[[Rows], Mask]  # documents' rows in the store → whether they may be found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """One query's documents, best first."""
+
+    documents: Rows  # rows in the store
+    passages: Rows  # the passage that scored best
+    scores: Matrix
+    inner: Matrix
+    modality: list[str]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def top(self, first: int, last: int) -> Ranking:
+        """Return a stretch of it."""
+        some = slice(first, last)
+        return Ranking(
+            self.documents[some], self.passages[some], self.scores[some], self.inner[some], self.modality[some]
+        )
+
+
+def ranked(
+    served: Served, queries: Vectors, k: int, *, allowed: Allowed | None = None, modalities: Sequence[str] | None = None
+) -> list[Ranking]:
+    """Return the ``k`` best documents of each query."""
+    shelves = [shelf for shelf in served.all_shelves if modalities is None or shelf.modality in modalities]
+    asked = folded_queries(served, queries)
+    found = [_of_shelf(served, shelf, asked, k, allowed) for shelf in shelves]
+    return [_merged([of_shelf[row] for of_shelf in found], k) for row in range(len(queries))]
+
+
+def wanted(served: Served, modalities: str | Sequence[str] | None) -> list[str] | None:
+    """Read the modalities asked for: names; a name with a minus sign is not wanted."""
+    if modalities is None:
+        return None
+    names = [modalities] if isinstance(modalities, str) else list(modalities)
+    known = {name: name for name in served.modalities}
+    canonical = [
+        ("-" if name.startswith("-") else "") + "+".join(sorted(name.lstrip("-").split("+"))) for name in names
+    ]
+    for name in canonical:
+        if name.lstrip("-") not in ("text", "image", "image+text"):
+            lookup(known, name.lstrip("-"), "modality in this collection")
+    out = {name[1:] for name in canonical if name.startswith("-")}
+    into = {name for name in canonical if not name.startswith("-")}
+    if not canonical:
+        raise BadInput("modalities is empty: nothing could be found. Leave it out to look everywhere.")
+    return [name for name in known if name not in out and (not into or name in into)]
+
+
+def folded_queries(served: Served, queries: Vectors) -> Folded:
+    """Fold queries; a dynamic calibration first looks up each query's best document with its bias off."""
+    fitted = served.calibrated.fitted
+    if not fitted.spec.dynamic:
+        return fitted.fold_queries(queries)
+    shelves = [shelf for shelf in served.all_shelves if shelf.active is not None and len(shelf)]
+    sets = next((shelf.active.shape[2] for shelf in shelves if shelf.active is not None), 1)
+    active = np.zeros((len(queries), sets), dtype=bool)
+    plain = fitted.fold_queries(queries, active=active)
+    best = np.full(len(queries), -np.inf)
+    codes = np.array([fitted.query_code(str(name)) for name in queries.modality], dtype=np.intp)
+    unbalanced = fitted.with_balance({})
+    for shelf in shelves:
+        inner, rows = shelf.index.search(plain.vectors, 1, shelf.alive)
+        scores = np.where(rows[:, 0] >= 0, unbalanced.finish(inner, plain.modality, shelf.modality)[:, 0], -np.inf)
+        better = scores > best
+        if shelf.active is not None:
+            active[better] = shelf.active[rows[better, 0], codes[better]]
+        best = np.maximum(best, scores)
+    return fitted.fold_queries(queries, active=active)
+
+
+def _of_shelf(served: Served, shelf: Shelf, asked: Folded, k: int, allowed: Allowed | None) -> list[Ranking]:
+    mask = shelf.alive
+    if allowed is not None:
+        may = allowed(shelf.documents)
+        mask = may if mask is None else mask & may
+    there = len(shelf) if mask is None else int(mask.sum())
+    rows_asked = min(k, there)
+    while rows_asked:
+        inner, rows = shelf.index.search(asked.vectors, rows_asked, mask)
+        fewest = min((len(np.unique(shelf.documents[r[r >= 0]])) for r in rows), default=k)
+        if fewest >= k or rows_asked >= there:
+            break
+        rows_asked = min(4 * rows_asked, there)
+    if not rows_asked:
+        return [_EMPTY] * len(asked)
+    scores = served.calibrated.fitted.finish(inner, asked.modality, shelf.modality)
+    return [_ranking(shelf, *one) for one in zip(rows, scores, inner, strict=True)]
+
+
+def _ranking(shelf: Shelf, rows: Rows, scores: Matrix, inner: Matrix) -> Ranking:
+    some = rows >= 0
+    documents, passages = shelf.rows[rows[some]].T
+    return Ranking(documents, passages, scores[some], inner[some], [shelf.modality] * int(some.sum()))
+
+
+def _merged(several: Sequence[Ranking], k: int) -> Ranking:
+    if not several:
+        return _EMPTY
+    documents = np.concatenate([one.documents for one in several])
+    scores = np.concatenate([one.scores for one in several])
+    passages = np.concatenate([one.passages for one in several])
+    inner = np.concatenate([one.inner for one in several])
+    modality = [name for one in several for name in one.modality]
+    order = np.lexsort((documents, -scores))
+    first = np.sort(np.unique(documents[order], return_index=True)[1])[:k]  # each document at its best passage
+    order = order[first]
+    return Ranking(documents[order], passages[order], scores[order], inner[order], [modality[at] for at in order])
+
+
+_EMPTY = Ranking(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0), [])

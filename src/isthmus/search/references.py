@@ -1,0 +1,225 @@
+"""Reference queries of a collection: the user's own, then made from its documents, then the built-in bank.
+
+A query made from a document knows its source, which lets calibrations be judged. To judge how images are found,
+some image+text documents have their text hidden and are asked for by it; others have their image hidden and are asked
+for by it. Only modalities that the collection really holds are made this way.
+
+    real      the sampled documents as they are, and queries with their sources: what is fitted on
+    trial     the same with hidden parts: what candidates are judged on, and what ``learned`` is fitted on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from isthmus.documents import Query
+from isthmus.encoders import Encoder
+from isthmus.encoders.references import bank_vectors
+from isthmus.search.phrases import phrase
+from isthmus.search.store import Block, Store
+from isthmus.types import Mask, Matrix, Rows, Vectors
+
+DOCUMENTS = 1500  # sampled of each modality
+GENERATED = 400  # queries made for each kind of target
+ENOUGH = 1000  # reference queries of one modality; the bank fills up to here
+HIDDEN = 0.5  # of the image+text documents, at most, lose a part on trial
+SEED = 20240607
+
+Own: TypeAlias = Sequence[tuple[Query, str | None]]  # the user's queries, and the id of the right document if known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Corpus:
+    """Documents by passage, queries, and the document each query was made from (-1 when nobody knows).
+
+    ``judges``: the queries whose source is a fair answer; a picture that asks for itself is none.
+    """
+
+    ids: list[str]
+    documents: Vectors
+    owner: Rows
+    queries: Vectors
+    sources: Rows
+    judges: Mask
+    words: list[str]  # what each query says; empty where it says nothing, or nobody kept it
+
+    def of_judges(self) -> Corpus:
+        """Return the corpus with the queries that can judge, and those without a source, alone."""
+        kept = self.judges | (self.sources < 0)
+        words = [said for said, keep in zip(self.words, kept, strict=True) if keep]
+        queries = self.queries.take(kept)
+        return Corpus(self.ids, self.documents, self.owner, queries, self.sources[kept], self.judges[kept], words)
+
+    def targets(self) -> dict[str, int]:
+        """Return how many queries judge by a document of each modality."""
+        first = np.searchsorted(self.owner, np.arange(len(self.ids)))
+        known = self.documents.modality[first[self.sources[self.judges]]]
+        names, counts = np.unique(known, return_counts=True)
+        return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+    def by_document(self) -> dict[str, list[int]]:
+        """Return the reference queries made from each document, by its id."""
+        made: dict[str, list[int]] = {}
+        for row in np.flatnonzero(self.sources >= 0):
+            made.setdefault(self.ids[self.sources[row]], []).append(int(row))
+        return made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class References:
+    """What a collection's calibration is fitted and judged on."""
+
+    real: Corpus
+    trial: Corpus
+
+
+def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
+    """Sample documents, make queries of them, encode these, and fill up from the bank."""
+    rng = np.random.default_rng(SEED)
+    block = store.sample(_sampled(store, rng, [name for _, name in own if name]))
+    modality = block.vectors.modality[np.searchsorted(block.owner, np.arange(len(block.ids)))]
+    plan = _plan(modality, rng)
+    asked = _Asked(block)
+    asked.users(own, encoder)
+    asked.made(store, encoder, plan, rng)
+    asked.bank(encoder)
+    questions = asked.vectors()
+    real = Corpus(block.ids, block.vectors, block.owner, *questions)
+    return References(real, Corpus(block.ids, _hidden(block, plan), block.owner, *questions))
+
+
+def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> list[int]:
+    rows = set(store.rows_of(wanted).values())
+    for name in store.counts():
+        of_modality = [row for (row,) in store.database.all("SELECT row FROM documents WHERE modality = ?", name)]
+        rows |= set(rng.permutation(of_modality)[:DOCUMENTS].tolist())
+    return sorted(rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Which sampled documents are asked for, and which of them without their text or their image."""
+
+    by_words: Rows  # asked for by words of their text
+    by_image: Rows  # asked for by their image
+    no_text: Mask
+    no_image: Mask
+
+
+def _plan(modality: np.ndarray[tuple[int], np.dtype[np.str_]], rng: np.random.Generator) -> Plan:
+    no_text, no_image = np.zeros(len(modality), dtype=bool), np.zeros(len(modality), dtype=bool)
+    both = rng.permutation(np.flatnonzero(modality == "image+text"))
+    lose = [mask for mask, name in ((no_text, "image"), (no_image, "text")) if (modality == name).any()]
+    each = int(min(GENERATED, HIDDEN * len(both) / max(1, len(lose))))
+    for place, mask in enumerate(lose):
+        mask[both[place * each : (place + 1) * each]] = True
+    texts = rng.permutation(np.flatnonzero(modality == "text"))[:GENERATED]
+    fused = rng.permutation(np.flatnonzero((modality == "image+text") & ~no_text & ~no_image))[:GENERATED]
+    words = np.concatenate([texts, fused, np.flatnonzero(no_text)])
+    pictured = rng.permutation(np.flatnonzero((modality == "image") | ((modality == "image+text") & ~no_image)))
+    by_image = np.concatenate([np.flatnonzero(no_image), pictured])[: 2 * GENERATED]
+    return Plan(np.sort(words), np.sort(by_image), no_text, no_image)
+
+
+def _hidden(block: Block, plan: Plan) -> Vectors:
+    present = dict(block.vectors.present)
+    for part, gone in (("text", plan.no_text), ("image", plan.no_image)):
+        if part in present:
+            present[part] = present[part] & ~gone[block.owner]
+    return Vectors(block.vectors.parts, present, block.vectors.weights)
+
+
+class _Asked:
+    """Queries as they come together: text and image vectors, and whose they are."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.dim = block.vectors.dim
+        self.first = np.searchsorted(block.owner, np.arange(len(block.ids)))
+        self.place = {name: row for row, name in enumerate(block.ids)}
+        self.several: list[Vectors] = []
+        self.sources: list[Rows] = []
+        self.judges: list[Mask] = []
+        self.words: list[str] = []
+
+    def add(self, vectors: Vectors, sources: Rows, fair: Mask | bool = True, words: Sequence[str] = ()) -> None:
+        if len(vectors):
+            self.words += words or [""] * len(vectors)
+            self.several.append(vectors)
+            self.sources.append(np.asarray(sources, dtype=np.intp))
+            self.judges.append((self.sources[-1] >= 0) & fair)
+
+    def count(self, modality: str) -> int:
+        return sum(int((vectors.modality == modality).sum()) for vectors in self.several)
+
+    def users(self, own: Own, encoder: Encoder | None) -> None:
+        if own and encoder is not None:
+            vectors = encoder.encode_queries([query for query, _ in own])
+            sources = np.array([self.place.get(name, -1) if name else -1 for _, name in own])
+            self.add(vectors, sources, words=[query.text or "" for query, _ in own])
+
+    def made(self, store: Store, encoder: Encoder | None, plan: Plan, rng: np.random.Generator) -> None:
+        texts = _texts(store, self.block.rows[plan.by_words])
+        phrases = [phrase(text, rng) for text in texts]
+        about = plan.by_words[[row for row, said in enumerate(phrases) if said]]
+        words = [said for said in phrases if said]
+        text: dict[int, Matrix] = {}
+        if words and encoder is not None and "text" in encoder.modalities:
+            encoded = encoder.encode_queries(words)
+            self.add(encoded, about, words=words)
+            text = dict(zip(about.tolist(), encoded.parts["text"], strict=True))
+        elif "text" in self.block.vectors.parts:  # nobody to encode words: a document's own vector asks
+            self._own_vectors("text", plan.by_words, plan.no_text)
+        if encoder is not None and "image" not in encoder.modalities:
+            return
+        self._own_vectors("image", plan.by_image, plan.no_image)
+        self._both(text, plan)
+
+    def _own_vectors(self, part: str, documents: Rows, hidden: Mask) -> None:
+        """Ask with documents' own vectors; a fair question only where the document hides that part."""
+        rows = self.first[documents]
+        if part in self.block.vectors.parts:
+            there = self.block.vectors.present[part][rows]
+            asked = documents[there]
+            self.add(Vectors.of(self.block.vectors.parts[part][rows[there]], part), asked, hidden[asked])
+
+    def _both(self, text: dict[int, Matrix], plan: Plan) -> None:
+        """Ask with words and a picture at once, where a document has both."""
+        if "image" not in self.block.vectors.parts:
+            return
+        rows = [row for row in text if self.block.vectors.present["image"][self.first[row]] and not plan.no_text[row]]
+        if rows:
+            image = self.block.vectors.parts["image"][self.first[rows]]
+            both = Vectors({"text": np.stack([text[row] for row in rows]), "image": image})
+            self.add(both, np.array(rows), fair=False)
+
+    def bank(self, encoder: Encoder | None) -> None:
+        """Fill up from the built-in bank: words, pictures, and both."""
+        if encoder is None:
+            return
+        general = bank_vectors(encoder, limit=ENOUGH)
+        for modality in encoder.modalities:
+            missing = ENOUGH - self.count(modality)
+            of_modality = np.flatnonzero(general.modality == modality)
+            if missing > 0 and len(of_modality):
+                some = of_modality[np.linspace(0, len(of_modality) - 1, min(missing, len(of_modality))).astype(int)]
+                self.add(general.take(some), np.full(len(some), -1))
+
+    def vectors(self) -> tuple[Vectors, Rows, Mask, list[str]]:
+        if not self.several:
+            none = Vectors({"text": np.zeros((0, self.dim), np.float32)})
+            return none, np.empty(0, dtype=np.intp), np.empty(0, dtype=bool), []
+        return Vectors.concat(self.several), np.concatenate(self.sources), np.concatenate(self.judges), self.words
+
+
+def _texts(store: Store, rows: Rows) -> list[str]:
+    found: dict[int, str] = {}
+    for start in range(0, len(rows), 500):
+        some = [int(row) for row in rows[start : start + 500]]
+        marks = ",".join("?" * len(some))
+        found |= dict(store.database.all(f"SELECT row, text FROM documents WHERE row IN ({marks})", *some))
+    return [found.get(int(row)) or "" for row in rows]

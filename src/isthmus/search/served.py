@@ -1,0 +1,91 @@
+"""What is served: one calibration, the shelves folded by it, and what changed since they were built.
+
+It never changes: a search that has begun goes on with what it began with, and the next one takes the next
+``Served``, in one step. Documents added since the shelves were built stand on small shelves of their own, searched
+exactly; those gone since are masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from isthmus.calibration import Fitted
+from isthmus.search.lexical import Hybrid
+from isthmus.search.probability import Match
+from isthmus.search.shelves import Shelf, added, folded
+from isthmus.search.store import Store
+
+FEWEST = 4096  # rows that may stand beside the built shelves, however small these are
+SHARE = 0.1  # of the built rows that may stand beside them, or be gone from them, before they are built again
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibrated:
+    """A fitted calibration as a collection keeps it: with its number, its sources, and what its scores are worth."""
+
+    version: int
+    sequence: int  # the state of the documents it was fitted on
+    made: str
+    fitted: Fitted
+    match: Match | None = None
+    sources: Mapping[str, list[int]] = field(default_factory=dict)  # document → the reference queries made from it
+    hybrid: Hybrid | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """A calibration and the shelves it folded, up to one change of the documents."""
+
+    calibrated: Calibrated
+    sequence: int
+    last: int  # the last row of a document that stands on a shelf
+    shelves: tuple[Shelf, ...]
+    recent: tuple[Shelf, ...] = ()
+
+    @property
+    def all_shelves(self) -> tuple[Shelf, ...]:
+        """Those built, and those that came after."""
+        return (*self.shelves, *self.recent)
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """The modalities that can be found."""
+        return tuple(sorted({shelf.modality for shelf in self.all_shelves}))
+
+    @property
+    def worn(self) -> bool:
+        """Whether so much has changed that building the shelves again pays."""
+        built = sum(len(shelf) for shelf in self.shelves)
+        beside = sum(len(shelf) for shelf in self.recent)
+        dead = sum(int((~shelf.alive).sum()) for shelf in self.all_shelves if shelf.alive is not None)
+        return beside + dead > max(FEWEST, SHARE * built)
+
+    def unknown(self, store: Store) -> list[str]:
+        """Return the modalities in the store that this calibration has never seen."""
+        return sorted(set(store.counts()) - set(self.calibrated.fitted.document_modalities))
+
+    def followed(self, store: Store, sequence: int) -> Served:
+        """Return what is served after the changes since: new documents beside, gone ones masked."""
+        gone = np.array(
+            [row for (row,) in store.database.all("SELECT document FROM gone WHERE sequence > ?", self.sequence)],
+            dtype=np.int64,
+        )
+        shelves = tuple(_without(shelf, gone) for shelf in self.shelves)
+        recent = {shelf.modality: _without(shelf, gone) for shelf in self.recent}
+        last = self.last
+        for block in store.blocks(after=self.last):
+            for piece in folded(self.calibrated.fitted, block, self.calibrated.sources):
+                recent[piece.modality] = added(recent.get(piece.modality), piece)
+            last = int(block.rows[-1])
+        return replace(self, sequence=sequence, last=last, shelves=shelves, recent=tuple(recent.values()))
+
+
+def _without(shelf: Shelf, gone: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Shelf:
+    dead = np.isin(shelf.documents, gone)
+    if not dead.any():
+        return shelf
+    alive = ~dead if shelf.alive is None else shelf.alive & ~dead
+    return replace(shelf, alive=alive)

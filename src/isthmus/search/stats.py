@@ -1,0 +1,99 @@
+"""What there is to know about a collection, in one place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isthmus.search.database import Database
+from isthmus.search.keeper import Keeper
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts, sizes, the encoder, the calibration and how far the documents have moved since."""
+
+    path: str
+    documents: Mapping[str, int]
+    passages: int
+    bytes: Mapping[str, int]
+    encoder: Mapping[str, Any]
+    schema: int
+    changes: int
+    calibration: Mapping[str, Any] | None
+    drift: Mapping[str, float]
+    refitting: bool
+    trouble: str
+    index: Mapping[str, str]
+    sources: Mapping[str, int]
+    skipped: tuple[tuple[str, str], ...]
+    logged: int | None
+
+
+def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
+    """Gather the statistics of a collection; nothing is calibrated or built for it."""
+    one, every = database.one, database.all
+    manifest = dict(every("SELECT name, value FROM manifest WHERE name != 'statistics'"))
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    index = [path for path in files if path.is_relative_to(folder / "index")]
+    return Stats(
+        path=str(folder),
+        documents=keeper.store.counts(),
+        passages=int(one("SELECT count(*) FROM vectors WHERE part = 'text'")[0]),
+        bytes={"store": sum(_size(f) for f in files) - sum(_size(f) for f in index), "index": sum(map(_size, index))},
+        encoder={name: manifest.get(name) for name in ("encoder", "identity", "dim", "made_with")},
+        schema=int(manifest["schema"]),
+        changes=int(manifest["sequence"]),
+        calibration=_calibration(keeper, int(manifest.get("calibration", 0))),
+        drift=_drift(keeper, int(manifest.get("calibration", 0))),
+        refitting=keeper.refitting,
+        trouble=keeper.trouble,
+        index=_index(folder, int(manifest.get("calibration", 0))),
+        sources=dict(every("SELECT root, count(*) FROM units GROUP BY root")),
+        skipped=tuple(every("SELECT place, why FROM skipped ORDER BY rowid")),
+        logged=int(one("SELECT count(*) FROM asked")[0]) if manifest.get("log") else None,
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # gone meanwhile
+        return 0
+
+
+def _calibration(keeper: Keeper, version: int) -> dict[str, Any] | None:
+    if not version:
+        return None
+    calibrated = keeper.read(version)
+    fitted = calibrated.fitted
+    tried = {str(t.spec): round(t.value, 4) for t in fitted.tuned.trials if not t.refused} if fitted.tuned else {}
+    return {
+        "version": version,
+        "spec": str(fitted.spec),
+        "made": calibrated.made,
+        "references": {name: len(rows) for name, rows in fitted.references.rows.items()},
+        "note": fitted.note,
+        "tried": tried,
+        "match": dict(calibrated.match.held_out) if calibrated.match else {},
+        "described": fitted.describe(),
+    }
+
+
+def _drift(keeper: Keeper, version: int) -> dict[str, float]:
+    from isthmus import calibration
+
+    return calibration.drift(keeper.read(version).fitted.statistics, keeper.store.statistics()) if version else {}
+
+
+def _index(folder: Path, version: int) -> dict[str, str]:
+    for place in sorted((folder / "index").glob(f"{version}-*"), reverse=True):
+        try:
+            about = json.loads((place / "index.json").read_text())
+            return {name: f"{of['kind']}, {of['shape'][0]} rows" for name, of in about["shelves"].items()}
+        except (OSError, ValueError, KeyError):
+            continue
+    return {}

@@ -1,0 +1,256 @@
+"""Documents in and out of the database, with their raw vectors: the truth that everything else is made from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from isthmus.calibration import Statistics
+from isthmus.documents import Document
+from isthmus.search.database import Database
+from isthmus.search.facts import as_json, facts
+from isthmus.types import Matrix, Rows, Vectors
+
+AT_ONCE = 500  # question marks in one statement
+BLOCK = 2048  # documents whose vectors are read at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """One vector of a document: of a part, or of one passage of its text."""
+
+    part: str
+    vector: Matrix
+    passage: int = 0
+    start: int | None = None
+    stop: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A document, its vectors, and what they were made from."""
+
+    document: Document
+    pieces: Sequence[Piece]
+    text_hash: bytes | None = None
+    image_hash: bytes | None = None
+    own_hash: bytes | None = None
+    unit: int | None = None
+    run: int | None = None
+
+    @property
+    def modality(self) -> str:
+        """The parts that have a vector: a part that nobody encoded cannot be found."""
+        return "+".join(sorted({atom for piece in self.pieces for atom in piece.part.split("+")}))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Some documents' vectors: ``vectors`` has a row per passage, ``owner`` says whose, by place in ``rows``."""
+
+    rows: Rows  # the documents' row numbers in the store
+    ids: list[str]
+    vectors: Vectors
+    owner: Rows
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """What a collection holds. Everything that changes it happens inside ``changing``."""
+
+    database: Database
+    dim: int | None = field(default=None)
+
+    def put(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> list[int]:
+        """Add documents, in place of those with the same ids; return the new rows."""
+        self.remove(connection, [entry.document.id for entry in entries])
+        return [self._insert(connection, entry) for entry in entries]
+
+    def _insert(self, connection: sqlite3.Connection, entry: Entry) -> int:
+        document = entry.document
+        kept = document.image if isinstance(document.image, bytes) else None
+        path = None if document.image is None or kept is not None else _path(str(document.image))
+        metadata = as_json(document.metadata, f"Document {document.id!r}")
+        hashes = (entry.text_hash, entry.image_hash, entry.own_hash)
+        values = (document.id, entry.modality, document.text, path, metadata, *hashes, entry.unit, entry.run)
+        row = connection.execute(
+            "INSERT INTO documents (id, modality, text, image, metadata, text_hash, image_hash, own_hash, unit, "
+            "run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        ).lastrowid
+        if row is None:
+            raise sqlite3.DatabaseError("no row was given")
+        connection.executemany(
+            "INSERT INTO vectors (document, part, passage, start, stop, vector) VALUES (?, ?, ?, ?, ?, ?)",
+            ((row, p.part, p.passage, p.start, p.stop, _blob(p.vector)) for p in entry.pieces),
+        )
+        if kept is not None:
+            connection.execute("INSERT INTO blobs VALUES (?, ?)", (row, kept))
+        known = ((name, value, row) for name, value in set(facts(document.metadata)))
+        connection.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?, ?)", known)
+        if document.text:
+            connection.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (row, document.text))
+        return row
+
+    def remove(self, connection: sqlite3.Connection, ids: Sequence[str]) -> list[str]:
+        """Take documents out; return the ids of those that were there."""
+        found: list[Any] = []
+        for some in _several(ids):
+            marks = ",".join("?" * len(some))
+            statement = f"SELECT row, id, text FROM documents WHERE id IN ({marks})"
+            found += connection.execute(statement, some).fetchall()
+        sequence = self.database.sequence()
+        for row, _, text in found:
+            if text:
+                connection.execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (row, text))
+            for table in ("vectors", "blobs", "facts"):
+                connection.execute(f"DELETE FROM {table} WHERE document = ?", (row,))
+            connection.execute("DELETE FROM documents WHERE row = ?", (row,))
+            connection.execute("INSERT INTO gone VALUES (?, ?)", (row, sequence + 1))
+        return [str(name) for _, name, _ in found]
+
+    def touched(self, connection: sqlite3.Connection, statistics: Statistics) -> None:
+        """Note that documents changed, and the statistics of what is there now."""
+        connection.execute("UPDATE manifest SET value = value + 1 WHERE name = 'sequence'")
+        connection.execute("INSERT OR REPLACE INTO manifest VALUES ('statistics', ?)", (statistics.to_bytes(),))
+
+    def statistics(self) -> Statistics:
+        """Return the statistics of the raw vectors, which follow every change."""
+        found = self.database.one("SELECT value FROM manifest WHERE name = 'statistics'")
+        return Statistics.from_bytes(found[0]) if found else Statistics({})
+
+    def count(self) -> int:
+        """Return how many documents there are."""
+        return int(self.database.one("SELECT count(*) FROM documents")[0])
+
+    def counts(self) -> dict[str, int]:
+        """Return how many documents each modality has."""
+        return dict(self.database.all("SELECT modality, count(*) FROM documents GROUP BY modality ORDER BY modality"))
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return the row of each of these ids that is there."""
+        found: dict[str, int] = {}
+        for some in _several(list(ids)):
+            marks = ",".join("?" * len(some))
+            found |= dict(self.database.all(f"SELECT id, row FROM documents WHERE id IN ({marks})", *some))
+        return found
+
+    def has_text(self, rows: Sequence[int]) -> set[int]:
+        """Return those of the rows whose documents have a text."""
+        found: set[int] = set()
+        for some in _several(list(rows)):
+            marks = ",".join("?" * len(some))
+            statement = f"SELECT row FROM documents WHERE text IS NOT NULL AND row IN ({marks})"
+            found |= {row for (row,) in self.database.all(statement, *some)}
+        return found
+
+    def documents(self, rows: Sequence[int]) -> dict[int, Document]:
+        """Return the documents in these rows, with the pictures that are kept here."""
+        found: dict[int, Document] = {}
+        for some in _several(list(rows)):
+            marks = ",".join("?" * len(some))
+            statement = (
+                "SELECT d.row, d.id, d.text, d.image, b.image, d.metadata, d.modality, d.own_hash "
+                f"FROM documents d LEFT JOIN blobs b ON b.document = d.row WHERE d.row IN ({marks})"
+            )
+            for row, name, text, path, blob, metadata, modality, own in self.database.all(statement, *some):
+                image = blob if path is None else os.fsdecode(path)
+                vectors = self._own(row, text, image, modality) if own else {}
+                found[row] = Document(name, text, image, json.loads(metadata), vectors)
+        return found
+
+    def _own(self, row: int, text: str | None, image: object, modality: str) -> dict[str, Matrix]:
+        """Return the vectors of parts that have nothing else: without them the document would not be one."""
+        has = {part for part, there in (("text", text), ("image", image)) if there}
+        missing = set(modality.split("+")) - has
+        pieces = self.database.all("SELECT part, vector FROM vectors WHERE document = ?", row)
+        return {part: _vector(blob) for part, blob in pieces if missing & set(part.split("+"))}
+
+    def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
+        """Return the stored vectors of these documents."""
+        found: dict[int, list[Piece]] = defaultdict(list)
+        for some in _several(list(rows)):
+            marks = ",".join("?" * len(some))
+            columns = "document, part, vector, passage, start, stop"
+            statement = f"SELECT {columns} FROM vectors WHERE document IN ({marks}) ORDER BY row"
+            for row, part, blob, passage, start, stop in self.database.all(statement, *some):
+                found[row].append(Piece(part, _vector(blob), passage, start, stop))
+        return found
+
+    def blocks(self, after: int = -1, size: int = BLOCK) -> Iterator[Block]:
+        """Yield the vectors of documents after a row, in order, without holding more than a block."""
+        documents = "SELECT row, id FROM documents WHERE row > ?1 ORDER BY row LIMIT ?2"
+        while rows := self.database.all(documents, after, size):
+            yield self._block(rows)
+            after = rows[-1][0]
+
+    def sample(self, rows: Sequence[int]) -> Block:
+        """Return the vectors of these documents."""
+        found = {row: name for name, row in self._named(rows)}
+        ordered = [(row, found[row]) for row in sorted(found)]
+        return self._block(ordered)
+
+    def _named(self, rows: Sequence[int]) -> list[tuple[str, int]]:
+        named: list[tuple[str, int]] = []
+        for some in _several([int(row) for row in rows]):
+            marks = ",".join("?" * len(some))
+            named += self.database.all(f"SELECT id, row FROM documents WHERE row IN ({marks})", *some)
+        return named
+
+    def _block(self, named: Sequence[tuple[int, str]]) -> Block:
+        rows = np.array([row for row, _ in named], dtype=np.intp)
+        pieces = self.pieces([int(row) for row in rows])
+        several = [pieces[int(row)] for row in rows]
+        return Block(rows, [name for _, name in named], *assembled(several))
+
+
+def assembled(several: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
+    """Lay documents' pieces out as rows: one per passage, each with the document's other parts beside it."""
+    passages = [max(piece.passage for piece in pieces) + 1 for pieces in several]
+    owner = np.repeat(np.arange(len(several)), passages)
+    first = np.concatenate([[0], np.cumsum(passages)])[:-1].astype(np.intp)
+    dim = len(several[0][0].vector) if several else 1
+    parts: dict[str, Matrix] = {}
+    present: dict[str, Any] = {}
+    for place, pieces in enumerate(several):
+        split = {piece.part for piece in pieces if piece.passage}  # the part that has several passages
+        for piece in pieces:
+            if piece.part not in parts:
+                parts[piece.part] = np.zeros((len(owner), dim), dtype=np.float32)
+                present[piece.part] = np.zeros(len(owner), dtype=bool)
+            start = int(first[place])
+            rows = slice(start, start + passages[place])
+            if piece.part in split:
+                rows = slice(start + piece.passage, start + piece.passage + 1)
+            parts[piece.part][rows] = piece.vector
+            present[piece.part][rows] = True
+    return Vectors(parts or {"text": np.zeros((0, dim), np.float32)}, present), owner
+
+
+def _path(path: str) -> str | bytes:
+    """Return a path as the database can keep it: bytes where its name is no text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path
+
+
+def _blob(vector: Matrix) -> bytes:
+    return np.asarray(vector, dtype="<f4").tobytes()
+
+
+def _vector(blob: bytes) -> Matrix:
+    return np.frombuffer(blob, dtype="<f4")
+
+
+def _several(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), AT_ONCE):
+        yield values[start : start + AT_ONCE]

@@ -1,0 +1,209 @@
+"""Writing documents: in batches, each of which is whole or not there. What has been acknowledged stays."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from isthmus.calibration import Statistics
+from isthmus.documents import Document
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput, BadVectors
+from isthmus.search.ingest import Encoding, Prepared, prepared
+from isthmus.search.store import Entry, Store, assembled
+from isthmus.types import Rows, Vectors
+
+Action: TypeAlias = Callable[[sqlite3.Connection], object]
+
+BATCH = 256  # documents that are encoded and committed together
+CHARACTERS = 4_000_000  # of text in a batch, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A document that was not added, and why."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of documents: the ids of those added, replaced and left as they were, and those skipped."""
+
+    added: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.added) + len(self.updated)
+
+    def __add__(self, other: Added) -> Added:
+        return Added(
+            self.added + other.added,
+            self.updated + other.updated,
+            self.unchanged + other.unchanged,
+            self.skipped + other.skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrival:
+    """A document on its way in: ready to be stored, and the file and the run it came with."""
+
+    one: Prepared
+    unit: int | None = None
+    run: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.one.document.id
+
+
+@dataclass(slots=True, eq=False)
+class Writer:
+    """Adds and removes documents, one transaction per batch; statistics follow in the same transaction."""
+
+    store: Store
+    encoder: Callable[[], Encoder] | None
+    dim: int | None = None
+    before: list[Action] = field(default_factory=list)  # goes into the next transaction, before its documents
+    after: list[Action] = field(default_factory=list)  # and after them
+
+    def add(self, arrivals: Sequence[Arrival], *, on_skip: Callable[[Skipped], None] | None = None) -> Added:
+        """Encode and commit a batch; ``on_skip`` hears of each skipped document before the commit.
+
+        Without it vectors that do not fit raise.
+        """
+        known = self._known(arrivals)
+        same = [arrival.id in known and known[arrival.id] == _signature(arrival) for arrival in arrivals]
+        todo = [arrival for arrival, unchanged in zip(arrivals, same, strict=True) if not unchanged]
+        skipped: list[Skipped] = []
+
+        def skip(row: int, problem: BadInput) -> None:
+            if on_skip is None and isinstance(problem, BadVectors):
+                raise problem
+            skipped.append(Skipped(todo[row].id, _plain(todo[row].id, problem)))
+            if on_skip is not None:
+                on_skip(skipped[-1])
+
+        encoding = Encoding(self.store, self.encoder, self.dim)
+        made = encoding.entries([arrival.one for arrival in todo], skip)
+        entries = [
+            replace(entry, unit=arrival.unit, run=arrival.run)
+            for arrival, entry in zip(todo, made, strict=True)
+            if entry is not None
+        ]
+        seen = [(arrival.unit, arrival.run, arrival.id) for arrival, keep in zip(arrivals, same, strict=True) if keep]
+        self.commit(entries, seen)
+        names = [entry.document.id for entry in entries]
+        return Added(
+            tuple(name for name in names if name not in known),
+            tuple(name for name in names if name in known),
+            tuple(arrival.id for arrival, keep in zip(arrivals, same, strict=True) if keep),
+            tuple(skipped),
+        )
+
+    def _known(self, arrivals: Sequence[Arrival]) -> dict[str, tuple[object, ...]]:
+        """Return what the store has under these ids, in the form of ``_signature``."""
+        rows = self.store.rows_of(arrival.id for arrival in arrivals)
+        found: dict[str, tuple[object, ...]] = {}
+        documents = self.store.documents(list(rows.values()))
+        for name, row in rows.items():
+            hashes = self.store.database.one("SELECT text_hash, image_hash, own_hash FROM documents WHERE row = ?", row)
+            document = documents[row]
+            path = document.image if isinstance(document.image, str) else None
+            found[name] = (*hashes, path, document.metadata)
+        return found
+
+    def commit(self, entries: Sequence[Entry], seen: Sequence[tuple[int | None, int | None, str]] = ()) -> None:
+        """Store entries, in place of those with the same ids, in one transaction."""
+        before = _pieces_of(self.store, [entry.document.id for entry in entries])
+        statistics = self.store.statistics()
+        if before is not None:
+            statistics = statistics.remove(*before)
+        if entries:
+            vectors, owner = assembled([entry.pieces for entry in entries])
+            self._fix_dim(vectors)
+            statistics = statistics.add(vectors, owner)
+        with self.store.database.writing() as connection:
+            for action in self.before:
+                action(connection)
+            if entries:
+                self.store.put(connection, entries)
+                self.store.touched(connection, statistics)
+                connection.execute("INSERT OR REPLACE INTO manifest VALUES ('dim', ?)", (self.dim,))
+            connection.executemany("UPDATE documents SET unit = ?, run = ? WHERE id = ?", seen)
+            for action in self.after:
+                action(connection)
+        self.before.clear()
+        self.after.clear()
+
+    def _fix_dim(self, vectors: Vectors) -> None:
+        if self.dim is None:
+            self.dim = vectors.dim
+
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        """Take documents out, in one transaction; return the ids of those that were there."""
+        gone = _pieces_of(self.store, ids)
+        if gone is None:
+            return []
+        statistics: Statistics = self.store.statistics().remove(*gone)
+        with self.store.database.writing() as connection:
+            removed = self.store.remove(connection, ids)
+            self.store.touched(connection, statistics)
+        return removed
+
+
+def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> Iterable[Arrival]:
+    """Make documents ready; those that cannot be go to ``skip``."""
+    for row, document in enumerate(documents):
+        if not isinstance(document, Document):
+            kind = type(document).__name__
+            raise BadInput(f"row {row} is a {kind}, not a Document. Write Document(id='a', text='…'), or image=.")
+        try:
+            yield Arrival(prepared(document))
+        except BadInput as problem:
+            skip(Skipped(document.id, str(problem)))
+
+
+def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
+    """Cut what arrives into batches; an id stands once in each."""
+    batch: dict[str, Arrival] = {}
+    characters = 0
+    for arrival in arriving:
+        if arrival.id in batch or len(batch) >= BATCH or characters > CHARACTERS:
+            yield list(batch.values())
+            batch, characters = {}, 0
+        batch[arrival.id] = arrival
+        characters += len(arrival.one.document.text or "")
+    if batch:
+        yield list(batch.values())
+
+
+def _signature(arrival: Arrival) -> tuple[object, ...]:
+    one = arrival.one
+    path = one.document.image if isinstance(one.document.image, str) else None
+    broken = object() if one.document.image is not None and one.image_hash is None else one.image_hash
+    return (one.text_hash, broken, one.own_hash, path, _json(one.document.metadata))
+
+
+def _json(metadata: object) -> object:
+    """Return metadata as it comes back from the store: tuples as lists, keys as strings."""
+    return json.loads(json.dumps(metadata))
+
+
+def _plain(name: str, problem: BadInput) -> str:
+    """Return the reason without the name, which stands beside it."""
+    return str(problem).removeprefix(f"document {name!r}: ")
+
+
+def _pieces_of(store: Store, ids: Sequence[str]) -> tuple[Vectors, Rows] | None:
+    rows = list(store.rows_of(ids).values())
+    pieces = store.pieces(rows)
+    return assembled([pieces[row] for row in rows]) if rows else None
