@@ -112,6 +112,67 @@ def test_a_query_modality_without_known_answers_keeps_the_prior() -> None:
     np.testing.assert_allclose(fitted.scores(images, w.documents, sources=known), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_query_modality_with_too_few_known_answers_keeps_the_prior_too() -> None:
+    w = world(4)
+    few = np.flatnonzero(w.queries.modality == "image")[:3]
+    known = np.where((w.queries.modality == "text") | np.isin(np.arange(len(w.queries)), few), w.positives, -1)
+    fitted = calibration.fit("learned(k=3)", w.documents, w.queries, sources=known)
+    prior = calibration.fit("nnn(k=3)+standardize", w.documents, w.queries, sources=known)
+    for modality in ("image", "image+text"):
+        asked = w.asked.take(w.asked.modality == modality)
+        expected = prior.scores(asked, w.documents, sources=known)
+        np.testing.assert_allclose(fitted.scores(asked, w.documents, sources=known), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_positives_and_sources_together_are_all_known_answers() -> None:
+    documents, queries, right = two_cones(0)
+    half = np.where(np.arange(len(right)) % 2 == 0, right, -1)
+    rest = np.where(np.arange(len(right)) % 2 == 1, right, -1)
+    both = calibration.fit("learned", documents, queries, positives=half, sources=rest)
+    expected = calibration.fit("learned", documents, queries, positives=right)
+    assert both.coefficients and expected.coefficients
+    assert both.coefficients.table == expected.coefficients.table
+
+
+def three_cones(seed: int, n: int = 240, dim: int = 24) -> tuple[Vectors, Vectors, Rows]:
+    """Texts, images and sounds, each in a cone of its own; two queries for each document."""
+    rng = np.random.default_rng(seed)
+    topics, kind = rng.normal(size=(n, dim)), np.arange(n) % 3
+    cone, elsewhere = np.random.default_rng(99).normal(size=(2, dim))
+    noise = np.array([0.6, 1.2, 1.0])[kind, None] * rng.normal(size=(n, dim))
+    documents = topics + noise + np.array([cone, -cone, 1.3 * elsewhere])[kind]
+    queries = np.repeat(topics, 2, axis=0) + 0.5 * rng.normal(size=(2 * n, dim)) + cone
+    modality = np.array(["text", "image", "audio"])[kind]
+    return Vectors.of(documents, modality), Vectors.of(queries, "text"), np.repeat(np.arange(n), 2)
+
+
+def test_a_document_modality_without_known_answers_is_neither_drowned_nor_favoured() -> None:
+    documents, queries, right = three_cones(0)
+    known = np.flatnonzero(documents.modality[right] != "audio")
+    unseen, asked, _ = three_cones(1)
+    shares = {}
+    for spec in ("none", "nnn(k=16)+standardize", "learned"):
+        fitted = calibration.fit(spec, documents, queries.take(known), sources=right[known])
+        first = unseen.modality[fitted.scores(asked, unseen).argmax(axis=1)]
+        shares[spec] = float((first == "audio").mean())  # a third of the queries ask for one
+    assert shares["none"] < 0.05
+    assert abs(shares["learned"] - shares["nnn(k=16)+standardize"]) < 0.05
+    assert 0.15 < shares["learned"] < 0.4
+
+
+def test_one_known_answer_of_a_document_modality_does_not_outweigh_hundreds_of_others() -> None:
+    documents, queries, right = three_cones(0, n=900)
+    audio = documents.modality[right] == "audio"
+    unseen, asked, _ = three_cones(1)
+    prior = calibration.fit("nnn(k=16)+standardize", documents, queries, sources=right)
+    usual = float((unseen.modality[prior.scores(asked, unseen).argmax(axis=1)] == "audio").mean())
+    for lone in np.flatnonzero(audio)[:6]:
+        known = np.flatnonzero(~audio | (np.arange(len(right)) == lone))
+        fitted = calibration.fit("learned", documents, queries.take(known), sources=right[known])
+        first = unseen.modality[fitted.scores(asked, unseen).argmax(axis=1)]
+        assert abs(float((first == "audio").mean()) - usual) < 0.1
+
+
 @pytest.mark.parametrize("positives", [None, np.full(24, -1), [(0, 1)]])
 def test_too_few_known_answers_are_refused_with_what_to_use_instead(positives: Any) -> None:
     w = world()

@@ -95,6 +95,45 @@ def test_auto_copes_with_a_query_modality_too_rare_to_judge() -> None:
     assert fitted.query_modalities == ("image", "text")
 
 
+def with_image_queries(n: int) -> tuple[Vectors, Vectors, Rows]:
+    """The two cones, and some image queries whose right document nobody knows."""
+    documents, queries, right = two_cones(0)
+    images = Vectors.of(documents.parts["image"][1 : 2 * n : 2] + 0.1, "image")
+    return documents, Vectors.concat([queries, images]), np.concatenate([right, np.full(n, -1)])
+
+
+def test_queries_without_a_known_answer_are_fitted_on_and_never_held_out() -> None:
+    documents, queries, right = with_image_queries(2)
+    pairs = calibration.Pairs.of(right, queries=len(queries), documents=len(documents))
+    fold = _folds(pairs, queries, 2, np.random.default_rng(0))
+    assert (fold[right == -1] == -1).all()
+    assert abs((fold == 0).sum() - (fold == 1).sum()) <= 2
+    tuned = calibration.tune(["none", "center"], documents, queries, positives=right)
+    assert not any(trial.refused for trial in tuned.trials)  # one image query alone would have no mean
+    text_only = calibration.tune(["none"], documents, queries.take(right >= 0), positives=right[right >= 0])
+    assert tuned.trials[0].value == text_only.trials[0].value
+
+
+def test_auto_calibrates_a_query_modality_without_known_answers_by_the_prior() -> None:
+    documents, queries, right = with_image_queries(40)
+    fitted = calibration.fit("auto", documents, queries, sources=right)
+    assert fitted.tuned is not None
+    assert not any(trial.refused for trial in fitted.tuned.trials)
+    learned = calibration.fit("center+learned", documents, queries, sources=right)
+    prior = calibration.fit("center+nnn(k=16)+standardize", documents, queries, sources=right)
+    images = queries.take(queries.modality == "image")
+    np.testing.assert_allclose(
+        learned.scores(images, documents, sources=right), prior.scores(images, documents, sources=right), atol=1e-4
+    )
+
+
+def test_judges_without_references_of_their_own_modality_are_a_reason_not_a_number() -> None:
+    documents, queries, right = with_image_queries(2)
+    only_images = np.where(right == -1, 3, -1)
+    tuned = calibration.tune(["none"], documents, queries, positives=only_images)
+    assert "no others of their modality" in tuned.trials[0].refused
+
+
 def test_auto_uses_the_neighbour_search_it_is_given() -> None:
     documents, queries, right = two_cones(0, n=60)
     asked: list[int] = []

@@ -65,7 +65,8 @@ def fit_spec(
         return fitted
     x = fitted_shift.documents(documents, np.float32)
     if spec.learned is not None:
-        return fit_learned(fitted, passages, x, known if len(known) else made_from, neighbours)
+        answers = known if made_from is None else Pairs.both(known, made_from)
+        return fit_learned(fitted, passages, x, answers, neighbours)
     if spec.scale is not None:
         values = _Values(fitted, passages, x, made_from, neighbours)
         fitted = replace(fitted, scale=_scale(spec.scale, values, known))

@@ -10,7 +10,7 @@ import numpy as np
 
 from isthmus.calibration.bank import NeighbourSearch, best_by_modality, similarity_blocks
 from isthmus.calibration.folding import bias_columns
-from isthmus.calibration.learned import PRIOR_ALPHA, Coefficients, Lists
+from isthmus.calibration.learned import FEWEST, PRIOR_ALPHA, Coefficients, Lists
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.passages import Passages, best_columns
 from isthmus.calibration.standardize import NO_SPREAD
@@ -20,30 +20,34 @@ from isthmus.types import Matrix, Rows
 if TYPE_CHECKING:
     from isthmus.calibration.fitted import Fitted
 
-FEWEST = 8
+NOBODY = Pairs.of(None, queries=0, documents=0)
 
 
-def fit_learned(
-    fitted: Fitted, documents: Passages, x: Matrix, known: Pairs | None, search: NeighbourSearch | None
-) -> Fitted:
-    """Return ``fitted`` with the coefficients of ``learned``, each query modality by itself."""
+def fit_learned(fitted: Fitted, documents: Passages, x: Matrix, known: Pairs, search: NeighbourSearch | None) -> Fitted:
+    """Return ``fitted`` with the coefficients of ``learned``, each query modality by itself.
+
+    A query modality with too few known answers to learn from keeps the prior.
+    """
     method = fitted.spec.learned
-    answered = 0 if known is None else len(np.unique(known.queries))
-    if method is None or known is None or answered < FEWEST:
+    references = fitted.references
+    answered = {asked: int(np.isin(rows, known.queries).sum()) for asked, rows in references.rows.items()}
+    if method is None or max(answered.values()) < FEWEST:
+        got = ", ".join(f"{count} {asked}" for asked, count in answered.items())
         raise CannotFit(
-            f"learned needs at least {FEWEST} reference queries whose right document is known and got {answered}. "
+            f"learned needs at least {FEWEST} reference queries of one modality with a known answer and got {got}. "
             "Pass positives= (query row, document); without known answers use 'nnn+standardize', which needs none."
         )
     table: dict[tuple[str, str], tuple[float, float, float]] = {}
     ones = np.ones(len(documents), dtype=np.float32)
     for asked in fitted.query_modalities:
-        own = known.of_queries(fitted.references.rows[asked])
-        bank = fitted.references.vectors[asked]
+        own = known.of_queries(references.rows[asked])
+        bank = references.vectors[asked]
         b = bias_columns(fitted, x, documents.starts, asked, ones, known, search)[:, 0]
         best = best_by_modality(x, documents, bank, PRIOR_ALPHA * b, own)
         t_scale = _moments(best, common=0.05)
         b_scale = _moments([b[documents.modality_code == code] for code in range(len(documents.modalities))], 1.0)
-        lists = _lists(documents, x, bank, own, b, t_scale, b_scale, method.candidates)
+        taught = own if answered[asked] >= FEWEST else NOBODY
+        lists = _lists(documents, x, bank, taught, b, t_scale, b_scale, method.candidates)
         for name, numbers, t, h in zip(documents.modalities, method.fit(lists), t_scale, b_scale, strict=True):
             table[asked, name] = _in_raw_units(numbers, t, h)
     return replace(fitted, coefficients=Coefficients(table))

@@ -15,7 +15,8 @@ with ω so that every target modality counts alike, softmax over the mixed list,
 temperature per query modality fitted first. The source of a query is kept out of its own bias.
 
 What it means: with few references it is ``nnn(alpha=α₀)+standardize``, with many it goes where the data say. A
-modality without known answers keeps the prior. Slopes stay positive, so it folds like a scale and a bias.
+modality without known answers, or with next to none, keeps the prior. Slopes stay positive, so it folds like a
+scale and a bias.
 
 Reference: ours. L-BFGS-B (Byrd et al. 1995) from SciPy; the problem is convex once g is fixed. Further
 columns that would fold as well (biases of other k, the document's nearness to other documents, the spread of
@@ -41,6 +42,7 @@ from isthmus.types import Mask, Matrix, Rows
 DEFAULT_K = 16
 PRIOR_ALPHA = 0.75  # α₀: the share of the bias that nnn's paper subtracts
 PRIOR = np.array([1.0, 0.0, 0.0])
+FEWEST = 8  # known answers to learn from
 SMALLEST_SLOPE = 0.05  # of g: keeps the order inside a modality
 
 
@@ -88,9 +90,15 @@ class Lists:
     modalities: int
 
     def of_answers(self) -> Lists:
-        """Leave out documents of modalities that are never the right answer: nothing is known against them."""
-        answered = np.isin(self.modality, self.modality[:, 0])
-        return Lists(self.u, self.h, self.modality, self.counted & answered, self.modalities)
+        """Leave out modalities that are never, or hardly ever, the right answer: too little is known about them.
+
+        Modalities count alike, so one answer among a thousand of another modality would weigh a thousand of those.
+        """
+        counts = np.bincount(self.modality[:, 0], minlength=self.modalities)
+        answered = counts >= max(1, min(FEWEST, counts.max() / 4))
+        kept = answered[self.modality[:, 0]]
+        modality = self.modality[kept]
+        return Lists(self.u[kept], self.h[kept], modality, self.counted[kept] & answered[modality], self.modalities)
 
     def scores(self, theta: Matrix) -> Matrix:
         """Return slope · u − weight · h + offset, −inf where a candidate does not count."""

@@ -173,6 +173,8 @@ class Court:
             return Trial(spec, 0.0, refused=str(error))
         values = {name: [v for fold in folds for v in fold[name]] for name in self.documents.modalities}
         by_modality = {name: float(np.concatenate(v).mean()) for name, v in values.items() if v}
+        if not by_modality:
+            return Trial(spec, 0.0, refused="the queries with known answers have no others of their modality to fit on")
         return Trial(spec, float(np.mean(list(by_modality.values()))), by_modality)
 
     def held_out(self, spec: Spec, held: Mask) -> Values:
@@ -220,12 +222,16 @@ class Court:
 
 
 def _folds(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.Generator) -> Rows:
-    """Give each query a fold: those that share a document share a fold, and each query modality is spread over all."""
+    """Give each query a fold: those that share a document share a fold, and each query modality is spread over all.
+
+    A query without a known answer cannot judge, so it is never held out: its fold is -1.
+    """
     group = np.arange(len(queries)) if sources is None else _linked(sources, len(queries))
     first = np.unique(group, return_index=True)[1]  # one query of each group speaks for it
-    fold_of_group = np.empty(len(first), dtype=np.intp)
+    judges = np.ones(len(first), dtype=bool) if sources is None else np.isin(first, sources.queries)
+    fold_of_group = np.full(len(first), -1, dtype=np.intp)
     for code in range(len(queries.modalities)):
-        mine = rng.permutation(np.flatnonzero(queries.modality_code[first] == code))
+        mine = rng.permutation(np.flatnonzero(judges & (queries.modality_code[first] == code)))
         fold_of_group[mine] = np.arange(len(mine)) % folds
     return fold_of_group[group]
 
