@@ -33,7 +33,7 @@ ROUNDS = 10
 EFFORT = 128
 QUOTA = 40
 BLOCK = 16_384
-ROWS_PER_CODE = 0.3  # rows gathered and scanned in the time that one code takes
+ROWS_PER_CODE = 1.5  # rows gathered and scanned in the time that one code takes
 ROWS_PER_LOOK = 4_000  # and in the time that it takes to find the cells
 
 
@@ -107,9 +107,9 @@ class Ivf:
             return self._look(queries, quota, effort, None)
         chosen = approximate.selector(allowed)
         found = np.empty((len(queries), quota), dtype=np.intp)
-        reach = 2 ** np.ceil(np.log2(self._reach(queries, effort, allowed)))  # queries of like reach look together
+        reach = np.sqrt(2) ** np.ceil(2 * np.log2(self._reach(queries, effort, allowed)))  # like reaches look together
         for cells in np.unique(reach):
-            found[reach == cells] = self._look(queries[reach == cells], quota, int(cells), chosen)
+            found[reach == cells] = self._look(queries[reach == cells], quota, round(float(cells)), chosen)
         return found
 
     def _look(self, queries: Matrix, quota: int, cells: int, chosen: Any) -> Rows:
