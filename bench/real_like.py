@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from isthmus import calibration
 from isthmus.calibration.rows import unit
-from isthmus.types import Matrix
+from isthmus.types import Matrix, Vectors
 
 NOISE = 0.2
 
@@ -50,3 +51,43 @@ def many(real: Matrix, n: int, rng: np.random.Generator, out: Matrix | None = No
         mix = rng.standard_normal((size, len(real)), dtype=np.float32) * np.float32(NOISE / np.sqrt(len(real)))
         made[start : start + size] = unit(w * real[a] + (1 - w) * real[b] + mix @ deviation)
     return made
+
+
+class Folds:
+    """Real-like documents and queries, raw and folded by one calibration; the documents' rows lie in a mapped file."""
+
+    def __init__(self, file: Path | None, folder: Path) -> None:
+        self.seeds, self.folder = seeds(file), folder
+        rng = np.random.default_rng(1)
+        sample = Vectors.concat([Vectors.of(many(rows, 3_000, rng), name) for name, rows in self.seeds.items()])
+        references = Vectors.of(many(self.seeds["text"], 2_000, rng), "text")
+        self.fitted = calibration.fit("center+standardize+nnn(k=16)", sample, references)
+
+    def raw(self, n: int, modality: str) -> Matrix:
+        """Return ``n`` vectors as an encoder would give them."""
+        return many(self.seeds[modality], n, np.random.default_rng(["image", "text"].index(modality)))
+
+    def folded(self, raw: Matrix, modality: str) -> Matrix:
+        """Return them folded."""
+        return np.ascontiguousarray(self.fitted.fold(Vectors.of(raw, modality)).vectors, dtype=np.float32)
+
+    def documents(self, n: int) -> Matrix:
+        """Return ``n`` folded images, mapped from a file that is made block by block, once."""
+        file = self.folder / f"{n}.npy"
+        if not file.exists():
+            width = self.fitted.dim + len(self.fitted.query_modalities)
+            made = np.lib.format.open_memmap(file, "w+", np.float32, (n, width))
+            rng = np.random.default_rng(0)
+            for start in range(0, n, 20_000):
+                raw = many(self.seeds["image"], min(20_000, n - start), rng)
+                made[start : start + 20_000] = self.folded(raw, "image")
+            made.flush()
+        return np.asarray(np.load(file, mmap_mode="r"))
+
+    def raw_queries(self, n: int) -> Matrix:
+        """Return queries as an encoder would give them: texts."""
+        return many(self.seeds["text"], n, np.random.default_rng(2))
+
+    def queries(self, n: int) -> Matrix:
+        """Return the same queries folded."""
+        return self.fitted.fold_queries(Vectors.of(self.raw_queries(n), "text")).vectors

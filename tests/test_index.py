@@ -105,6 +105,19 @@ def test_only_allowed_rows_are_found_and_the_best_of_them(kind: str, name: str) 
     assert np.isneginf(scores[rows < 0]).all()
 
 
+@pytest.mark.parametrize("approximate", [k for k in KINDS if k != "exact"])
+@pytest.mark.parametrize("name", ["10.0%", "50.0%", "one cluster", "nearest forbidden"])
+def test_an_index_finds_its_own_way_through_a_filter(
+    approximate: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, allowed = BUILT[approximate], masks()[name]
+    monkeypatch.setattr(type(shelf), "cost", lambda _, effort: effort / 1e3)  # so few rows would rather be scanned
+    monkeypatch.setattr("isthmus.index.approximate.scan", None)
+    rows = shelf.search(QUERIES, 10, allowed)[1]
+    assert allowed[rows].all()
+    assert recall(rows, dense(VECTORS, QUERIES, 10, allowed)[1]) >= 0.97
+
+
 def test_fewer_rows_than_k_are_all_found_and_the_rest_is_minus_infinity(kind: str) -> None:
     allowed = np.zeros(len(VECTORS), dtype=bool)
     allowed[[7, 8_000, 11_999]] = True

@@ -34,7 +34,7 @@ class Proposer(Protocol):
         """Return the number of gathered rows that can be scanned in the time one such look takes."""
         ...
 
-    def propose(self, queries: Matrix, quota: int, effort: int, selector: Any) -> Rows:
+    def propose(self, queries: Matrix, quota: int, effort: int, allowed: Mask | None) -> Rows:
         """Return ``(m, quota)`` rows, −1 where fewer were met."""
         ...
 
@@ -49,12 +49,9 @@ def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None, quota
     scores = np.full((len(queries), min(k, there)), -np.inf, dtype=np.float32)
     rows = np.full(scores.shape, -1, dtype=np.intp)
     effort = index.effort(k, there / max(n, 1))
-    selector = (
-        None if mask is None else need("faiss", extra="ann").IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-    )
     left = np.arange(len(queries) if there else 0)
     while left.size and index.cost(effort) < there and quota < there:
-        proposed = index.propose(queries[left], quota, effort, selector)
+        proposed = index.propose(queries[left], quota, effort, mask)
         met = proposed[:, -1] >= 0
         done = left[met]
         if done.size:
@@ -64,3 +61,10 @@ def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None, quota
     if left.size:
         scores[left], rows[left] = scan(vectors, queries[left], min(k, there), mask, index.threads)
     return filled(scores, rows, k)
+
+
+def selector(allowed: Mask | None) -> Any:
+    """Return Faiss's form of a mask: a bit per row, the lowest first."""
+    if allowed is None:
+        return None
+    return need("faiss", extra="ann").IDSelectorBitmap(np.packbits(allowed, bitorder="little"))

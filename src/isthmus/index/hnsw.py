@@ -75,7 +75,7 @@ class Hnsw:
 
     def search(self, queries: Matrix, k: int, allowed: Mask | None = None) -> tuple[Matrix, Rows]:
         """Return the largest inner products met on a walk, and their rows, best first."""
-        return approximate.search(self, queries, k, allowed, quota=EFFORT // 4)
+        return approximate.search(self, queries, k, allowed, quota=EFFORT // (4 if allowed is None else 2))
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the graph."""
@@ -89,9 +89,9 @@ class Hnsw:
         """Return how many rows could be scanned instead."""
         return ROWS_PER_EFFORT * effort
 
-    def propose(self, queries: Matrix, quota: int, effort: int, selector: Any) -> Rows:
+    def propose(self, queries: Matrix, quota: int, effort: int, allowed: Mask | None) -> Rows:
         """Walk, and return the rows met."""
-        settings = need("faiss", extra="ann").SearchParametersHNSW(sel=selector, efSearch=effort)
+        settings = need("faiss", extra="ann").SearchParametersHNSW(sel=approximate.selector(allowed), efSearch=effort)
         wide = _wider(queries, np.zeros(len(queries)))
         return np.asarray(limited(lambda: self.graph.search(wide, quota, params=settings)[1], self.threads))
 
