@@ -124,14 +124,18 @@ def test_a_query_modality_with_too_few_known_answers_keeps_the_prior_too() -> No
         np.testing.assert_allclose(fitted.scores(asked, w.documents, sources=known), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_positives_and_sources_together_are_all_known_answers() -> None:
+def test_learned_learns_from_positives_alone_where_there_are_some_and_keeps_sources_apart() -> None:
     documents, queries, right = two_cones(0)
     half = np.where(np.arange(len(right)) % 2 == 0, right, -1)
     rest = np.where(np.arange(len(right)) % 2 == 1, right, -1)
-    both = calibration.fit("learned", documents, queries, positives=half, sources=rest)
-    expected = calibration.fit("learned", documents, queries, positives=right)
-    assert both.coefficients and expected.coefficients
-    assert both.coefficients.table == expected.coefficients.table
+    taught = calibration.fit("learned", documents, queries, positives=half, sources=right)
+    assert taught.coefficients
+    again = calibration.fit("learned", documents, queries, positives=half, sources=rest)
+    assert again.coefficients
+    assert taught.coefficients.table == again.coefficients.table  # a positive is kept apart as a source is
+    by_sources = calibration.fit("learned", documents, queries, sources=right)
+    assert by_sources.coefficients
+    assert by_sources.coefficients.table != taught.coefficients.table  # without positives, sources are the answers
 
 
 def three_cones(seed: int, n: int = 240, dim: int = 24) -> tuple[Vectors, Vectors, Rows]:

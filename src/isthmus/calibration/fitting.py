@@ -65,8 +65,8 @@ def fit_spec(
         return fitted
     x = fitted_shift.documents(documents, np.float32)
     if spec.learned is not None:
-        answers = known if made_from is None else Pairs.both(known, made_from)
-        return fit_learned(fitted, passages, x, answers, neighbours)
+        apart = known if made_from is None else Pairs.both(known, made_from)
+        return fit_learned(fitted, passages, x, known if len(known) else apart, apart, neighbours)
     if spec.scale is not None:
         values = _Values(fitted, passages, x, made_from, neighbours)
         fitted = replace(fitted, scale=_scale(spec.scale, values, known))

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 NOBODY = Pairs.of(None, queries=0, documents=0)
 
 
-def fit_learned(fitted: Fitted, documents: Passages, x: Matrix, known: Pairs, search: NeighbourSearch | None) -> Fitted:
+def fit_learned(
+    fitted: Fitted, documents: Passages, x: Matrix, known: Pairs, apart: Pairs, search: NeighbourSearch | None
+) -> Fitted:
     """Return ``fitted`` with the coefficients of ``learned``, each query modality by itself.
 
-    A query modality with too few known answers to learn from keeps the prior.
+    ``known`` are the answers to learn from; ``apart`` also the pairs that only must not meet. A query modality with too
+    few known answers to learn from keeps the prior.
     """
     method = fitted.spec.learned
     references = fitted.references
@@ -40,13 +43,13 @@ def fit_learned(fitted: Fitted, documents: Passages, x: Matrix, known: Pairs, se
     table: dict[tuple[str, str], tuple[float, float, float]] = {}
     ones = np.ones(len(documents), dtype=np.float32)
     for asked in fitted.query_modalities:
-        own = known.of_queries(references.rows[asked])
+        own = apart.of_queries(references.rows[asked])
         bank = references.vectors[asked]
-        b = bias_columns(fitted, x, documents.starts, asked, ones, known, search)[:, 0]
+        b = bias_columns(fitted, x, documents.starts, asked, ones, apart, search)[:, 0]
         best = best_by_modality(x, documents, bank, PRIOR_ALPHA * b, own)
         t_scale = _moments(best, common=0.05)
         b_scale = _moments([b[documents.modality_code == code] for code in range(len(documents.modalities))], 1.0)
-        taught = own if answered[asked] >= FEWEST else NOBODY
+        taught = known.of_queries(references.rows[asked]) if answered[asked] >= FEWEST else NOBODY
         lists = _lists(documents, x, bank, taught, b, t_scale, b_scale, method.candidates)
         for name, numbers, t, h in zip(documents.modalities, method.fit(lists), t_scale, b_scale, strict=True):
             table[asked, name] = _in_raw_units(numbers, t, h)

@@ -8,11 +8,21 @@ from typing import Annotated
 
 import typer
 
-from isthmus.errors import BadInput, IsthmusError
+from isthmus.cli.doctor import doctor
+from isthmus.cli.index import calibrate, delete, index
+from isthmus.cli.search import export, search, stats
+from isthmus.errors import BadInput, BadSpec, IsthmusError, UnknownName
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=True, help="One search over text, images and both, ranked fairly."
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    context_settings={"auto_envvar_prefix": "ISTHMUS"},
+    help="One search over text, images and both, ranked fairly. Every option can come from the environment: "
+    "ISTHMUS_COLLECTION names the collection, ISTHMUS_SEARCH_COUNT=5 is `search --count 5`.",
 )
+for verb in (index, search, calibrate, stats, export, delete, doctor):
+    app.command()(verb)
 train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
 app.add_typer(train, name="train")
 
@@ -59,9 +69,9 @@ def train_mini(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line and exit code 1."""
+    """Run the command line; an error of ours is one line and exit code 1, or 2 where the command was wrong."""
     try:
         app()
     except IsthmusError as error:
         typer.echo(f"isthmus: {error}", err=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UnknownName | BadSpec) else 1)

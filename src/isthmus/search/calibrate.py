@@ -62,15 +62,13 @@ def _default(references: References) -> Fitted:
 def fitted(spec: str | Spec, references: References) -> Fitted:
     """Fit one spec on the documents as they are; ``learned`` needs answers of every modality, and fits on trial."""
     parsed = Spec.parse(spec)
-    corpus = references.real if parsed.learned is None else references.trial.of_judges()
+    learns = parsed.learned is not None
+    corpus = references.trial if learns else references.real
     known = corpus.sources if (corpus.sources >= 0).any() else None
-    return calibration.fit(parsed, corpus.documents, corpus.queries, sources=known, owner=corpus.owner)
-
-
-def sources_of(spec: Spec, references: References) -> dict[str, list[int]]:
-    """Return which reference queries of the fit were made from which document."""
-    corpus = references.real if spec.learned is None else references.trial.of_judges()
-    return corpus.by_document()
+    answers = np.where(corpus.judges, corpus.sources, -1) if learns else None
+    return calibration.fit(
+        parsed, corpus.documents, corpus.queries, positives=answers, sources=known, owner=corpus.owner
+    )
 
 
 def matched(served: Served, store: Store, references: References) -> Match:

@@ -15,17 +15,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from os import PathLike
+from threading import Event
 from types import TracebackType
 from typing import Any
 
 from isthmus import sources
+from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import asking
+from isthmus.search import asking, filters
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
+from isthmus.search.export import exported
 from isthmus.search.following import Follower, Indexed
 from isthmus.search.hits import Hit
 from isthmus.search.keeper import Keeper
@@ -180,6 +183,24 @@ class Collection:
                 Follower(self._store, writer, source, report, progress or _nobody).follow(prune=prune)
         return report
 
+    def watch(
+        self,
+        *paths: str | PathLike[str],
+        kind: str | None = None,
+        prune: bool = True,
+        stop: Event | None = None,
+    ) -> Iterator[Indexed]:
+        """Index what changes below these paths, as it changes, until ``stop`` is set; yield what each change did."""
+        watchfiles = need("watchfiles", extra="watch")
+        for _ in watchfiles.watch(*paths, stop_event=stop, raise_interrupt=True):
+            yield self.index(*paths, kind=kind, prune=prune)
+
+    def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
+        condition = filters.compiled(where or {})
+        statement = f"SELECT id FROM documents WHERE row IN ({condition.sql}) ORDER BY row"
+        return [name for (name,) in self._opened.database.all(statement, *condition.values)]
+
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         if not self._opened.database.writable:
@@ -286,6 +307,21 @@ class Collection:
         """The calibration that is served; None before the first."""
         version = self._keeper.state()[0]
         return self._keeper.read(version) if version else None
+
+    @property
+    def asked_calibration(self) -> str:
+        """What the collection was told to calibrate by: ``auto``, or a spec."""
+        asked = self._opened.database.one("SELECT value FROM manifest WHERE name = 'spec'")
+        return str(asked[0]) if asked else self._keeper.spec
+
+    def refresh(self) -> None:
+        """Bring what is served up to date, and write it where the next process finds it."""
+        self._keeper.served()
+        self._keeper.persist()
+
+    def export_vectors(self, path: str | PathLike[str]) -> int:
+        """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
+        return exported(self._keeper.served(), self._store, path)
 
     @property
     def drifted(self) -> bool:

@@ -153,7 +153,7 @@ class Keeper:
         fitted = calibrate.chosen(spec, gathered, self.store.counts())
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        calibrated = Calibrated(0, sequence, made, fitted, None, calibrate.sources_of(fitted.spec, gathered))
+        calibrated = Calibrated(0, sequence, made, fitted, None, gathered.real.by_document())
         if self.writable:
             calibrated = replace(calibrated, version=self._drafted(calibrated))
         built = self._built_from(calibrated, sequence, last)

@@ -1,0 +1,129 @@
+"""``isthmus doctor``: what is installed, which device, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import sys
+import tomllib
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isthmus import encoders
+from isthmus.cli import show
+from isthmus.cli.options import Json
+from isthmus.encoders.references import user_cache
+from isthmus.errors import IsthmusError
+from isthmus.search import Collection
+
+# What each extra is for, and a module that shows whether it is there.
+EXTRAS = {
+    "ann": ("Faiss: fast search in large collections", "faiss"),
+    "pdf": ("PDF pages", "pypdfium2"),
+    "html": ("HTML pages", "selectolax"),
+    "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),
+    "heic": ("HEIC pictures", "pillow_heif"),
+    "watch": ("index --watch", "watchfiles"),
+    "plot": ("pictures of results", "matplotlib"),
+    "st": ("sentence-transformers models as encoders", "sentence_transformers"),
+    "train": ("training", "torch"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    good: bool
+    said: str
+
+
+def doctor(
+    into: Annotated[
+        Path | None, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="a collection to examine as well")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what is installed, which device the encoder can use, what is missing and how to get it."""
+    found = [*_machine(), *_core(), *_extras(), _mini()]
+    if into is not None:
+        found += _collection(into)
+    if json:
+        show.as_json([asdict(one) for one in found])
+    else:
+        for one in found:
+            typer.echo(f"{'✓' if one.good else '–'} {one.name:<22} {one.said}")
+    if any(not one.good and one.name in ("core", "mini", "collection", "sqlite") for one in found):
+        raise typer.Exit(1)
+
+
+def _machine() -> list[Finding]:
+    import onnxruntime
+
+    devices = [name.removesuffix("ExecutionProvider") for name in onnxruntime.get_available_providers()]
+    with sqlite3.connect(":memory:") as connection:
+        words = any(row[0] == "ENABLE_FTS5" for row in connection.execute("PRAGMA compile_options"))
+    return [
+        Finding("isthmus", True, f"{version('isthmus')} on Python {platform.python_version()}, {sys.platform}"),
+        Finding("machine", True, f"{os.cpu_count()} cores, {platform.machine()}{_memory()}"),
+        Finding("devices", True, f"{', '.join(devices)} (onnxruntime {onnxruntime.__version__})"),
+        Finding("sqlite", words, f"{sqlite3.sqlite_version}{'' if words else ': it lacks FTS5; use another Python'}"),
+        Finding("cache", True, str(user_cache())),
+    ]
+
+
+def _memory() -> str:
+    try:
+        return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB memory"
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return ""
+
+
+def _core() -> list[Finding]:
+    missing: list[str] = []
+    have: list[str] = []
+    for requirement in requires("isthmus") or []:
+        if "extra ==" in requirement:
+            continue
+        name = requirement.split(">")[0].split("<")[0].split("=")[0].split("[")[0].split(";")[0].strip()
+        try:
+            have.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return [Finding("core", False, f"missing: {', '.join(missing)}. pip install isthmus")]
+    return [Finding("core", True, ", ".join(have))]
+
+
+def _extras() -> list[Finding]:
+    return [
+        Finding(f"extra {name}", there, what if there else f"{what}: pip install 'isthmus[{name}]'")
+        for name, (what, module) in EXTRAS.items()
+        for there in [find_spec(module) is not None]
+    ]
+
+
+def _mini() -> Finding:
+    try:
+        encoder = encoders.load("mini")
+        encoder.encode_queries(["a cat on a red sofa"])
+    except (IsthmusError, OSError, tomllib.TOMLDecodeError) as error:
+        return Finding("mini", False, str(error))
+    return Finding("mini", True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}")
+
+
+def _collection(folder: Path) -> list[Finding]:
+    try:
+        with Collection.open(folder, create=False, follow=False) as things:
+            problems = things.verify()
+            said = "; ".join(problems) or f"{len(things):,} documents, every byte as it was written"
+            return [Finding("collection", not problems, said)]
+    except IsthmusError as error:
+        return [Finding("collection", False, str(error))]

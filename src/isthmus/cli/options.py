@@ -1,0 +1,102 @@
+"""Options that several verbs share, and how their values are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from isthmus.documents import Query
+
+In: TypeAlias = Annotated[
+    Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder that `isthmus index` made")
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON, for machines")]
+Device: TypeAlias = Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="where the encoder runs: cpu, cuda")]
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option(envvar="ISTHMUS_THREADS", min=1, help="cores for the encoder; all when not said")
+]
+
+CONDITION = re.compile(r"^(?P<name>[^=<>!~]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)$", re.DOTALL)
+SIGNS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+
+
+def conditions(several: list[str]) -> dict[str, Any] | None:
+    """Read ``--where`` options: ``lang=en``, ``year>=2000``, ``lang!=de``, ``lang=en,de``, or a JSON object.
+
+    >>> conditions(["lang=en", "year>=2000"])
+    {'and': [{'lang': {'in': ['en']}}, {'year': {'gte': 2000}}]}
+    """
+    return {"and": [_condition(text) for text in several]} if several else None
+
+
+def _condition(text: str) -> dict[str, Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            read = json.loads(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"--where {text!r} is not JSON: {error}.") from None
+        return dict(read)
+    found = CONDITION.match(text)
+    if found is None:
+        raise typer.BadParameter(
+            f"--where {text!r} cannot be read. Write NAME=VALUE, NAME!=VALUE, NAME>=VALUE, NAME=A,B or a JSON object."
+        )
+    name, sign, value = found["name"].strip(), found["sign"], found["value"].strip()
+    if sign in SIGNS:
+        return {name: {SIGNS[sign]: _value(value)}}
+    several = [one for part in value.split(",") for one in _either(part.strip())]
+    return {name: {"in" if sign == "=" else "not": several}}
+
+
+def _value(text: str) -> Any:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return text
+    return read if isinstance(read, str | int | float) else text
+
+
+def _either(text: str) -> list[Any]:
+    """Return the readings of a value: ``2000`` may be a number or a string in the metadata."""
+    value = _value(text)
+    return [value] if value == text else [value, text]
+
+
+def weights(text: str | None) -> dict[str, float] | None:
+    """Read ``--weights text=2,image=1``.
+
+    >>> weights("text=2,image=1")
+    {'text': 2.0, 'image': 1.0}
+    """
+    if text is None:
+        return None
+    try:
+        return {name.strip(): float(value) for name, value in (pair.split("=") for pair in text.split(","))}
+    except ValueError:
+        raise typer.BadParameter(f"--weights {text!r} cannot be read. Write text=2,image=1.") from None
+
+
+def references(path: Path | None) -> list[Query | tuple[Query, str]] | None:
+    """Read a file of reference queries: a query per line, or JSON lines with ``query`` and, if known, ``id``."""
+    if path is None:
+        return None
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}.") from None
+    return [_reference(line, path) for line in lines]
+
+
+def _reference(line: str, path: Path) -> Query | tuple[Query, str]:
+    if not line.startswith("{"):
+        return Query(text=line)
+    try:
+        read = json.loads(line)
+        query = Query(text=read.get("query", read.get("text")), image=read.get("image"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{path}: {line[:80]!r} cannot be read: {error}") from None
+    return (query, str(read["id"])) if "id" in read else query

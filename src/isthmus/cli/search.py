@@ -1,0 +1,161 @@
+"""``isthmus search``, ``stats``, ``export``: what looks into a collection."""
+
+from __future__ import annotations
+
+import json as js
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isthmus.cli import show
+from isthmus.cli.options import Device, In, Json, Threads, conditions, weights
+from isthmus.documents import Query
+from isthmus.errors import BadInput, CannotWrite
+from isthmus.search import Collection, Stats
+
+
+def search(  # noqa: PLR0913 - one name per option
+    into: In,
+    words: Annotated[str | None, typer.Argument(help="what is looked for, in words")] = None,
+    image: Annotated[Path | None, typer.Option(help="a picture to ask with, alone or beside the words")] = None,
+    k: Annotated[int, typer.Option("-k", "--count", help="how many hits")] = 10,
+    offset: Annotated[int, typer.Option(help="leave out so many of the first")] = 0,
+    where: Annotated[
+        list[str] | None, typer.Option(help="metadata: lang=en, year>=2000, lang!=de, lang=en,de, or a JSON object")
+    ] = None,
+    modality: Annotated[
+        list[str] | None, typer.Option(help="text, image, image+text; with a minus sign: not these (--modality=-text)")
+    ] = None,
+    hybrid: Annotated[bool, typer.Option(help="weigh the words themselves as well (BM25)")] = False,
+    min_probability: Annotated[
+        float | None, typer.Option(help="leave out hits less likely to match; there may be none left")
+    ] = None,
+    group: Annotated[bool, typer.Option(help="put near-duplicates under the first of them")] = False,
+    explain: Annotated[bool, typer.Option(help="say how each score came about")] = False,
+    calibration: Annotated[str | None, typer.Option(help="none: rank by raw cosine, for comparison")] = None,
+    part_weights: Annotated[
+        str | None, typer.Option("--weights", help="how much words and picture count: text=2,image=1")
+    ] = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Find documents by words, a picture or both; one list, in which each kind of document has its fair place.
+
+        isthmus search "a cat on a red sofa" --in things.isthmus
+
+        isthmus search "the same in green" --image sofa.jpg --in things.isthmus -k 5 --where lang=en
+
+    The bar and the percentage are P(match): how likely the hit is a right answer. Then come the calibrated score, the
+    kind of document, its id, and where it matched.
+    """
+    query = Query(text=words, image=image and str(image), weights=weights(part_weights))
+    with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
+        found = things.search(
+            query,
+            k,
+            offset,
+            where=conditions(where or []),
+            modalities=modality,
+            hybrid=hybrid,
+            min_probability=min_probability,
+            explain=explain,
+            group=group,
+            calibration=calibration,
+        )
+        if json:
+            show.as_json([show.hit_json(hit) for hit in found])
+        else:
+            show.hits(found, explain=explain)
+        if things.drifted and not json:
+            typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
+
+
+def stats(
+    into: In,
+    verify: Annotated[bool, typer.Option("--verify", help="read every byte and say what is damaged")] = False,
+    json: Json = False,
+) -> None:
+    """Say what a collection holds: documents, encoder, calibration, drift, index, sources, what was skipped."""
+    with Collection.open(into, create=False, follow=False) as things:
+        told = things.stats()
+        problems = things.verify() if verify else []
+    if json:
+        show.as_json({**asdict(told), **({"problems": problems} if verify else {})})
+    else:
+        _told(told)
+        if verify:
+            typer.echo("\n".join(["damaged:", *problems]) if problems else "every byte is as it was written")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _told(told: Stats) -> None:
+    total = sum(told.documents.values())
+    kinds = ", ".join(f"{count:,} {name}" for name, count in told.documents.items())
+    lines = [("collection", told.path), ("documents", f"{total:,}" + (f": {kinds}" if kinds else ""))]
+    lines += [("size", f"{told.bytes['store'] / 1e6:,.1f} MB store, {told.bytes['index'] / 1e6:,.1f} MB index")]
+    checksum = str(told.encoder["identity"])[:12]
+    lines += [("encoder", f"{told.encoder['encoder']}, {told.encoder['dim']} dimensions, checksum {checksum}")]
+    lines += [("schema", f"{told.schema}, after {told.changes:,} changes")]
+    lines += [("index", f"{name}: {kind}") for name, kind in told.index.items()]
+    lines += [("source", f"{root}: {count:,} files") for root, count in told.sources.items()]
+    lines += [("drift", f"{part}: {value:.3f} radii since the fit") for part, value in told.drift.items()]
+    if told.logged is not None:
+        lines += [("query log", f"on, {told.logged:,} queries")]
+    if told.trouble:
+        lines += [("trouble", told.trouble)]
+    for name, value in lines:
+        typer.echo(f"{name:<12} {value}")
+    if told.calibration is None:
+        typer.echo("calibration  none yet: the first search makes it")
+    else:
+        typer.echo(f"calibrated   {told.calibration['made']}, version {told.calibration['version']}")
+        typer.echo(told.calibration["described"])
+        for name, value in told.calibration["match"].items():
+            typer.echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
+    for place, why in told.skipped:
+        typer.echo(f"skipped      {place!r}: {why}")
+
+
+def export(
+    into: In,
+    to: Annotated[Path, typer.Option(help="the file to write: .jsonl documents, .npz folded vectors, .calibration")],
+    json: Json = False,
+) -> None:
+    """Take a collection elsewhere: its documents, its folded vectors for any engine, or its calibration.
+
+    NAME.jsonl holds documents that `isthmus index` reads again; NAME.npz holds plain vectors, ids and modalities for
+    any inner-product engine; NAME.calibration holds what maps queries and inner products to scores
+    (isthmus.calibration.load).
+    """
+    with Collection.open(into, create=False, follow=False) as things:
+        try:
+            count = _export(things, to)
+        except OSError as error:
+            raise CannotWrite(f"{to} cannot be written: {error.strerror or error}.") from None
+        if json:
+            show.as_json({"written": str(to), "count": count})
+        else:
+            typer.echo(f"{count:,} written to {to}")
+
+
+def _export(things: Collection, to: Path) -> int:
+    if to.suffix == ".jsonl":
+        count = 0
+        with to.open("w", encoding="utf-8") as file:
+            for document in things:
+                vectors = {part: vector.tolist() for part, vector in document.vectors.items()}
+                row = show.document_json(document) | ({"vectors": vectors} if vectors else {})
+                file.write(js.dumps(row, ensure_ascii=False) + "\n")
+                count += 1
+        return count
+    if to.suffix == ".npz":
+        return things.export_vectors(to)
+    if to.suffix == ".calibration":
+        calibrated = things.calibration or things.calibrate()
+        calibrated.fitted.save(to)
+        return 1
+    raise BadInput(f"{to.name} ends in {to.suffix or 'nothing'}: name a file .jsonl, .npz or .calibration.")

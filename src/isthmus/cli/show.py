@@ -1,0 +1,146 @@
+"""What the terminal shows: hits, progress, and what was skipped."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import typer
+
+from isthmus.documents import Document
+from isthmus.search import Hit, Indexed, Skipped
+
+BAR = 10  # characters of a full bar
+BLOCKS = " ▏▎▍▌▋▊▉█"
+SNIPPET = 60
+EVERY = 10.0  # seconds between lines where nothing can be redrawn
+LISTED = 20  # skipped inputs that are named before the rest is counted
+
+
+def bar(share: float) -> str:
+    """Draw a share of 1 as a bar.
+
+    >>> bar(0.5)
+    '█████     '
+    """
+    eighths = round(max(0.0, min(1.0, share)) * BAR * 8)
+    whole, rest = divmod(eighths, 8)
+    return (BLOCKS[8] * whole + (BLOCKS[rest] if rest else "")).ljust(BAR)
+
+
+def snippet(hit: Hit, width: int = SNIPPET) -> str:
+    """Return the beginning of the passage that matched, or where the picture is."""
+    if hit.passage is not None:
+        words = " ".join(hit.passage.text.split())
+        return words if len(words) <= width else words[: width - 1].rstrip() + "…"
+    return "(a picture)" if hit.document.image is not None else ""
+
+
+def hits(found: Sequence[Hit], *, explain: bool = False) -> None:
+    """Print hits, best first: rank, bar, P(match), modality, id, snippet."""
+    if not found:
+        typer.echo("Nothing found.")
+        return
+    best, worst = found[0].score, found[-1].score
+    wide = max(len(hit.modality) for hit in found)
+    names = min(40, max(len(_line(hit.id)) for hit in found))
+    for hit in found:
+        share = hit.probability if hit.probability is not None else (hit.score - worst) / max(best - worst, 1e-9)
+        p = "   –" if hit.probability is None else f"{hit.probability:4.0%}"
+        name = _line(hit.id)
+        name = name if len(name) <= names else "…" + name[1 - names :]
+        left = f"{hit.rank:>3}  {bar(share)} {p}  {hit.score:7.3f}"
+        typer.echo(f"{left}  {hit.modality:<{wide}}  {name:<{names}}  {snippet(hit)}")
+        if hit.duplicates:
+            typer.echo(f"     and nearly the same: {', '.join(map(_line, hit.duplicates))}")
+        if explain and hit.explanation is not None:
+            typer.echo(f"     {hit.explanation}")
+
+
+def _line(name: str) -> str:
+    """Return a name on one line: line breaks and the like are shown, not obeyed."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)
+
+
+def as_json(value: Any) -> None:
+    """Print one JSON value for machines."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain))
+
+
+def hit_json(hit: Hit) -> dict[str, Any]:
+    """Return a hit as JSON can hold it; pictures by their path."""
+    return {
+        "rank": hit.rank,
+        "id": hit.id,
+        "score": hit.score,
+        "similarity": hit.similarity,
+        "probability": hit.probability,
+        "modality": hit.modality,
+        **document_json(hit.document),
+        "passage": None if hit.passage is None else asdict(hit.passage),
+        "duplicates": list(hit.duplicates),
+        **({"explanation": asdict(hit.explanation)} if hit.explanation is not None else {}),
+    }
+
+
+def document_json(document: Document) -> dict[str, Any]:
+    """Return a document as JSON can hold it."""
+    path = document.image if isinstance(document.image, str) else None
+    return {"id": document.id, "text": document.text, "image": path, "metadata": dict(document.metadata)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.floating | np.integer):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return str(value)
+
+
+def skipped(several: Sequence[Skipped]) -> None:
+    """Say what was skipped and why, on stderr: the first ones by name, the rest by reason."""
+    if not several:
+        return
+    typer.echo(f"{len(several)} skipped:", err=True)
+    for one in several[:LISTED]:
+        typer.echo(f"  {_line(one.id)}: {_line(one.why)}", err=True)
+    if len(several) > LISTED:
+        reasons = Counter(one.why.split(":")[0].split("(")[0][:60] for one in several[LISTED:])
+        typer.echo(f"  and {len(several) - LISTED} more; `isthmus stats` lists them all. Most often:", err=True)
+        for reason, count in reasons.most_common(5):
+            typer.echo(f"    {count} × {_line(reason)}", err=True)
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
+    """Show how far an index run has come, on stderr: one line that is redrawn, or a line now and then."""
+    if quiet:
+        yield lambda _: None
+        return
+    redraw = sys.stderr.isatty()
+    began = last = time.monotonic()
+
+    def show(report: Indexed) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if not redraw and now - last < EVERY:
+            return
+        last = now
+        rate = (report.added + report.updated) / max(now - began, 1e-9)
+        line = f"{what}: {report.done:,} documents, {report.added + report.updated:,} encoded ({rate:.0f}/s)"
+        sys.stderr.write(f"\r\x1b[2K{line}" if redraw else f"{line}\n")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if redraw:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
