@@ -13,7 +13,7 @@ SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 MOST = 8  # words in a query
 SHORT = 3  # a sentence of fewer content words says too little
-KEPT = 0.7  # of the words, by chance
+KEPT = 0.5  # of the words, by chance: people do not know the words of what they look for
 STOP = frozenset(
     [
         "a",
