@@ -30,23 +30,29 @@ class Sheet:
         self.draw = ImageDraw.Draw(self.image)
 
     def polygon(self, points: list[Point], fill: str | None, outline: str | None = INK, width: int = 2) -> None:
+        """Fill and outline a polygon."""
         self.draw.polygon([(2 * x, 2 * y) for x, y in points], fill=fill, outline=outline, width=2 * width)
 
     def box(self, left: float, top: float, right: float, bottom: float, fill: str | None, line: int = 2) -> None:
+        """Draw a rectangle; a line of 0 is none."""
         self.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], fill, INK if line else None, line)
 
     def disc(self, x: float, y: float, radius: float, fill: str | None, outline: str | None = None) -> None:
+        """Draw a filled circle, or a ring."""
         bounds = [2 * (x - radius), 2 * (y - radius), 2 * (x + radius), 2 * (y + radius)]
         self.draw.ellipse(bounds, fill=fill, outline=outline, width=4)
 
     def line(self, points: list[Point], colour: str = INK, width: int = 2) -> None:
+        """Draw a line through the points."""
         self.draw.line([(2 * x, 2 * y) for x, y in points], fill=colour, width=2 * width, joint="curve")
 
     def write(self, x: float, y: float, words: str, size: int = 14, colour: str = INK, anchor: str = "mm") -> None:
+        """Write words; the anchor is the middle unless told."""
         font = ImageFont.load_default(2 * size)
         self.draw.text((2 * x, 2 * y), words, fill=colour, font=font, anchor=anchor)
 
     def finished(self) -> Image.Image:
+        """Return the sheet at its size, in few colours."""
         size = (self.image.width // 2, self.image.height // 2)
         return self.image.resize(size, Image.Resampling.LANCZOS).quantize(48)
 
@@ -145,8 +151,8 @@ def calendar(_: random.Random) -> Sheet:
     sheet.box(20, 20, 300, 300, "white")
     sheet.box(20, 20, 300, 70, "#b5272d")
     sheet.write(160, 45, "OCTOBER", 22, "white")
-    for column, day in enumerate("MTWTFSS"):
-        sheet.write(45 + 38 * column, 90, day, 14, "#8a8f98")
+    for column, weekday in enumerate("MTWTFSS"):
+        sheet.write(45 + 38 * column, 90, weekday, 14, "#8a8f98")
     for day in range(1, 32):
         column, row = (day + 1) % 7, (day + 1) // 7
         sheet.write(45 + 38 * column, 122 + 34 * row, str(day), 15)

@@ -7,7 +7,7 @@ import isthmus
 
 LAYERS = [
     {"types", "errors", "_optional"},
-    {"registry", "config", "documents"},
+    {"registry", "config", "documents", "samples"},
     {"sources", "encoders", "calibration", "index"},
     {"align", "search"},
     {"evaluate", "diagnose"},
