@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders.bank import queries
 from isthmus.encoders.base import Encoder
-from isthmus.types import Vectors
+from isthmus.types import Matrix, Vectors
 
 
 def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None = None) -> Vectors:
@@ -33,12 +34,20 @@ def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None
         matrix = None
     if matrix is None or matrix.shape != (len(asked), encoder.dim):
         matrix = encoder.encode_queries([Query(text=text) for text in asked]).parts["text"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        with suppress(OSError):  # nowhere to keep them: they are encoded again next time
+            _keep(matrix, path)
+    return Vectors.of(matrix, "text")
+
+
+def _keep(matrix: Matrix, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
         with draft.open("wb") as file:
             np.save(file, matrix, allow_pickle=False)
         draft.replace(path)
-    return Vectors.of(matrix, "text")
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def user_cache() -> Path:

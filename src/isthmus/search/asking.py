@@ -51,8 +51,7 @@ class Options:
     @property
     def depth(self) -> int:
         """How many documents have to be looked at to give what is asked."""
-        need = self.offset + self.k
-        return max(need * (3 if self.group else 1), FIELD + 1)
+        return max(self.offset + self.k, FIELD + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,10 +70,15 @@ def search_many(
     served = keeper.raw() if options.raw else keeper.served()
     if not served.all_shelves:
         return [[] for _ in asked]
-    vectors = query_vectors(asked, load, keeper.store.dim)
+    vectors = query_vectors(asked, load, served.calibrated.fitted.dim)
     allowed = _allowed(keeper.store, options.where)
-    answers = _answers(served, keeper.store, asked, vectors, options, allowed)
-    return _hits(keeper, served, vectors, answers, options)
+    depth = options.depth
+    while True:
+        answers = _answers(served, keeper.store, asked, vectors, options, allowed, depth)
+        hits, short = _hits(keeper, served, vectors, answers, options, depth)
+        if not short:
+            return hits
+        depth *= 4
 
 
 def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], dim: int | None) -> Vectors:
@@ -125,7 +129,7 @@ def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
         return None
     condition = filters.compiled(where)
     rows = np.array([row for (row,) in store.database.all(condition.sql, *condition.values)], dtype=np.int64)
-    last = int(store.database.one("SELECT coalesce(max(row), 0) FROM documents")[0])
+    last = int(rows.max(initial=0))
     may = np.zeros(last + 1, dtype=bool)
     may[rows] = True
 
@@ -136,7 +140,13 @@ def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
 
 
 def _answers(
-    served: Served, store: Store, asked: Sequence[Query], vectors: Vectors, options: Options, allowed: Allowed | None
+    served: Served,
+    store: Store,
+    asked: Sequence[Query],
+    vectors: Vectors,
+    options: Options,
+    allowed: Allowed | None,
+    depth: int,
 ) -> list[Answer]:
     modalities = wanted(served, options.modalities)
     joined = served.calibrated.hybrid if options.hybrid else None
@@ -144,7 +154,7 @@ def _answers(
         raise CannotFit(
             "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
         )
-    together = ranked(served, vectors, options.depth, allowed=allowed, modalities=modalities)
+    together = ranked(served, vectors, depth, allowed=allowed, modalities=modalities)
     answers: list[Answer] = []
     for row, ranking in enumerate(together):
         query = asked[row]
@@ -152,10 +162,9 @@ def _answers(
         if joined is None or not query.text:
             answers.append(Answer(ranking, p))
             continue
-        depth = max(options.depth, hybrid.DEPTH)
         one = vectors.take(np.array([row]))
         said = lexical.search(store.database, query.text, hybrid.WORDS)
-        found = hybrid.candidates(served, one, said, depth, allowed, modalities)
+        found = hybrid.candidates(served, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
         share = hybrid.shares_of(store, found, said)
         again, order = hybrid.reordered(joined, found, share)
         p = _probability(served, str(vectors.modality[row]), found.scores[order], ranking.scores)
@@ -169,8 +178,9 @@ def _probability(served: Served, modality: str, scores: Matrix, best_first: Matr
 
 
 def _hits(
-    keeper: Keeper, served: Served, vectors: Vectors, answers: Sequence[Answer], options: Options
-) -> list[list[Hit]]:
+    keeper: Keeper, served: Served, vectors: Vectors, answers: Sequence[Answer], options: Options, depth: int
+) -> tuple[list[list[Hit]], bool]:
+    """Return the hits, and whether grouping has left too few of them though there is more to look at."""
     store = keeper.store
     if options.min_probability is not None and any(answer.probability is None for answer in answers):
         raise CannotFit(
@@ -180,10 +190,20 @@ def _hits(
     answers = [_probable(answer, options.min_probability) for answer in answers]
     rows = sorted({int(row) for answer in answers for row in answer.ranking.documents})
     pieces = store.pieces(rows)
+    if len(pieces) < len(rows):  # some have gone since the search began
+        answers = [
+            _some(answer, np.flatnonzero([row in pieces for row in answer.ranking.documents.tolist()]))
+            for answer in answers
+        ]
     fused = _fused(pieces)
     asked = Raw().queries(vectors, np.float32)
     kept = [_grouped(answer, fused) if options.group else (answer, {}) for answer in answers]
     span = slice(options.offset, options.offset + options.k)
+    pairs = zip(answers, kept, strict=True)
+    if options.group and any(
+        len(whole.ranking) >= depth and len(some.ranking) < span.stop for whole, (some, _) in pairs
+    ):
+        return [], True
     shown = sorted(
         {int(row) for answer, _ in kept for row in answer.ranking.documents[span]}
         | {row for _, others in kept for several in others.values() for row in several}
@@ -215,7 +235,7 @@ def _hits(
                 hit = replace(hit, explanation=told)
             hits.append(hit)
         out.append(hits)
-    return out
+    return out, False
 
 
 def _probable(answer: Answer, least: float | None) -> Answer:

@@ -22,7 +22,7 @@ from typing import Any
 
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
-from isthmus.search.facts import Scalar, scalar
+from isthmus.search.facts import Scalar, readable, scalar
 
 RANGES = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 COLUMNS = {"id": "id", "modality": "modality"}
@@ -95,7 +95,7 @@ def _exists(name: str, asked: Any) -> Condition:
     if name in COLUMNS:
         there = Condition(EVERY)
     else:
-        there = Condition("SELECT DISTINCT document FROM facts WHERE name = ?", (name,))
+        there = Condition("SELECT DISTINCT document FROM facts WHERE name = ?", _head(name))
     return there if asked else _but(there)
 
 
@@ -116,7 +116,7 @@ def _from(name: str) -> str:
 
 
 def _head(name: str) -> tuple[Scalar, ...]:
-    return () if name in COLUMNS else (name,)
+    return () if name in COLUMNS else (readable(name),)
 
 
 def _comparable(name: str, value: Any) -> Scalar:

@@ -87,6 +87,7 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
     asked.users(own, encoder)
     asked.made(store, encoder, plan, rng)
     asked.bank(encoder)
+    asked.fill_in(encoder)
     questions = asked.vectors()
     real = Corpus(block.ids, block.vectors, block.owner, *questions)
     return References(real, Corpus(block.ids, _hidden(block, plan), block.owner, *questions))
@@ -209,11 +210,45 @@ class _Asked:
                 some = of_modality[np.linspace(0, len(of_modality) - 1, min(missing, len(of_modality))).astype(int)]
                 self.add(general.take(some), np.full(len(some), -1))
 
+    def fill_in(self, encoder: Encoder | None) -> None:
+        """See that every modality that may be asked has references: a search by it has to mean something."""
+        for part in self.block.vectors.parts:
+            if part not in ("text", "image") and not self.count(part):
+                self._own_vectors(
+                    part, np.arange(len(self.block.ids))[: 2 * GENERATED], np.zeros(len(self.first), bool)
+                )
+        for modality in sorted(encoder.modalities if encoder is not None else (), key=len):
+            parts = modality.split("+")
+            if self.several and not self.count(modality):
+                self._borrow(parts)
+
+    def _borrow(self, parts: Sequence[str]) -> None:
+        """Ask with what other references ask with: of the part's own kind where there are some, else of any."""
+        every, sources = Vectors.concat(self.several), np.concatenate(self.sources)
+        rows = {part: np.flatnonzero(every.modality == part) for part in parts}
+        rows = {
+            part: some if len(some) else np.flatnonzero(every.modality == every.modality[0])
+            for part, some in rows.items()
+        }
+        count = min(map(len, rows.values()))
+        matrices = {part: _asked_with(every.take(some[:count]), part) for part, some in rows.items()}
+        made_from = sources[next(iter(rows.values()))[:count]] if len(parts) == 1 else np.full(count, -1)
+        self.add(Vectors(matrices), made_from, fair=False)
+
     def vectors(self) -> tuple[Vectors, Rows, Mask, list[str]]:
         if not self.several:
             none = Vectors({"text": np.zeros((0, self.dim), np.float32)})
             return none, np.empty(0, dtype=np.intp), np.empty(0, dtype=bool), []
         return Vectors.concat(self.several), np.concatenate(self.sources), np.concatenate(self.judges), self.words
+
+
+def _asked_with(queries: Vectors, part: str) -> Matrix:
+    """Return the queries' vectors of a part, or of the first part that they have."""
+    return (
+        queries.parts[part]
+        if part in queries.parts and queries.present[part].all()
+        else next(matrix for name, matrix in queries.parts.items() if queries.present[name].all())
+    )
 
 
 def _texts(store: Store, rows: Rows) -> list[str]:
