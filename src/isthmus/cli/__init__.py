@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"auto_envvar_prefix": "ISTHMUS"},
     help="One search over text, images and both, ranked fairly. Every option can come from the environment: "
-    "ISTHMUS_COLLECTION names the collection, ISTHMUS_SEARCH_COUNT=5 is `search --count 5`.",
+    "ISTHMUS_COLLECTION names the collection, ISTHMUS_SEARCH_K=5 is `search -k 5`.",
 )
 for verb in (index, search, calibrate, stats, export, delete, doctor):
     app.command()(verb)

@@ -20,7 +20,7 @@ def search(  # noqa: PLR0913 - one name per option
     into: In,
     words: Annotated[str | None, typer.Argument(help="what is looked for, in words")] = None,
     image: Annotated[Path | None, typer.Option(help="a picture to ask with, alone or beside the words")] = None,
-    k: Annotated[int, typer.Option("-k", "--count", help="how many hits")] = 10,
+    k: Annotated[int, typer.Option("-k", help="how many hits")] = 10,
     offset: Annotated[int, typer.Option(help="leave out so many of the first")] = 0,
     where: Annotated[
         list[str] | None, typer.Option(help="metadata: lang=en, year>=2000, lang!=de, lang=en,de, or a JSON object")

@@ -46,10 +46,21 @@ def chosen(spec: str | Spec, references: References, held: Mapping[str, int]) ->
         return replace(_default(references), note=why)
     trial = references.trial.of_judges()
     try:
-        tuned = calibration.tune(AUTO_GRID, trial.documents, trial.queries, positives=trial.sources, owner=trial.owner)
+        tuned = calibration.tune(
+            grid(references), trial.documents, trial.queries, positives=trial.sources, owner=trial.owner
+        )
         return replace(fitted(tuned.best, references), tuned=tuned)
     except CannotFit as error:
         return replace(_default(references), note=f"auto took its default: {error}")
+
+
+def grid(references: References) -> list[str]:
+    """Return what ``auto`` tries: ``learned`` only where the user's own questions teach it.
+
+    Questions made from a text share its words, so what ``learned`` would learn of them is that right texts are very
+    similar; real questions for texts then lose against pictures (`reproduce/collection.py`).
+    """
+    return [spec for spec in AUTO_GRID if "learned" not in spec or references.answered >= FEWEST]
 
 
 def _default(references: References) -> Fitted:

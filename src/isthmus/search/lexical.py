@@ -66,7 +66,7 @@ def search(database: Database, text: str, k: int) -> Found:
 
 def _most(database: Database, asked: Sequence[str]) -> float:
     """Return the BM25 score that a document with every word of the query, many times over, comes near to."""
-    total = int(database.one("SELECT count(*) FROM documents WHERE text IS NOT NULL")[0])
+    total = int(database.one("SELECT count(*) FROM words_docsize")[0])
     with database.lock, database.explained():
         run = database.connection.execute
         run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.question USING fts5 (text, tokenize = '{TOKENS}')")

@@ -75,6 +75,7 @@ class References:
 
     real: Corpus
     trial: Corpus
+    answered: int = 0  # queries of the user's own whose right document is known
 
 
 def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
@@ -90,7 +91,9 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
     asked.fill_in(encoder)
     questions = asked.vectors()
     real = Corpus(block.ids, block.vectors, block.owner, *questions)
-    return References(real, Corpus(block.ids, _hidden(block, plan), block.owner, *questions))
+    known = set(block.ids)
+    answered = sum(name in known for _, name in own)
+    return References(real, Corpus(block.ids, _hidden(block, plan), block.owner, *questions), answered)
 
 
 def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> list[int]:

@@ -18,7 +18,6 @@ class Stats:
 
     path: str
     documents: Mapping[str, int]
-    passages: int
     bytes: Mapping[str, int]
     encoder: Mapping[str, Any]
     schema: int
@@ -42,7 +41,6 @@ def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
     return Stats(
         path=str(folder),
         documents=keeper.store.counts(),
-        passages=int(one("SELECT count(*) FROM vectors WHERE part = 'text'")[0]),
         bytes={"store": sum(_size(f) for f in files) - sum(_size(f) for f in index), "index": sum(map(_size, index))},
         encoder={name: manifest.get(name) for name in ("encoder", "identity", "dim", "made_with")},
         schema=int(manifest["schema"]),

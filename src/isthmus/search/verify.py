@@ -68,7 +68,7 @@ def _strays(store: Store) -> list[str]:
 def _words(store: Store) -> list[str]:
     if store.database.writable:  # the check is written as an insertion, though it changes nothing
         with store.database.writing() as connection:
-            connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+            connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 0)")
     return []
 
 

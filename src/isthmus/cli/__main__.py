@@ -1,0 +1,5 @@
+"""``python -m isthmus.cli``."""
+
+from isthmus.cli import main
+
+main()

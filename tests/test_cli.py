@@ -1,0 +1,202 @@
+"""The command line: verbs, their output for people and for machines, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from isthmus import Collection
+from isthmus.cli import app
+from isthmus.cli.options import conditions, references, weights
+from tiny import write_encoder
+
+run = CliRunner().invoke
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"onnx:{write_encoder(tmp_path_factory.mktemp('cli') / 'tiny')}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Some notes and pictures, one of them with a caption; and a file that nobody reads."""
+    root = tmp_path / "mine"
+    root.mkdir()
+    for name, text in {"cat.txt": "a cat sits on the red sofa", "dog.md": "the dog runs", "tree.txt": "a tree"}.items():
+        (root / name).write_text(text)
+    for seed, name in enumerate(["a.png", "b.png", "c.png"]):
+        pixels = np.random.default_rng(seed).integers(0, 255, (12, 12, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(root / name)
+    (root / "b.txt").write_text("a red house")
+    return root
+
+
+@pytest.fixture
+def things(folder: Path, encoder: str, tmp_path: Path) -> str:
+    place = str(tmp_path / "things.isthmus")
+    done = run(app, ["index", str(folder), "--into", place, "--encoder", encoder])
+    assert done.exit_code == 0, done.output
+    return place
+
+
+def asked(*arguments: str) -> Any:
+    done = run(app, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_index_says_what_it_did_and_a_second_run_does_nothing(folder: Path, encoder: str, tmp_path: Path) -> None:
+    place = str(tmp_path / "x.isthmus")
+    first = run(app, ["index", str(folder), "--into", place, "--encoder", encoder])
+    assert "6 added" in first.stdout
+    assert "calibration:" in first.stdout
+    again = asked("index", str(folder), "--into", place)
+    assert (again["added"], again["unchanged"], again["removed"], again["documents"]) == (0, 6, 0, 6)
+    (folder / "tree.txt").unlink()
+    (folder / "dog.md").write_text("the dog sits")
+    after = asked("index", str(folder), "--into", place)
+    assert (after["added"], after["updated"], after["removed"]) == (0, 1, 1)
+
+
+def test_what_is_skipped_is_listed_and_the_exit_code_is_3(folder: Path, encoder: str, tmp_path: Path) -> None:
+    (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    (folder / "film.mp4").write_bytes(b"film")
+    done = run(app, ["index", str(folder), "--into", str(tmp_path / "x.isthmus"), "--encoder", encoder])
+    assert done.exit_code == 3
+    assert "2 skipped" in done.stderr
+    assert "broken.png" in done.stderr
+    assert "film.mp4" in done.stderr
+    told = asked("stats", "--in", str(tmp_path / "x.isthmus"))
+    assert sorted(Path(place).name for place, _ in told["skipped"]) == ["broken.png", "film.mp4"]
+
+
+def test_search_finds_and_prints_a_line_per_hit(things: str) -> None:
+    done = run(app, ["search", "cat sofa", "--in", things, "-k", "3"])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert lines[0].split()[0] == "1"
+    found = asked("search", "cat sofa", "--in", things, "-k", "3")
+    assert [hit["rank"] for hit in found] == [1, 2, 3]
+    assert {"id", "score", "similarity", "probability", "modality", "text", "image", "metadata"} <= set(found[0])
+
+
+def test_search_asks_with_a_picture_with_both_and_with_filters(things: str, folder: Path) -> None:
+    by_image = asked("search", "--image", str(folder / "a.png"), "--in", things, "--calibration", "none")
+    assert by_image[0]["id"] == "a.png"
+    assert by_image[0]["similarity"] == pytest.approx(1.0, abs=1e-4)
+    both = asked("search", "cat", "--image", str(folder / "a.png"), "--weights", "image=9,text=0", "--in", things)
+    alone = asked("search", "--image", str(folder / "a.png"), "--in", things)
+    assert {hit["id"] for hit in both} == {hit["id"] for hit in alone}
+    pictures = asked("search", "cat", "--in", things, "--where", "type=png", "--where", "bytes>0")
+    assert {hit["id"] for hit in pictures} == {"a.png", "b.png", "c.png"}
+    assert {hit["modality"] for hit in asked("search", "cat", "--in", things, "--modality=-text")} == {
+        "image",
+        "image+text",
+    }
+
+
+def test_explain_says_how_each_score_came_about(things: str) -> None:
+    done = run(app, ["search", "cat", "--in", things, "--explain", "-k", "2"])
+    assert done.stdout.count("by raw similarity") == 2
+    hit = asked("search", "cat", "--in", things, "--explain", "-k", "1")[0]
+    told = hit["explanation"]
+    rebuilt = told["slope"] * (told["similarity"] + told["shift"] - told["bias"]) + told["offset"]
+    assert rebuilt == pytest.approx(hit["score"], abs=1e-4)
+
+
+def test_calibrate_changes_what_is_served_and_takes_ones_own_queries(things: str, tmp_path: Path) -> None:
+    mine = tmp_path / "queries.txt"
+    mine.write_text('a red cat\n{"query": "dog", "id": "dog.md"}\n')
+    told = asked("calibrate", "center", "--in", things, "--queries", str(mine))
+    assert told["spec"] == "center"
+    assert asked("stats", "--in", things)["calibration"]["spec"] == "center"
+    assert "center" in run(app, ["calibrate", "center", "--in", things]).stdout
+
+
+def test_delete_takes_out_by_id_and_by_metadata_and_names_what_is_not_there(things: str) -> None:
+    assert asked("delete", "cat.txt", "--in", things) == {"deleted": 1, "unknown": []}
+    assert asked("delete", "--where", "type=png", "--in", things)["deleted"] == 3
+    done = run(app, ["delete", "nobody", "--in", things])
+    assert done.exit_code == 3
+    assert "there is no 'nobody'" in done.stderr
+    with Collection.open(things) as left:
+        assert sorted(left.ids()) == ["dog.md", "tree.txt"]
+
+
+def test_export_writes_documents_that_can_be_indexed_and_vectors_for_any_engine(things: str, tmp_path: Path) -> None:
+    for name in ("all.jsonl", "all.npz", "all.calibration"):
+        assert run(app, ["export", "--in", things, "--to", str(tmp_path / name)]).exit_code == 0
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert len(rows) == 6
+    with np.load(tmp_path / "all.npz") as saved, Collection.open(things) as there:
+        assert sorted(saved["id"].tolist()) == sorted(there.ids())
+        assert len(saved["vectors"]) == len(saved["modality"]) == 6
+    assert run(app, ["export", "--in", things, "--to", str(tmp_path / "all.xyz")]).exit_code == 1
+
+
+def test_stats_and_doctor_read_every_byte_on_request(things: str) -> None:
+    assert "every byte" in run(app, ["stats", "--in", things, "--verify"]).stdout
+    done = run(app, ["doctor", "--in", things])
+    assert done.exit_code == 0, done.output
+    assert "collection" in done.stdout
+    damaged = next(Path(things, "index").glob("*/text.vectors"))
+    damaged.write_bytes(damaged.read_bytes()[::-1])
+    assert run(app, ["stats", "--in", things, "--verify"]).exit_code == 1
+    assert all({"name", "good", "said"} <= set(one) for one in json.loads(run(app, ["doctor", "--json"]).stdout))
+
+
+def test_exit_codes_tell_failure_from_wrong_usage(things: str, tmp_path: Path) -> None:
+    def code(*arguments: str) -> int:
+        command = [sys.executable, "-c", "from isthmus.cli import main; main()", *arguments]
+        return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode
+
+    assert code("search", "cat", "--in", str(tmp_path / "nowhere")) == 1
+    assert code("search", "cat", "--in", things, "--no-such-option") == 2
+    assert code("calibrate", "centre", "--in", things) == 2
+    assert code("search", "cat", "--in", things) == 0
+
+
+def test_an_option_can_come_from_the_environment(things: str) -> None:
+    environment = {"ISTHMUS_COLLECTION": things, "ISTHMUS_SEARCH_K": "2"}
+    done = run(app, ["search", "cat", "--json"], env=environment)
+    assert len(json.loads(done.stdout)) == 2
+
+
+def test_conditions_are_read_as_people_write_them() -> None:
+    assert conditions([]) is None
+    assert conditions(["year=2000"]) == {"and": [{"year": {"in": [2000, "2000"]}}]}
+    assert conditions(["lang!=en"]) == {"and": [{"lang": {"not": ["en"]}}]}
+    assert conditions(['{"or": [{"a": 1}, {"b": 2}]}']) == {"and": [{"or": [{"a": 1}, {"b": 2}]}]}
+    with pytest.raises(Exception, match="cannot be read"):
+        conditions(["nonsense"])
+    with pytest.raises(Exception, match="cannot be read"):
+        weights("text")
+    with pytest.raises(Exception, match="cannot be read"):
+        references(Path("/no/such/file"))
+
+
+def test_every_verb_explains_itself() -> None:
+    for verb in ("index", "search", "calibrate", "stats", "export", "delete", "doctor", "train"):
+        done = run(app, [verb, "--help"])
+        assert done.exit_code == 0
+        assert "--help" in done.stdout
+    assert "evaluate" not in run(app, ["--help"]).stdout  # what is not built is not in the help
+
+
+def test_an_id_with_a_line_break_stays_on_its_line(folder: Path, encoder: str, tmp_path: Path) -> None:
+    (folder / "two\nlines.txt").write_text("a cat")
+    place = str(tmp_path / "x.isthmus")
+    run(app, ["index", str(folder), "--into", place, "--encoder", encoder])
+    done = run(app, ["search", "cat", "--in", place])
+    assert "two\\nlines.txt" in done.stdout
+    assert len(done.stdout.splitlines()) == 7
