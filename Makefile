@@ -11,8 +11,8 @@ TEST = $(TEST_VENV)/bin
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.made ## Raw cosine against the calibrations on a made-up corpus: one table, one picture
-	@$(BIN)/python examples/two_cones.py
+demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated side by side
+	@$(BIN)/isthmus demo
 
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
 	@$(TEST)/python -m pytest
@@ -27,6 +27,8 @@ bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machi
 	@$(TEST)/python bench/bias.py
 	@$(TEST)/python bench/fold.py
 	@$(TEST)/python bench/encode.py
+	@$(TEST)/python bench/search.py
+	@$(TEST)/python bench/whole.py
 
 reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA)
 	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || exit 1; done
@@ -37,7 +39,7 @@ clean: ## Remove the virtual environments and what the targets wrote
 $(VENV)/.made: pyproject.toml
 	@echo "making $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[plot]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[ann,html,pdf]'
 	@touch $@
 
 $(TEST_VENV)/.made: pyproject.toml

@@ -7,8 +7,8 @@ import isthmus
 
 LAYERS = [
     {"types", "errors", "_optional"},
-    {"registry", "config", "documents"},
-    {"sources", "encoders", "calibration", "index"},
+    {"registry", "config", "documents", "samples"},
+    {"sources", "encoders", "calibration", "index", "samples"},
     {"align", "search"},
     {"evaluate", "diagnose"},
     {"train"},

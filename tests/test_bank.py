@@ -12,8 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isthmus.encoders import bank
+from isthmus.encoders import Encoder, bank, load
+from isthmus.encoders.bank.views import PARTS, View, views
+from isthmus.encoders.references import bank_vectors, references
 from isthmus.errors import BadInput
+from isthmus.types import Vectors
+from tiny import DIM, write_encoder
 
 FOLDER = files("isthmus.encoders.bank")
 AN_BEFORE_A_CONSONANT = ("hour", "honest", "heir", "X-ray", "x-ray")
@@ -158,3 +162,95 @@ def test_importing_the_bank_reads_and_brings_in_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded[0] == "0"
     assert not {"torch", "onnxruntime", "faiss", "transformers", "scipy"} & set(loaded)
+
+
+def tiny(folder: Path, parts: str) -> Encoder:
+    return load(f"onnx:{write_encoder(folder / parts, parts)}")
+
+
+def test_every_picture_is_there_whole_and_in_parts_that_all_differ() -> None:
+    whole = [view for view in views() if view.box == (0, 0, 1, 1)]
+    assert len(whole) >= 40
+    assert len(views()) == len(set(views())) == (1 + PARTS) * len(whole)
+    assert {view.mirrored for view in views()} == {False, True}
+    for view in views():
+        left, top, right, bottom = view.box
+        assert 0 <= left < right <= 1, view
+        assert 0 <= top < bottom <= 1, view
+
+
+def test_a_view_is_that_part_of_its_picture_mirrored_or_not() -> None:
+    whole = np.asarray(View("dog.jpg").image())
+    height, width = whole.shape[:2]
+    half = np.asarray(View("dog.jpg", (0.5, 0.0, 1.0, 1.0), mirrored=True).image())
+    assert np.array_equal(half, whole[:, round(width / 2) :][:, ::-1])
+    assert half.shape[0] == height
+
+
+def test_the_same_seed_gives_the_same_views_and_another_seed_others() -> None:
+    assert views(3) == views(3)
+    assert len(set(views(3)) & set(views())) == len(views()) / (1 + PARTS)
+
+
+def test_the_pictures_take_less_than_250_kilobytes() -> None:
+    folder = Path(str(FOLDER.joinpath("pictures")))
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 250_000
+
+
+def test_the_bank_asks_with_words_with_pictures_and_with_both() -> None:
+    held = references()
+    assert {modality: len(several) for modality, several in held.items()} == {
+        "text": 4000,
+        "image": len(views()),
+        "image+text": len(views()),
+    }
+    assert all(reference.query().modality == modality for modality in held for reference in held[modality][:3])
+    assert len({reference.text for reference in held["image+text"]}) == len(views())
+
+
+def counts(vectors: Vectors) -> dict[str, int]:
+    return {str(name): int((vectors.modality == name).sum()) for name in vectors.modalities}
+
+
+def test_an_encoder_gets_the_modalities_it_reads(tmp_path: Path) -> None:
+    n = len(views())
+    for parts, expected in (
+        ("image+text", {"image": n, "image+text": n, "text": 4000}),
+        ("image", {"image": n}),
+        ("text", {"text": 4000}),
+    ):
+        made = bank_vectors(tiny(tmp_path, parts), tmp_path / "kept" / parts)
+        assert counts(made) == expected
+        assert made.dim == DIM
+        assert set(made.parts) == set(parts.split("+"))
+        assert {matrix.dtype for matrix in made.parts.values()} == {np.dtype(np.float32)}
+
+
+def test_pictures_are_encoded_once_and_a_damaged_file_again(tmp_path: Path) -> None:
+    encoder, kept = tiny(tmp_path, "image+text"), tmp_path / "kept"
+    first, second = (bank_vectors(encoder, kept, limit=20) for _ in range(2))
+    assert counts(first) == {"image": 20, "image+text": 20, "text": 20}
+    files_in = sorted(kept.iterdir())
+    assert len(files_in) == 3
+    stamps = [path.stat().st_mtime_ns for path in files_in]
+    for path in files_in[:2]:
+        path.write_bytes(path.read_bytes()[:-40])
+    third = bank_vectors(encoder, kept, limit=20)
+    for part in ("image", "text"):
+        assert np.array_equal(first.parts[part], second.parts[part])
+        assert np.array_equal(first.parts[part], third.parts[part])
+    assert [path.stat().st_mtime_ns == stamp for path, stamp in zip(files_in, stamps, strict=True)][2]
+
+
+def test_a_limit_takes_so_many_of_each_modality_from_all_over_the_bank(tmp_path: Path) -> None:
+    encoder = tiny(tmp_path, "image")
+    whole, some = (bank_vectors(encoder, tmp_path / "kept", limit=limit) for limit in (None, 7))
+    rows = [int(row) for row in np.linspace(0, len(whole) - 1, 7)]
+    np.testing.assert_allclose(some.parts["image"], whole.parts["image"][rows], atol=1e-6)
+
+
+def test_a_picture_with_words_has_the_vectors_of_both(tmp_path: Path) -> None:
+    made = bank_vectors(tiny(tmp_path, "image+text"), tmp_path / "kept", limit=5)
+    alone, both = made.take(made.modality == "image"), made.take(made.modality == "image+text")
+    np.testing.assert_allclose(both.parts["image"], alone.parts["image"], atol=1e-6)
+    assert both.present["text"].all()

@@ -186,11 +186,21 @@ def test_one_document_is_found_by_every_calibration_that_can_be_fitted(tmp_path:
     with Collection.open(tmp_path / "c", encoder) as things:
         things.add([Document("a", "a cat on a sofa", pixels(1))])
         assert [hit.id for hit in things.search("cat")] == ["a"]
-        with pytest.raises(CannotFit, match="no spread"):
-            things.calibrate("standardize")
-        for spec in ("none", "center", "auto"):
+        for spec in ("none", "center", "standardize", "auto"):
             things.calibrate(spec)
             assert [hit.id for hit in things.search("cat", group=True, explain=True)] == ["a"]
+
+
+def test_one_reference_query_is_too_few_for_some_calibrations_and_enough_for_a_search(tmp_path: Path) -> None:
+    asked = Query(vectors={"text": np.ones(4)})
+    with Collection.open(tmp_path / "c", "none") as things:
+        things.add([Document("a", vectors={"text": np.ones(4)})])
+        assert [hit.id for hit in things.search(asked)] == ["a"]
+        with pytest.raises(CannotFit, match="reference queries"):
+            things.calibrate("standardize")
+        with pytest.raises(CannotFit, match="reference queries"):
+            things.calibrate("nnn(k=2)")
+        assert [hit.id for hit in things.search(asked)] == ["a"]
 
 
 def test_adding_again_says_what_is_new_what_changed_and_what_did_not(things: Collection, counting: Counting) -> None:

@@ -150,6 +150,15 @@ def test_users_queries_come_first_and_know_their_answers(things: Collection) -> 
     assert not any(row in rows for rows in made.sources.values() for row in (10, 11))
 
 
+def test_users_queries_may_be_vectors(tmp_path: Path) -> None:
+    rows = unit(np.random.default_rng(0).normal(size=(30, 6)))
+    with Collection.open(tmp_path / "c", "none") as things:
+        things.add(own(rows))
+        made = things.calibrate("nnn(k=4)", queries=[(Query(vectors={"text": row}), "v3") for row in rows[:5]])
+        assert set(range(5)) <= set(made.sources["v3"])
+        np.testing.assert_allclose(made.fitted.references.vectors["text"][:5], rows[:5], atol=1e-6)
+
+
 def test_a_reference_query_never_meets_the_document_it_was_made_from(
     things: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

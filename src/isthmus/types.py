@@ -115,7 +115,10 @@ class Vectors:
             return absent if values is None or part not in values else values[part]
 
         return cls(
-            {p: np.concatenate([column(v.parts, p, np.zeros((len(v), v.dim))) for v in several]) for p in names},
+            {
+                p: np.concatenate([column(v.parts, p, np.zeros((len(v), v.dim), np.float32)) for v in several])
+                for p in names
+            },
             {p: np.concatenate([column(v.present, p, np.zeros(len(v), bool)) for v in several]) for p in names},
             {p: np.concatenate([column(v.weights, p, np.ones(len(v))) for v in several]) for p in names}
             if weighted

@@ -4,53 +4,113 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from isthmus.documents import Query
 from isthmus.encoders.bank import queries
+from isthmus.encoders.bank.views import View, views
 from isthmus.encoders.base import Encoder
 from isthmus.types import Matrix, Vectors
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A query of the bank: words, a view of a picture, or both. The picture is not opened before it is asked."""
+
+    text: str | None = None
+    view: View | None = None
+
+    def query(self) -> Query:
+        """Return it as an encoder takes it."""
+        return Query(text=self.text, image=None if self.view is None else self.view.image())
 
 
 def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None = None) -> Vectors:
     """Return the bank's queries encoded by ``encoder``, from ``folder`` (or the user's cache) if they were before.
 
-    ``limit`` takes so many of them, spread evenly over the bank.
+    Words come first, then pictures, then pictures with words: those of these that the encoder reads. ``limit`` takes so
+    many of each at most, spread evenly over the bank.
 
-    The file's name holds what the vectors depend on, the encoder's identity and the queries, so that another encoder
-    or another bank is encoded anew; a damaged file is, too.
+    A file's name holds what its vectors depend on, the encoder's identity and the queries, so that another encoder or
+    another bank is encoded anew; a damaged file is, too.
     """
-    asked = queries()
-    if limit is not None and limit < len(asked):
-        asked = tuple(asked[int(row)] for row in np.linspace(0, len(asked) - 1, limit))
-    digest = hashlib.sha256("\n".join([encoder.identity, *asked]).encode()).hexdigest()[:24]
-    path = (folder or user_cache()) / f"bank-{digest}.npy"
-    try:
-        matrix = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        matrix = None
-    if matrix is None or matrix.shape != (len(asked), encoder.dim):
-        matrix = encoder.encode_queries([Query(text=text) for text in asked]).parts["text"]
-        with suppress(OSError):  # nowhere to keep them: they are encoded again next time
-            _keep(matrix, path)
-    return Vectors.of(matrix, "text")
+    asked = {m: _spread(several, limit) for m, several in references().items() if m in encoder.modalities}
+    kept = [_kept(encoder, modality, several, folder or user_cache()) for modality, several in asked.items()]
+    return Vectors.concat(kept or [Vectors.of(np.zeros((0, encoder.dim), np.float32), "text")])
 
 
-def _keep(matrix: Matrix, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("wb") as file:
-            np.save(file, matrix, allow_pickle=False)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+def references() -> dict[str, Sequence[Reference]]:
+    """Return the bank by modality: its texts, its views of pictures, and each view with one of the texts."""
+    texts, pictures = queries(), views()
+    return {
+        "text": [Reference(text) for text in texts],
+        "image": [Reference(view=view) for view in pictures],
+        "image+text": [
+            Reference(text, view) for text, view in zip(_spread(texts, len(pictures)), pictures, strict=True)
+        ],
+    }
 
 
 def user_cache() -> Path:
     """Return the folder for what can be made again: ``ISTHMUS_CACHE``, or isthmus in the user's cache folder."""
     given = os.environ.get("ISTHMUS_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isthmus"
+
+
+def _spread(several: Sequence[Item], limit: int | None) -> Sequence[Item]:
+    """Take ``limit`` of them, evenly.
+
+    >>> _spread("abcdefg", 3)
+    ['a', 'd', 'g']
+    """
+    if limit is None or limit >= len(several):
+        return several
+    return [several[int(row)] for row in np.linspace(0, len(several) - 1, limit)]
+
+
+def _kept(encoder: Encoder, modality: str, asked: Sequence[Reference], folder: Path) -> Vectors:
+    path = folder / f"bank-{_digest(encoder.identity, modality, asked)}.npz"
+    parts = _read(path)
+    if {matrix.shape for matrix in parts.values()} != {(len(asked), encoder.dim)}:
+        encoded = encoder.encode_queries([reference.query() for reference in asked])
+        parts = {part: matrix for part, matrix in encoded.parts.items() if encoded.present[part].all()}
+        _write(path, parts)
+    return Vectors(parts)
+
+
+def _digest(identity: str, modality: str, asked: Sequence[Reference]) -> str:
+    contents = hashlib.sha256("\n".join([identity, modality, *map(repr, asked)]).encode())
+    for view in {reference.view.name: reference.view for reference in asked if reference.view}.values():
+        contents.update(view.file())
+    return contents.hexdigest()[:24]
+
+
+def _read(path: Path) -> dict[str, Matrix]:
+    """Return what was kept, or nothing if it is not there or damaged."""
+    try:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return {}
+
+
+def _write(path: Path, parts: dict[str, Matrix]) -> None:
+    """Keep vectors for the next time, if there is somewhere to keep them."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            np.savez(file, **parts)  # type: ignore[arg-type]
+        draft.replace(path)
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)

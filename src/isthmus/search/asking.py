@@ -12,11 +12,12 @@ import numpy as np
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, BadVectors, CannotFit
+from isthmus.errors import BadInput, CannotFit
 from isthmus.search import filters, hybrid, lexical
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.keeper import Keeper
 from isthmus.search.probability import FIELD, field_of
+from isthmus.search.questions import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
 from isthmus.search.served import Served
 from isthmus.search.store import Piece, Store, assembled
@@ -79,49 +80,6 @@ def search_many(
         if not short:
             return hits
         depth *= 4
-
-
-def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], dim: int | None) -> Vectors:
-    """Encode queries, each but for the vectors that it brings."""
-    rest = [_rest(query) for query in queries]
-    several: list[Vectors] = []
-    encoded = _encoded([query for query in rest if query is not None], load)
-    at = 0
-    for query, left in zip(queries, rest, strict=True):
-        parts: dict[str, Matrix] = {part: vector[None] for part, vector in query.vectors.items()}
-        if left is not None and encoded is not None:
-            parts |= {part: matrix[at : at + 1] for part, matrix in encoded.parts.items() if encoded.present[part][at]}
-            at += 1
-        for part, matrix in parts.items():
-            if dim is not None and matrix.shape[1] != dim:
-                raise BadVectors(
-                    f"the query's {part} vector has {matrix.shape[1]} dimensions but the collection has {dim}. Encode "
-                    "it with the collection's encoder."
-                )
-        weights: dict[str, Matrix] | None = None
-        if query.weights is not None:
-            weights = {part: np.array([query.weights.get(part, 1.0)]) for part in parts}
-        several.append(Vectors(parts, weights=weights))
-    return Vectors.concat(several)
-
-
-def _rest(query: Query) -> Query | None:
-    covered = {atom for part in query.vectors for atom in part.split("+")}
-    text = None if "text" in covered or not query.text or query.text.isspace() else query.text
-    image = None if "image" in covered else query.image
-    return None if text is None and image is None else Query(text=text, image=image)
-
-
-def _encoded(queries: Sequence[Query], load: Callable[[], Encoder | None]) -> Vectors | None:
-    if not queries:
-        return None
-    encoder = load()
-    if encoder is None:
-        raise BadInput(
-            "This collection has no encoder: it cannot read words or pictures. Ask with vectors: "
-            "Query(vectors={'text': …})."
-        )
-    return encoder.encode_queries(queries)
 
 
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:

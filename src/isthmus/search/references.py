@@ -20,6 +20,7 @@ from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import bank_vectors
 from isthmus.search.phrases import phrase
+from isthmus.search.questions import query_vectors
 from isthmus.search.store import Block, Store
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
@@ -88,7 +89,7 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
     asked.users(own, encoder)
     asked.made(store, encoder, plan, rng)
     asked.bank(encoder)
-    asked.fill_in(encoder)
+    asked.others()
     questions = asked.vectors()
     real = Corpus(block.ids, block.vectors, block.owner, *questions)
     known = set(block.ids)
@@ -161,8 +162,8 @@ class _Asked:
         return sum(int((vectors.modality == modality).sum()) for vectors in self.several)
 
     def users(self, own: Own, encoder: Encoder | None) -> None:
-        if own and encoder is not None:
-            vectors = encoder.encode_queries([query for query, _ in own])
+        if own:
+            vectors = query_vectors([query for query, _ in own], lambda: encoder, self.dim)
             sources = np.array([self.place.get(name, -1) if name else -1 for _, name in own])
             self.add(vectors, sources, words=[query.text or "" for query, _ in own])
 
@@ -213,45 +214,18 @@ class _Asked:
                 some = of_modality[np.linspace(0, len(of_modality) - 1, min(missing, len(of_modality))).astype(int)]
                 self.add(general.take(some), np.full(len(some), -1))
 
-    def fill_in(self, encoder: Encoder | None) -> None:
-        """See that every modality that may be asked has references: a search by it has to mean something."""
+    def others(self) -> None:
+        """Ask for parts that no encoder reads, and for joint vectors, with documents' own."""
+        some = np.arange(len(self.block.ids))[: 2 * GENERATED]
         for part in self.block.vectors.parts:
             if part not in ("text", "image") and not self.count(part):
-                self._own_vectors(
-                    part, np.arange(len(self.block.ids))[: 2 * GENERATED], np.zeros(len(self.first), bool)
-                )
-        for modality in sorted(encoder.modalities if encoder is not None else (), key=len):
-            parts = modality.split("+")
-            if self.several and not self.count(modality):
-                self._borrow(parts)
-
-    def _borrow(self, parts: Sequence[str]) -> None:
-        """Ask with what other references ask with: of the part's own kind where there are some, else of any."""
-        every, sources = Vectors.concat(self.several), np.concatenate(self.sources)
-        rows = {part: np.flatnonzero(every.modality == part) for part in parts}
-        rows = {
-            part: some if len(some) else np.flatnonzero(every.modality == every.modality[0])
-            for part, some in rows.items()
-        }
-        count = min(map(len, rows.values()))
-        matrices = {part: _asked_with(every.take(some[:count]), part) for part, some in rows.items()}
-        made_from = sources[next(iter(rows.values()))[:count]] if len(parts) == 1 else np.full(count, -1)
-        self.add(Vectors(matrices), made_from, fair=False)
+                self._own_vectors(part, some, np.zeros(len(self.block.ids), dtype=bool))
 
     def vectors(self) -> tuple[Vectors, Rows, Mask, list[str]]:
         if not self.several:
             none = Vectors({"text": np.zeros((0, self.dim), np.float32)})
             return none, np.empty(0, dtype=np.intp), np.empty(0, dtype=bool), []
         return Vectors.concat(self.several), np.concatenate(self.sources), np.concatenate(self.judges), self.words
-
-
-def _asked_with(queries: Vectors, part: str) -> Matrix:
-    """Return the queries' vectors of a part, or of the first part that they have."""
-    return (
-        queries.parts[part]
-        if part in queries.parts and queries.present[part].all()
-        else next(matrix for name, matrix in queries.parts.items() if queries.present[name].all())
-    )
 
 
 def _texts(store: Store, rows: Rows) -> list[str]:

@@ -4,7 +4,8 @@
     bank.generate(seed=1)            another one, from the same words and templates
 
 ``words.toml`` holds the words, ``templates.toml`` the templates by style, ``queries.txt`` what ``generate()`` makes of
-them. The two files say at their top how they are written; docs/bank.md says why the bank is as it is.
+them. The two files say at their top how they are written; docs/bank.md says why the bank is as it is. ``views.py`` has
+the pictures.
 
 >>> len(queries())
 4000

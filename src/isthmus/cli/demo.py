@@ -1,0 +1,96 @@
+"""``isthmus demo``: the main job on a sample folder, raw and calibrated side by side."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isthmus import samples
+from isthmus.cli import show
+from isthmus.search import Collection, Hit
+
+SHOWN = 3  # searches that are shown side by side
+WIDTH = 52  # of a column
+TOP = 5
+
+
+def demo(
+    into: Annotated[Path | None, typer.Option(help="keep the collection here; else it goes when the demo ends")] = None,
+) -> None:
+    """Index a sample folder of notes, photos and both, and search it raw and calibrated, side by side."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = into or Path(scratch, "demo.isthmus")
+        began = time.monotonic()
+        typer.echo(f"Indexing {samples.folder()} …")
+        with Collection.open(place, follow=False) as things:
+            with show.progress("reading") as tell:
+                things.index(samples.folder(), progress=tell)
+            typer.echo("Calibrating on questions made from its own documents …")
+            calibrated = things.calibrate()
+            counts = ", ".join(f"{count} {name}" for name, count in things.stats().documents.items())
+            typer.echo(f"{len(things)} documents ({counts}) in {time.monotonic() - began:.0f} s.")
+            typer.echo(f"Calibrated by itself: {calibrated.fitted.spec}\n")
+            _compared(things)
+        typer.echo(_next(place if into is not None else None))
+
+
+def _compared(things: Collection) -> None:
+    asked = samples.queries()
+    words = [one.query for one in asked]
+    raw = things.search_many(words, k=10, calibration="none")
+    fair = things.search_many(words, k=10)
+    gain = [_rank(one.right, r) - _rank(one.right, f) for one, r, f in zip(asked, raw, fair, strict=True)]
+    first = [at for at, one in enumerate(asked) if _rank(one.right, fair[at]) == 1 and one.kind != "text"]
+    for place in sorted(first, key=lambda at: -gain[at])[:SHOWN]:
+        _side_by_side(words[place], asked[place].right, raw[place], fair[place])
+    _table(asked, raw, fair)
+
+
+def _side_by_side(query: str, right: Sequence[str], raw: Sequence[Hit], fair: Sequence[Hit]) -> None:
+    typer.echo(f"» {query}")
+    typer.echo(f"  {'raw cosine':<{WIDTH}}calibrated")
+    for before, after in zip(raw[:TOP], fair[:TOP], strict=False):
+        typer.echo(f"  {_cell(before, right):<{WIDTH}}{_cell(after, right)}")
+    typer.echo("")
+
+
+def _cell(hit: Hit, right: Sequence[str]) -> str:
+    mark = "✓" if hit.id in right else " "
+    return f"{mark} {hit.modality:<10} {hit.id}"[: WIDTH - 2]
+
+
+def _rank(right: Sequence[str], hits: Sequence[Hit]) -> int:
+    return min((hit.rank for hit in hits if hit.id in right), default=len(hits) + 1)
+
+
+def _table(asked: Sequence[samples.SampleQuery], raw: Sequence[Sequence[Hit]], fair: Sequence[Sequence[Hit]]) -> None:
+    first: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    for one, before, after in zip(asked, raw, fair, strict=True):
+        found = (_rank(one.right, before) == 1, _rank(one.right, after) == 1)
+        first[one.kind].append(found)
+        first["all"].append(found)
+    typer.echo(f"The right document comes first, of {len(asked)} questions:")
+    typer.echo(f"  {'looked for':<14}{'raw cosine':>12}{'calibrated':>12}")
+    for kind in [*sorted(set(first) - {"all"}), "all"]:
+        shares = [sum(found[side] for found in first[kind]) / len(first[kind]) for side in (0, 1)]
+        typer.echo(f"  {kind:<14}{shares[0]:>12.0%}{shares[1]:>12.0%}")
+
+
+def _next(kept: Path | None) -> str:
+    place = str(kept) if kept is not None else "things.isthmus"
+    lines = ["", "Try next:"]
+    if kept is None:
+        lines += [f"  isthmus index YOUR_FOLDER --into {place}"]
+    lines += [
+        f'  isthmus search "a cat" --in {place} --explain',
+        f'  isthmus search "a cat" --in {place} --calibration none      raw cosine, for comparison',
+        f"  isthmus stats --in {place}",
+        "  isthmus --help",
+    ]
+    return "\n".join(lines)
