@@ -1,6 +1,5 @@
-import os
-import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -11,13 +10,17 @@ settings.load_profile("isthmus")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache_of_its_own() -> Iterator[None]:
-    """Keep what can be made again out of the user's folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        before = os.environ.get("ISTHMUS_CACHE")
-        os.environ["ISTHMUS_CACHE"] = folder
-        yield
-        if before is None:
-            del os.environ["ISTHMUS_CACHE"]
-        else:
-            os.environ["ISTHMUS_CACHE"] = before
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of our own: no test reads or fills the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISTHMUS_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a tiny encoder of text and images."""
+    from tiny import write_encoder
+
+    return f"onnx:{write_encoder(tmp_path_factory.mktemp('encoder') / 'tiny')}"

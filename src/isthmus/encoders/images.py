@@ -59,7 +59,7 @@ def read(image: ImageLike, frame: Frame) -> Pixels:
     [[0, 0, 0], [255, 255, 255]]
     """
     if isinstance(image, np.ndarray):
-        return _framed(_from_array(image), frame)
+        return _framed(from_array(image), frame)
     data = file_bytes(image)
     return read_bytes(data, source_name(image), frame) if data is not None else _read_pillow(image, frame)
 
@@ -223,7 +223,8 @@ def _scaled(values: NDArray[Any]) -> Pixels:
     return np.rint(wide * (255 / top)).astype(np.uint8)
 
 
-def _from_array(array: NDArray[Any]) -> Image:
+def from_array(array: NDArray[Any]) -> Image:
+    """Make a Pillow image of pixels: bytes, 16 bits, fractions in 0 … 1, or truth values."""
     from PIL import Image
 
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)) or 0 in array.shape:

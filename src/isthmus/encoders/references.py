@@ -6,6 +6,7 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -104,8 +105,12 @@ def _read(path: Path) -> dict[str, Matrix]:
 
 
 def _write(path: Path, parts: dict[str, Matrix]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Keep vectors for the next time, if there is somewhere to keep them."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with draft.open("wb") as file:
-        np.savez(file, **parts)  # type: ignore[arg-type]
-    draft.replace(path)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            np.savez(file, **parts)  # type: ignore[arg-type]
+        draft.replace(path)
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)

@@ -12,11 +12,12 @@ import numpy as np
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, BadVectors, CannotFit
+from isthmus.errors import BadInput, CannotFit
 from isthmus.search import filters, hybrid, lexical
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.keeper import Keeper
 from isthmus.search.probability import FIELD, field_of
+from isthmus.search.questions import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
 from isthmus.search.served import Served
 from isthmus.search.store import Piece, Store, assembled
@@ -51,8 +52,7 @@ class Options:
     @property
     def depth(self) -> int:
         """How many documents have to be looked at to give what is asked."""
-        need = self.offset + self.k
-        return max(need * (3 if self.group else 1), FIELD + 1)
+        return max(self.offset + self.k, FIELD + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,53 +71,15 @@ def search_many(
     served = keeper.raw() if options.raw else keeper.served()
     if not served.all_shelves:
         return [[] for _ in asked]
-    vectors = query_vectors(asked, load, keeper.store.dim)
+    vectors = query_vectors(asked, load, served.calibrated.fitted.dim)
     allowed = _allowed(keeper.store, options.where)
-    answers = _answers(served, keeper.store, asked, vectors, options, allowed)
-    return _hits(keeper, served, vectors, answers, options)
-
-
-def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], dim: int | None) -> Vectors:
-    """Encode queries, each but for the vectors that it brings."""
-    rest = [_rest(query) for query in queries]
-    several: list[Vectors] = []
-    encoded = _encoded([query for query in rest if query is not None], load)
-    at = 0
-    for query, left in zip(queries, rest, strict=True):
-        parts: dict[str, Matrix] = {part: vector[None] for part, vector in query.vectors.items()}
-        if left is not None and encoded is not None:
-            parts |= {part: matrix[at : at + 1] for part, matrix in encoded.parts.items() if encoded.present[part][at]}
-            at += 1
-        for part, matrix in parts.items():
-            if dim is not None and matrix.shape[1] != dim:
-                raise BadVectors(
-                    f"the query's {part} vector has {matrix.shape[1]} dimensions but the collection has {dim}. Encode "
-                    "it with the collection's encoder."
-                )
-        weights: dict[str, Matrix] | None = None
-        if query.weights is not None:
-            weights = {part: np.array([query.weights.get(part, 1.0)]) for part in parts}
-        several.append(Vectors(parts, weights=weights))
-    return Vectors.concat(several)
-
-
-def _rest(query: Query) -> Query | None:
-    covered = {atom for part in query.vectors for atom in part.split("+")}
-    text = None if "text" in covered or not query.text or query.text.isspace() else query.text
-    image = None if "image" in covered else query.image
-    return None if text is None and image is None else Query(text=text, image=image)
-
-
-def _encoded(queries: Sequence[Query], load: Callable[[], Encoder | None]) -> Vectors | None:
-    if not queries:
-        return None
-    encoder = load()
-    if encoder is None:
-        raise BadInput(
-            "This collection has no encoder: it cannot read words or pictures. Ask with vectors: "
-            "Query(vectors={'text': …})."
-        )
-    return encoder.encode_queries(queries)
+    depth = options.depth
+    while True:
+        answers = _answers(served, keeper.store, asked, vectors, options, allowed, depth)
+        hits, short = _hits(keeper, served, vectors, answers, options, depth)
+        if not short:
+            return hits
+        depth *= 4
 
 
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
@@ -125,7 +87,7 @@ def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
         return None
     condition = filters.compiled(where)
     rows = np.array([row for (row,) in store.database.all(condition.sql, *condition.values)], dtype=np.int64)
-    last = int(store.database.one("SELECT coalesce(max(row), 0) FROM documents")[0])
+    last = int(rows.max(initial=0))
     may = np.zeros(last + 1, dtype=bool)
     may[rows] = True
 
@@ -136,7 +98,13 @@ def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
 
 
 def _answers(
-    served: Served, store: Store, asked: Sequence[Query], vectors: Vectors, options: Options, allowed: Allowed | None
+    served: Served,
+    store: Store,
+    asked: Sequence[Query],
+    vectors: Vectors,
+    options: Options,
+    allowed: Allowed | None,
+    depth: int,
 ) -> list[Answer]:
     modalities = wanted(served, options.modalities)
     joined = served.calibrated.hybrid if options.hybrid else None
@@ -144,7 +112,7 @@ def _answers(
         raise CannotFit(
             "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
         )
-    together = ranked(served, vectors, options.depth, allowed=allowed, modalities=modalities)
+    together = ranked(served, vectors, depth, allowed=allowed, modalities=modalities)
     answers: list[Answer] = []
     for row, ranking in enumerate(together):
         query = asked[row]
@@ -152,10 +120,9 @@ def _answers(
         if joined is None or not query.text:
             answers.append(Answer(ranking, p))
             continue
-        depth = max(options.depth, hybrid.DEPTH)
         one = vectors.take(np.array([row]))
         said = lexical.search(store.database, query.text, hybrid.WORDS)
-        found = hybrid.candidates(served, one, said, depth, allowed, modalities)
+        found = hybrid.candidates(served, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
         share = hybrid.shares_of(store, found, said)
         again, order = hybrid.reordered(joined, found, share)
         p = _probability(served, str(vectors.modality[row]), found.scores[order], ranking.scores)
@@ -169,8 +136,9 @@ def _probability(served: Served, modality: str, scores: Matrix, best_first: Matr
 
 
 def _hits(
-    keeper: Keeper, served: Served, vectors: Vectors, answers: Sequence[Answer], options: Options
-) -> list[list[Hit]]:
+    keeper: Keeper, served: Served, vectors: Vectors, answers: Sequence[Answer], options: Options, depth: int
+) -> tuple[list[list[Hit]], bool]:
+    """Return the hits, and whether grouping has left too few of them though there is more to look at."""
     store = keeper.store
     if options.min_probability is not None and any(answer.probability is None for answer in answers):
         raise CannotFit(
@@ -180,10 +148,20 @@ def _hits(
     answers = [_probable(answer, options.min_probability) for answer in answers]
     rows = sorted({int(row) for answer in answers for row in answer.ranking.documents})
     pieces = store.pieces(rows)
+    if len(pieces) < len(rows):  # some have gone since the search began
+        answers = [
+            _some(answer, np.flatnonzero([row in pieces for row in answer.ranking.documents.tolist()]))
+            for answer in answers
+        ]
     fused = _fused(pieces)
     asked = Raw().queries(vectors, np.float32)
     kept = [_grouped(answer, fused) if options.group else (answer, {}) for answer in answers]
     span = slice(options.offset, options.offset + options.k)
+    pairs = zip(answers, kept, strict=True)
+    if options.group and any(
+        len(whole.ranking) >= depth and len(some.ranking) < span.stop for whole, (some, _) in pairs
+    ):
+        return [], True
     shown = sorted(
         {int(row) for answer, _ in kept for row in answer.ranking.documents[span]}
         | {row for _, others in kept for several in others.values() for row in several}
@@ -215,7 +193,7 @@ def _hits(
                 hit = replace(hit, explanation=told)
             hits.append(hit)
         out.append(hits)
-    return out
+    return out, False
 
 
 def _probable(answer: Answer, least: float | None) -> Answer:

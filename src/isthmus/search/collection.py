@@ -25,12 +25,13 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import asking, filters
+from isthmus.search import asking, filters, verify
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
 from isthmus.search.export import exported
 from isthmus.search.following import Follower, Indexed
 from isthmus.search.hits import Hit
+from isthmus.search.ingest import prepared
 from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
 from isthmus.search.manifest import Opened, opened
@@ -39,7 +40,7 @@ from isthmus.search.references import Own
 from isthmus.search.served import Calibrated
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
-from isthmus.search.writer import BATCH, Added, Skipped, Writer, arrivals, batches
+from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches
 
 
 class Collection:
@@ -49,7 +50,7 @@ class Collection:
         self.path = opened.folder
         self._opened = opened
         self._lock = WriterLock(opened.folder)
-        self._store = Store(opened.database, opened.dim)
+        self._store = Store(opened.database)
         self._keeper = Keeper(self.path, self._store, opened.loader, calibration, follow)
         self._log = QueryLog(opened.database)
 
@@ -95,9 +96,9 @@ class Collection:
 
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order in which they were added."""
-        after = -1
-        statement = "SELECT row FROM documents WHERE row > ? ORDER BY row LIMIT ?"
-        while rows := [row for (row,) in self._opened.database.all(statement, after, BATCH)]:
+        after, last = -1, self._store.last()  # what is added meanwhile is not met, so that adding what comes ends
+        statement = "SELECT row FROM documents WHERE row > ? AND row <= ? ORDER BY row LIMIT ?"
+        while rows := [row for (row,) in self._opened.database.all(statement, after, last, BATCH)]:
             found = self._store.documents(rows)
             yield from (found[row] for row in rows if row in found)
             after = rows[-1]
@@ -141,23 +142,17 @@ class Collection:
 
         With an id instead of a document, the metadata alone: ``update("a", metadata={"lang": "en"})``.
         """
-        if isinstance(document, str):
-            before = self.get(document)
-            return self.add([replace(before, metadata={**before.metadata, **(metadata or {})})])
-        if metadata is not None:
+        if not isinstance(document, str) and metadata is not None:
             raise BadInput("Give the metadata inside the Document, or an id and the metadata.")
-        before = self.get(document.id)
-        text = document.text if document.text and not document.text.isspace() else before.text
-        image = before.image if document.image is None else document.image
-        covered = {atom for part in document.vectors for atom in part.split("+")}
-        fresh = {"text": text is not before.text, "image": image is not before.image}
-        own = {
-            part: vector
-            for part, vector in before.vectors.items()
-            if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
-        }
-        metadata = {**before.metadata, **document.metadata}
-        return self.add([Document(document.id, text, image, metadata, {**own, **document.vectors})])
+        with self._writing() as writer:
+            name = document if isinstance(document, str) else document.id
+            before = self.get(name)
+            if isinstance(document, str):
+                after = replace(before, metadata={**before.metadata, **(metadata or {})})
+            else:
+                after = _merged(before, document)
+            file = self._opened.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
+            return writer.add([Arrival(prepared(after), *file)])
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Take documents out; return how many were there."""
@@ -206,10 +201,7 @@ class Collection:
         if not self._opened.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
         with self._lock.held():
-            self._store.dim = self._opened.dim
-            writer = Writer(self._store, self._opened.loader, self._opened.dim)
-            yield writer
-            self._store.dim = self._opened.dim
+            yield Writer(self._store, self._opened.loader, self._opened.dim)
 
     def search(  # noqa: PLR0913 - one name per wish
         self,
@@ -299,6 +291,9 @@ class Collection:
         ``("a cat", "cat.jpg")``.
         """
         own: Own = [_reference(query) for query in queries or ()]
+        for _, answer in own:
+            if answer is not None and answer not in self:
+                raise self._unknown(answer)
         self._log.flush()
         return self._keeper.calibrated(spec, own).calibrated
 
@@ -339,14 +334,33 @@ class Collection:
 
     def verify(self) -> list[str]:
         """Read every byte of the store and of the index, and return what is wrong with them."""
-        return [*self._opened.database.problems(), *self._keeper.problems()]
+        return [*self._opened.database.problems(), *verify.problems(self._store), *self._keeper.problems()]
 
     def close(self) -> None:
         """Finish what is under way, write the index for the next process, and let go of the files."""
-        self._keeper.wait()
-        self._log.flush()
-        self._keeper.persist()
-        self._opened.database.close()
+        if self._opened.database.closed:
+            return
+        try:
+            self._keeper.wait()
+            self._log.flush()
+            self._keeper.persist()
+        finally:
+            self._opened.database.close()
+
+
+def _merged(before: Document, given: Document) -> Document:
+    """Return a document with the parts that are given in place of its own; the others stay."""
+    text = given.text if given.text and not given.text.isspace() else before.text
+    image = before.image if given.image is None else given.image
+    covered = {atom for part in given.vectors for atom in part.split("+")}
+    fresh = {"text": text is not before.text, "image": image is not before.image}
+    own = {
+        part: vector
+        for part, vector in before.vectors.items()
+        if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
+    }
+    metadata = {**before.metadata, **given.metadata}
+    return Document(given.id, text, image, metadata, {**own, **given.vectors})
 
 
 def _reference(query: str | Query | tuple[str | Query, str]) -> tuple[Query, str | None]:

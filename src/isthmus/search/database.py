@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from isthmus.errors import BadFile, CannotWrite, IsthmusError
+from isthmus.errors import BadFile, BadInput, CannotWrite, IsthmusError
 from isthmus.search import schema
 
 FILE = "collection.sqlite"
@@ -23,25 +23,60 @@ class Database:
     def __init__(self, folder: Path, *, writable: bool = True) -> None:
         self.path = folder / FILE
         self.writable = writable
+        self.closed = False
+        self.still = False  # opened as a file that nobody changes
         self.lock = RLock()
         with self.explained():
             self.connection = self._connect()
-            self.connection.execute("PRAGMA foreign_keys = ON")
-            self._prepare()
+            try:
+                self.connection.execute("PRAGMA foreign_keys = ON")
+                self._prepare()
+            except BaseException:
+                self.close()
+                raise
 
     def _connect(self) -> sqlite3.Connection:
         address = self.path.absolute().as_uri()
         if self.writable:
             return _open(f"{address}?mode=rwc")
+        self.seen = self._looks()
+        connection = _open(f"{address}?mode=ro")
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:  # nobody has it open, and in this folder we may not make what WAL needs
+            connection.close()
+            if self.seen[1]:
+                raise CannotWrite(
+                    f"{self.path} was not closed by its last writer, and this user may not finish its work. Open it "
+                    "once as a user who may write there."
+                ) from None
+            self.still = True
+            return _open(f"{address}?mode=ro&immutable=1")
+        self.still = False
+        return connection
+
+    def _looks(self) -> tuple[int, int, int]:
+        """Return what changes with the files: a file that is opened as immutable is opened again after that."""
         journal = self.path.with_name(f"{FILE}-wal")
-        still = not (journal.exists() and journal.stat().st_size)  # nobody has unfinished business
-        return _open(f"{address}?mode=ro{'&immutable=1' if still else ''}")
+        status = self.path.stat()
+        return status.st_mtime_ns, journal.stat().st_size if journal.exists() else 0, status.st_size
+
+    def _fresh(self) -> sqlite3.Connection:
+        if self.still and not self.closed and self._looks() != self.seen:
+            self.connection.close()
+            self.connection = self._connect()
+        return self.connection
 
     def _prepare(self) -> None:
         """Make the tables when there are none, or bring them up to date."""
         tables = self.one("SELECT count(*) FROM sqlite_master WHERE name = 'manifest'")[0]
         if not tables and self.one("SELECT count(*) FROM sqlite_master")[0]:
             raise BadFile(f"{self.path} is a database, but not of an isthmus collection. Name another folder.")
+        if not tables and any((self.path.parent / name).exists() for name in ("index", "writer.lock")):
+            raise BadFile(
+                f"{self.path} is empty, and it was not always: an index or a lock lies beside it. Restore it from a "
+                "copy, or delete the folder and index again."
+            )
         if not self.writable:
             if not tables:
                 raise BadFile(f"{self.path} holds no collection. Make one with `isthmus index PATH --into DIR`.")
@@ -70,12 +105,12 @@ class Database:
     def one(self, statement: str, *values: Any) -> Any:
         """Return the first row of a query, or None."""
         with self.lock, self.explained():
-            return self.connection.execute(statement, values).fetchone()
+            return self._fresh().execute(statement, values).fetchone()
 
     def all(self, statement: str, *values: Any) -> list[Any]:
         """Return every row of a query."""
         with self.lock, self.explained():
-            return self.connection.execute(statement, values).fetchall()
+            return self._fresh().execute(statement, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -106,6 +141,10 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise self._explained(error) from error
+        except UnicodeEncodeError as error:
+            raise BadInput(
+                f"{error.object!r} holds half a character (a lone surrogate): nothing is called so."
+            ) from None
 
     def _explained(self, error: sqlite3.Error) -> IsthmusError:
         said = str(error).lower()
@@ -138,6 +177,7 @@ class Database:
     def close(self) -> None:
         """Close the file."""
         with self.lock:
+            self.closed = True
             self.connection.close()
 
 

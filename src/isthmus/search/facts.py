@@ -27,7 +27,7 @@ def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             for one in several:
                 plain = scalar(one)
                 if plain is not None:
-                    yield f"{prefix}{name}", plain
+                    yield readable(f"{prefix}{name}"), plain
 
 
 def scalar(value: object) -> Scalar | None:
@@ -39,10 +39,17 @@ def scalar(value: object) -> Scalar | None:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        return value if abs(value) <= LARGEST else float(value)
+        return value if abs(value) <= LARGEST else _rounded(value)
     if isinstance(value, str):
         return readable(value)
     return value if isinstance(value, float) else None
+
+
+def _rounded(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def readable(text: str) -> str:
@@ -54,7 +61,7 @@ def as_json(metadata: Mapping[str, Any], whose: str) -> str:
     """Write metadata as JSON, or say which value is none."""
     try:
         return json.dumps(metadata, allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         wrong = next((name for name, value in metadata.items() if not _is_json(value)), "")
         raise BadInput(
             f"{whose} has metadata that is not JSON: {wrong!r} ({error}). Use strings, numbers, true, false, null, and "
@@ -67,6 +74,6 @@ def _is_json(value: Any) -> bool:
         return math.isfinite(value)
     try:
         json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
     return True

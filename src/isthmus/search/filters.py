@@ -16,17 +16,20 @@ compare with numbers and strings with strings. ``id`` and ``modality`` are names
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
-from isthmus.search.facts import Scalar, scalar
+from isthmus.search.facts import Scalar, readable, scalar
 
 RANGES = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 COLUMNS = {"id": "id", "modality": "modality"}
 EVERY = "SELECT row FROM documents"
+TERMS = 100  # conditions that are joined at once: SQLite takes 500
+MANY = 1000  # values that are handed over one by one; more go as one list
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ def _one_of(name: str, several: Any) -> Condition:
         raise BadInput(f"'in' takes a list of values for {name!r}, not {several!r}.")
     values = [_comparable(name, one) for one in several if one is not None]
     found = Condition(f"{_from(name)} IN ({','.join('?' * len(values))})", (*_head(name), *values))
+    if len(values) > MANY and not any(isinstance(value, float) or "\0" in str(value) for value in values):
+        found = Condition(f"{_from(name)} IN (SELECT value FROM json_each(?))", (*_head(name), json.dumps(values)))
     if None not in several:
         return found
     return _joined("UNION", [found, _but(_exists(name, True))]) if values else _but(_exists(name, True))
@@ -95,7 +100,7 @@ def _exists(name: str, asked: Any) -> Condition:
     if name in COLUMNS:
         there = Condition(EVERY)
     else:
-        there = Condition("SELECT DISTINCT document FROM facts WHERE name = ?", (name,))
+        there = Condition("SELECT DISTINCT document FROM facts WHERE name = ?", _head(name))
     return there if asked else _but(there)
 
 
@@ -116,7 +121,7 @@ def _from(name: str) -> str:
 
 
 def _head(name: str) -> tuple[Scalar, ...]:
-    return () if name in COLUMNS else (name,)
+    return () if name in COLUMNS else (readable(name),)
 
 
 def _comparable(name: str, value: Any) -> Scalar:
@@ -131,5 +136,8 @@ def _but(condition: Condition) -> Condition:
 
 
 def _joined(how: str, conditions: Sequence[Condition]) -> Condition:
+    while len(conditions) > TERMS:
+        some = [conditions[start : start + TERMS] for start in range(0, len(conditions), TERMS)]
+        conditions = [_joined(how, several) for several in some]
     sql = f" {how} ".join(f"SELECT * FROM ({condition.sql})" for condition in conditions)
     return Condition(sql, tuple(value for condition in conditions for value in condition.values))

@@ -163,6 +163,9 @@ class Follower:
         if name in self.batch:  # its unit gave this id already, or another one did
             self._flush()
         free = self._free(name)
+        if free in self.batch:
+            self._flush()
+            free = self._free(name)
         if free is None:
             self._skip(self.unit, Skipped(name, "its id is used twice: the first document that has it is kept."))
             return
@@ -183,7 +186,7 @@ class Follower:
                 return wanted
             unit, run, root, unit_run = holder
             if root == self.source.root:
-                met = run == self.run if unit == self.unit else unit_run == self.run
+                met = run == self.run if unit == self.unit else unit_run == self.run or unit in self.same
                 return None if met else wanted  # a unit not met in this run may be gone, or have been renamed
         return None
 

@@ -13,9 +13,12 @@ import numpy as np
 
 from isthmus.documents import Document, ImageLike
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, BadVectors
+from isthmus.encoders.images import from_array
+from isthmus.errors import BadImage, BadInput, BadVectors
 from isthmus.search.facts import as_json, readable
-from isthmus.search.store import Entry, Piece, Store
+from isthmus.search.store import Entry, Piece, Store, own_hash
+
+PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,12 +42,11 @@ def prepared(document: Document) -> Prepared:
         ) from None
     text = readable(document.text) if document.text and not document.text.isspace() else None
     image = _kept(document.image)
-    own = document.vectors
     return Prepared(
         replace(document, text=text, image=image),
         hashlib.sha256(text.encode()).digest() if text else None,
         _image_hash(image),
-        hashlib.sha256(b"".join(part.encode() + own[part].tobytes() for part in sorted(own))).digest() if own else None,
+        own_hash(document.vectors) if document.vectors else None,
     )
 
 
@@ -53,14 +55,16 @@ def _kept(image: ImageLike | None) -> ImageLike | None:
         return image
     if isinstance(image, str | os.PathLike):
         return os.path.abspath(image)  # noqa: PTH100 - resolve() would follow links; a name stays what it is
-    from PIL import Image
-
     out = io.BytesIO()
-    picture = Image.fromarray(image) if isinstance(image, np.ndarray) else image
     try:
+        picture = from_array(image) if isinstance(image, np.ndarray) else image
+        if picture.mode not in PNG_MODES:
+            picture = picture.convert("RGB")
         picture.save(out, "PNG")
-    except (OSError, ValueError):
-        picture.convert("RGB").save(out, "PNG")
+    except (OSError, ValueError, TypeError, SyntaxError) as error:
+        raise BadImage(
+            f"its picture cannot be kept ({error}). Give a path, the bytes of a file, or 8-bit pixels."
+        ) from None
     return out.getvalue()
 
 
@@ -96,9 +100,11 @@ class Encoding:
 
         made = self._encoded(todo, leave_out)
         out: list[Entry | None] = []
+        dim = self.dim
         for row, (one, pieces) in enumerate(zip(batch, known, strict=True)):
             whole = [*pieces, *made.get(row, [])]
-            problem = None if row in bad else self._problem(one.document, whole)
+            dim = len(whole[0].vector) if dim is None and whole else dim  # the first vector of a collection decides
+            problem = None if row in bad else self._problem(one.document, whole, dim)
             if problem is not None:
                 leave_out(row, problem)
             hashes = (one.text_hash, one.image_hash, one.own_hash)
@@ -113,10 +119,10 @@ class Encoding:
             if digest is None or part in covered or self.encoder is None:
                 continue
             found = self.store.database.one(
-                f"SELECT row FROM documents WHERE {column} = ? AND own_hash IS NULL LIMIT 1",
+                f"SELECT row, own_hash FROM documents WHERE {column} = ? ORDER BY own_hash IS NOT NULL LIMIT 1",
                 digest,
             )
-            if found is not None:
+            if found is not None and not (found[1] and part in self.store.own(*found)):  # else it was never encoded
                 own += [piece for piece in self.store.pieces([found[0]])[found[0]] if piece.part == part]
         return own
 
@@ -154,16 +160,16 @@ class Encoding:
             made[places[at]] = pieces
         return made
 
-    def _problem(self, document: Document, pieces: Sequence[Piece]) -> BadInput | None:
+    def _problem(self, document: Document, pieces: Sequence[Piece], dim: int | None) -> BadInput | None:
         if not pieces:
             return BadInput(
                 f"document {document.id!r} has no vector, and this collection has no encoder to make one. Give it "
                 "vectors={'text': …}, or make the collection with an encoder."
             )
         for piece in pieces:
-            if self.dim is not None and len(piece.vector) != self.dim:
+            if dim is not None and len(piece.vector) != dim:
                 return BadVectors(
                     f"document {document.id!r}: its {piece.part} vector has {len(piece.vector)} dimensions but the "
-                    f"collection has {self.dim}. Encode it with the collection's encoder."
+                    f"collection has {dim}. Encode it with the collection's encoder."
                 )
         return None

@@ -16,7 +16,7 @@ import numpy as np
 from isthmus import calibration
 from isthmus.calibration import Spec, Statistics, storage
 from isthmus.encoders import Encoder
-from isthmus.errors import BadFile, CannotWrite, IsthmusError
+from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
 from isthmus.search import calibrate, hybrid, references, shelves
 from isthmus.search.database import Database
 from isthmus.search.lexical import Hybrid
@@ -44,6 +44,7 @@ class Keeper:
     raw_served: Served | None = None
     busy: Thread | None = None
     trouble: str = ""  # why the last re-fit in the background failed
+    tried: int = -1  # the state of the documents at which it did
     guard: RLock = field(default_factory=RLock)
 
     @property
@@ -54,19 +55,31 @@ class Keeper:
     def served(self) -> Served:
         """Return what is served now: the newest calibration, and every committed document."""
         with self.guard:
-            version, sequence = self.state()
-            current = self.current
-            if version and (current is None or current.calibrated.version != version):
-                current = self._loaded(version)
-            if current is None:
-                current = self.calibrated(self.spec)
-            if current.sequence != sequence:
-                current = self._followed(current, sequence)
-            self.current = current
+            current = self._up_to_date()
             fitted_on = current.calibrated.fitted.statistics
-            if self.follows and self.writable and not self.refitting and self.drifted(fitted_on):
-                self.refit()
+            follows = self.follows and self.writable and not self.refitting and self.tried != current.sequence
+            if follows and self.drifted(fitted_on):
+                self.refit(current.sequence)
             return current
+
+    def _up_to_date(self) -> Served:
+        version, sequence = self.state()
+        current = self.current
+        if version and (current is None or current.calibrated.version != version):
+            current = self._loaded(version, sequence)
+        if current is None:
+            current = self._first(self.spec)
+        if current.sequence != sequence:
+            current = self._followed(current, sequence)
+        self.current = current if current.calibrated.made else None  # what serves nothing is not held on to
+        return current
+
+    def _first(self, spec: str, asked: str | None = None) -> Served:
+        """Calibrate because a search needs it: where nothing can be written, for this process alone."""
+        try:
+            return self.calibrated(spec, asked=asked)
+        except CannotWrite:
+            return self.calibrated(spec, keep=False)
 
     def state(self) -> tuple[int, int]:
         """Return the served calibration's number, 0 for none, and the count of changes."""
@@ -75,37 +88,46 @@ class Keeper:
         )
         return int(rows.get("calibration", 0)), int(rows["sequence"])
 
-    def _loaded(self, version: int) -> Served:
+    def _loaded(self, version: int, sequence: int) -> Served:
         calibrated = self.read(version)
         found = sorted(self.folder.glob(f"index/{version}-*"), key=_sequence, reverse=True)
         for place in found:
             try:
                 about, built = shelves.read(place)
-                return Served(calibrated, about["sequence"], about["last"], built)
-            except (IsthmusError, KeyError):
+            except (IsthmusError, OSError):
                 continue  # damaged: made again from the store
+            if about["sequence"] <= sequence:  # else it is of a store that was since put back to an older state
+                return Served(calibrated, about["sequence"], about["last"], built)
+        if set(self.store.counts()) - set(calibrated.fitted.document_modalities):
+            return Served(calibrated, -1, -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 
     def _followed(self, current: Served, sequence: int) -> Served:
         if current.unknown(self.store):
-            return self.calibrated(str(current.calibrated.fitted.spec) if not self._auto else "auto")
+            try:
+                return self._first(self._asked)
+            except CannotFit:  # what was asked for once does not go with what there is now
+                return self._first("auto", asked=self._asked)
         after = current.followed(self.store, sequence)
         return self._built(current.calibrated) if after.worn else after
 
     @property
-    def _auto(self) -> bool:
-        asked = self.store.database.one("SELECT value FROM manifest WHERE name = 'spec'")
-        return asked is None or asked[0] == "auto"
+    def _asked(self) -> str:
+        found = self.store.database.one("SELECT value FROM manifest WHERE name = 'spec'")
+        return str(found[0]) if found else self.spec
 
     def _built(self, calibrated: Calibrated) -> Served:
         """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
-        sequence, last = self.state()[1], self._last()
+        sequence, last = self.state()[1], self.store.last()
+        served = self._built_from(calibrated, sequence, last)
+        self._prune()
+        return served
+
+    def _built_from(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
         if calibrated.version and self.writable:
             try:
-                served = self._on_disk(calibrated, sequence, last)
-                self._prune()
-                return served
-            except (CannotWrite, OSError):
+                return self._on_disk(calibrated, sequence, last)
+            except (IsthmusError, OSError):
                 pass  # the disk is full, or another process is at the same place: serve from memory
         return Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
 
@@ -126,49 +148,45 @@ class Keeper:
                 shutil.rmtree(place, ignore_errors=True)
 
     def _pieces(self, calibrated: Calibrated, last: int) -> Iterator[Piece]:
-        for block in self.store.blocks():
-            if int(block.rows[0]) > last:
-                return
+        for block in self.store.blocks(last=last):
             yield from folded(calibrated.fitted, block, calibrated.sources)
-
-    def _last(self) -> int:
-        return int(self.store.database.one("SELECT coalesce(max(row), -1) FROM documents")[0])
 
     def persist(self) -> None:
         """Write the shelves where the next process finds them, when what is there is old."""
         if self.current is None or not self.current.calibrated.version or not self.writable:
             return
-        served = self.served()
+        with self.guard:
+            served = self._up_to_date()
         place = self.folder / "index" / f"{served.calibrated.version}-{served.sequence}"
         if not place.exists():
             self.current = self._built(served.calibrated)
 
-    def calibrated(self, spec: str, own: references.Own = ()) -> Served:
-        """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it."""
+    def calibrated(self, spec: str, own: references.Own = (), *, keep: bool = True, asked: str | None = None) -> Served:
+        """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it.
+
+        With ``keep``, and where we may write, other processes are served by it, too. The next one is made as this was
+        ``asked`` for, by its spec when that is not said.
+        """
+        keep = keep and self.writable
         encoder = self.encoder() if self.encoder is not None else None
         if not self.store.count():
             return self._nothing()
-        sequence, last = self.state()[1], self._last()
+        sequence, last = self.state()[1], self.store.last()
         gathered = references.gather(self.store, encoder, [*own, *self.asked()])
         fitted = calibrate.chosen(spec, gathered, self.store.counts())
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
         calibrated = Calibrated(0, sequence, made, fitted, None, gathered.real.by_document())
-        if self.writable:
+        if keep:
             calibrated = replace(calibrated, version=self._drafted(calibrated))
         built = self._built_from(calibrated, sequence, last)
         match = calibrate.matched(built, self.store, gathered)
         joined = hybrid.fit(built, self.store, gathered.real)
         served = replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
-        if self.writable:
-            self._publish(served.calibrated, spec)
+        if keep:
+            self._publish(served.calibrated, asked or spec)
         self.current = served
         return served
-
-    def _built_from(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
-        if calibrated.version:
-            return self._on_disk(calibrated, sequence, last)
-        return Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
 
     def _drafted(self, calibrated: Calibrated) -> int:
         """Write a fitted calibration under a number of its own; nobody is served by it yet."""
@@ -196,8 +214,7 @@ class Keeper:
 
     def _nothing(self) -> Served:
         """Serve an empty collection: nothing to fit, nothing to find."""
-        dim = self.store.dim or 1
-        one = Vectors.of(np.ones((1, dim), dtype=np.float32), "text")
+        one = Vectors.of(np.ones((1, 1), dtype=np.float32), "text")
         fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
         return Served(Calibrated(0, 0, "", fitted), self.state()[1], -1, ())
 
@@ -226,11 +243,11 @@ class Keeper:
             sequence = self.state()[1]
             if self.raw_served is None or self.raw_served.sequence != sequence:
                 base = self.served().calibrated.fitted
-                queries = Vectors.concat([_one(name, self.store.dim or 1) for name in base.query_modalities])
-                documents = Vectors.concat([_one(name, self.store.dim or 1) for name in base.document_modalities])
+                queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
+                documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
                 fitted = calibration.fit(Spec.parse("none"), documents, queries)
                 calibrated = Calibrated(0, sequence, "", fitted)
-                last = self._last()
+                last = self.store.last()
                 self.raw_served = Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
             return self.raw_served
 
@@ -257,16 +274,19 @@ class Keeper:
         """Whether a re-fit is under way in the background."""
         return self.busy is not None and self.busy.is_alive()
 
-    def refit(self) -> None:
-        """Fit again in the background, on a connection of its own; searches go on with what is served."""
+    def refit(self, sequence: int) -> None:
+        """Fit again in the background, on a connection of its own; searches go on with what is served.
+
+        What failed is not tried again before the documents change.
+        """
+        self.tried = sequence
 
         def work() -> None:
             other = None
             try:
                 other = Database(self.folder)
-                keeper = Keeper(self.folder, Store(other, self.store.dim), self.encoder, follows=False)
-                asked = other.one("SELECT value FROM manifest WHERE name = 'spec'")
-                keeper.calibrated(str(asked[0]) if asked else self.spec)
+                keeper = Keeper(self.folder, Store(other), self.encoder, follows=False)
+                keeper.calibrated(self._asked)
                 self.trouble = ""
             except (IsthmusError, OSError) as error:  # the old calibration goes on; `stats` says why
                 self.trouble = str(error)
@@ -284,6 +304,8 @@ class Keeper:
 
     def asked(self) -> references.Own:
         """Return the queries that were logged, if their log is on."""
+        if self.encoder is None:
+            return []  # nobody could read them
         from isthmus.documents import Query
 
         rows = self.store.database.all("SELECT text FROM asked WHERE text IS NOT NULL ORDER BY number DESC LIMIT 1000")

@@ -47,8 +47,9 @@ class Opened:
 
     def _loaded(self) -> Encoder:
         if self.encoder is None:
-            self.encoder = encoders.load(self.name, device=self.device, threads=self.threads)
-            check(self.folder, self.database, self.encoder)
+            encoder = encoders.load(self.name, device=self.device, threads=self.threads)
+            check(self.folder, self.database, encoder)
+            self.encoder = encoder
         return self.encoder
 
 
@@ -75,6 +76,8 @@ def _with_encoder(
 ) -> Opened:
     known = database.one("SELECT value FROM manifest WHERE name = 'encoder'")
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
+    if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
+        return Opened(folder, database, str(known[0]), device, threads, encoder)
     if known is None:
         name = asked or "mini"
         found = Opened(folder, database, name, device, threads, None if isinstance(encoder, str) else encoder)
@@ -85,11 +88,9 @@ def _with_encoder(
             f"{folder} was made with the encoder {known[0]} and was opened with {asked}: vectors of different encoders "
             f"do not mix. Leave the encoder out, or index into another folder."
         )
-    found = Opened(folder, database, str(known[0]), device, threads)
     if encoder is not None and not isinstance(encoder, str):
         check(folder, database, encoder)
-        found.encoder = encoder
-    return found
+    return Opened(folder, database, str(known[0]), device, threads)
 
 
 def _sign(found: Opened) -> None:
@@ -107,13 +108,19 @@ def _sign(found: Opened) -> None:
 
 def check(folder: Path, database: Database, encoder: Encoder) -> None:
     """Refuse an encoder of the same name whose vectors are others'."""
-    identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")
-    if identity is not None and identity[0] != encoder.identity:
+    if not _is_own(database, encoder):
+        identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")[0]
         raise BadFile(
-            f"{folder} was made with another version of the encoder {encoder.name} (checksum {identity[0][:12]}…, this "
+            f"{folder} was made with another version of the encoder {encoder.name} (checksum {identity[:12]}…, this "
             f"one is {encoder.identity[:12]}…): their vectors do not mix. Use the version it was made with, or index "
             "into another folder."
         )
+
+
+def _is_own(database: Database, encoder: Encoder) -> bool:
+    """Whether the collection's vectors are this encoder's, under whatever name it was loaded."""
+    identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")
+    return identity is None or identity[0] == encoder.identity
 
 
 def _make(folder: Path) -> None:

@@ -9,6 +9,7 @@ from threading import Lock
 from isthmus.documents import Query
 from isthmus.errors import CannotWrite
 from isthmus.search.database import Database
+from isthmus.search.facts import readable
 
 KEPT = 10_000
 TOGETHER = 32  # queries that are written at once
@@ -30,6 +31,8 @@ class QueryLog:
 
     def switch(self, on: bool) -> None:
         """Begin or stop to keep queries; stopping forgets those that were kept."""
+        with self._lock:
+            self._waiting = self._waiting if on else []
         with self._database.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO manifest VALUES ('log', ?)", (int(on),))
             if not on:
@@ -41,7 +44,7 @@ class QueryLog:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._lock:
-            self._waiting += [(now, query.text) for query in queries if query.text]
+            self._waiting += [(now, readable(query.text)) for query in queries if query.text]
             full = len(self._waiting) >= TOGETHER
         if full:
             self.flush()
@@ -54,6 +57,8 @@ class QueryLog:
             return
         try:
             with self._database.writing() as connection:
+                if not self.on:
+                    return  # another process has switched it off meanwhile
                 connection.executemany("INSERT INTO asked (time, text) VALUES (?, ?)", waiting)
                 oldest = "SELECT max(number) FROM asked"
                 connection.execute(f"DELETE FROM asked WHERE number <= ({oldest}) - ?", (KEPT,))

@@ -20,6 +20,7 @@ from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import bank_vectors
 from isthmus.search.phrases import phrase
+from isthmus.search.questions import query_vectors
 from isthmus.search.store import Block, Store
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
@@ -88,6 +89,7 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
     asked.users(own, encoder)
     asked.made(store, encoder, plan, rng)
     asked.bank(encoder)
+    asked.others()
     questions = asked.vectors()
     real = Corpus(block.ids, block.vectors, block.owner, *questions)
     known = set(block.ids)
@@ -160,8 +162,8 @@ class _Asked:
         return sum(int((vectors.modality == modality).sum()) for vectors in self.several)
 
     def users(self, own: Own, encoder: Encoder | None) -> None:
-        if own and encoder is not None:
-            vectors = encoder.encode_queries([query for query, _ in own])
+        if own:
+            vectors = query_vectors([query for query, _ in own], lambda: encoder, self.dim)
             sources = np.array([self.place.get(name, -1) if name else -1 for _, name in own])
             self.add(vectors, sources, words=[query.text or "" for query, _ in own])
 
@@ -211,6 +213,13 @@ class _Asked:
             if missing > 0 and len(of_modality):
                 some = of_modality[np.linspace(0, len(of_modality) - 1, min(missing, len(of_modality))).astype(int)]
                 self.add(general.take(some), np.full(len(some), -1))
+
+    def others(self) -> None:
+        """Ask for parts that no encoder reads, and for joint vectors, with documents' own."""
+        some = np.arange(len(self.block.ids))[: 2 * GENERATED]
+        for part in self.block.vectors.parts:
+            if part not in ("text", "image") and not self.count(part):
+                self._own_vectors(part, some, np.zeros(len(self.block.ids), dtype=bool))
 
     def vectors(self) -> tuple[Vectors, Rows, Mask, list[str]]:
         if not self.several:

@@ -38,7 +38,8 @@ CREATE TABLE documents (
   modality TEXT NOT NULL,
   text TEXT, image TEXT, metadata TEXT NOT NULL,
   text_hash BLOB, image_hash BLOB, own_hash BLOB,
-  unit INTEGER REFERENCES units (number), run INTEGER
+  unit INTEGER REFERENCES units (number), run INTEGER,
+  checksum INTEGER NOT NULL
 );
 CREATE INDEX documents_by_text ON documents (text_hash) WHERE text_hash IS NOT NULL;
 CREATE INDEX documents_by_image ON documents (image_hash) WHERE image_hash IS NOT NULL;

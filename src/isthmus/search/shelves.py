@@ -113,7 +113,8 @@ def write(folder: Path, pieces: Iterator[Piece], about: Mapping[str, int]) -> No
             files = [f"{name}.vectors", f"{name}.rows", *(path.name for path in made.save(draft, name))]
             files += [f"{name}.active"] * ("active" in described)
             described |= {"kind": made.kind, "files": {file: _checksums(draft / file) for file in files}}
-        (draft / "index.json").write_text(json.dumps({**about, "shelves": shelves}, indent=1))
+        whole = {**about, "shelves": shelves}
+        (draft / "index.json").write_text(json.dumps({**whole, "checksum": _seal(whole)}, indent=1))
         for path in draft.iterdir():
             _synced(path)
         shutil.rmtree(folder, ignore_errors=True)
@@ -150,8 +151,10 @@ def read(folder: Path, *, whole: bool = False) -> tuple[dict[str, Any], tuple[Sh
     """Open shelves that ``write`` made, as they lie on the disk; ``whole`` checks every byte of them."""
     try:
         about: dict[str, Any] = json.loads((folder / "index.json").read_text())
+        if about.pop("checksum") != _seal(about):
+            raise BadFile(f"{folder / 'index.json'} does not match its checksum.")
         return about, tuple(_opened(folder, name, of, whole) for name, of in sorted(about["shelves"].items()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFile(f"{folder} is damaged ({error}). It is made again from the collection.") from None
 
 
@@ -167,6 +170,10 @@ def _opened(folder: Path, name: str, described: Mapping[str, Any], whole: bool) 
     if "active" in described:
         active = np.fromfile(folder / f"{name}.active", bool).reshape(-1, *described["active"])
     return Shelf(name, vectors, rows, indexes.load(described["kind"], vectors, folder, name), active)
+
+
+def _seal(about: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(about, sort_keys=True).encode())
 
 
 def _checksums(path: Path) -> list[int]:

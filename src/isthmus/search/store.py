@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -66,7 +69,6 @@ class Store:
     """What a collection holds. Everything that changes it happens inside ``changing``."""
 
     database: Database
-    dim: int | None = field(default=None)
 
     def put(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> list[int]:
         """Add documents, in place of those with the same ids; return the new rows."""
@@ -79,17 +81,18 @@ class Store:
         path = None if document.image is None or kept is not None else _path(str(document.image))
         metadata = as_json(document.metadata, f"Document {document.id!r}")
         hashes = (entry.text_hash, entry.image_hash, entry.own_hash)
-        values = (document.id, entry.modality, document.text, path, metadata, *hashes, entry.unit, entry.run)
+        values = (document.id, entry.modality, document.text, path, metadata, *hashes)
+        pieces = [(p.part, p.passage, p.start, p.stop, _blob(p.vector)) for p in entry.pieces]
         row = connection.execute(
-            "INSERT INTO documents (id, modality, text, image, metadata, text_hash, image_hash, own_hash, unit, "
-            "run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            values,
+            "INSERT INTO documents (id, modality, text, image, metadata, text_hash, image_hash, own_hash, unit, run, "
+            "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, entry.unit, entry.run, checksum(values, kept, pieces)),
         ).lastrowid
         if row is None:
             raise sqlite3.DatabaseError("no row was given")
         connection.executemany(
             "INSERT INTO vectors (document, part, passage, start, stop, vector) VALUES (?, ?, ?, ?, ?, ?)",
-            ((row, p.part, p.passage, p.start, p.stop, _blob(p.vector)) for p in entry.pieces),
+            ((row, *piece) for piece in pieces),
         )
         if kept is not None:
             connection.execute("INSERT INTO blobs VALUES (?, ?)", (row, kept))
@@ -157,21 +160,27 @@ class Store:
         for some in _several(list(rows)):
             marks = ",".join("?" * len(some))
             statement = (
-                "SELECT d.row, d.id, d.text, d.image, b.image, d.metadata, d.modality, d.own_hash "
+                "SELECT d.row, d.id, d.text, d.image, b.image, d.metadata, d.own_hash "
                 f"FROM documents d LEFT JOIN blobs b ON b.document = d.row WHERE d.row IN ({marks})"
             )
-            for row, name, text, path, blob, metadata, modality, own in self.database.all(statement, *some):
+            for row, name, text, path, blob, metadata, own in self.database.all(statement, *some):
+                vectors = self.own(row, own) if own else {}
+                if own and not vectors:
+                    continue  # it has gone since the statement ran
                 image = blob if path is None else os.fsdecode(path)
-                vectors = self._own(row, text, image, modality) if own else {}
                 found[row] = Document(name, text, image, json.loads(metadata), vectors)
         return found
 
-    def _own(self, row: int, text: str | None, image: object, modality: str) -> dict[str, Matrix]:
-        """Return the vectors of parts that have nothing else: without them the document would not be one."""
-        has = {part for part, there in (("text", text), ("image", image)) if there}
-        missing = set(modality.split("+")) - has
-        pieces = self.database.all("SELECT part, vector FROM vectors WHERE document = ?", row)
-        return {part: _vector(blob) for part, blob in pieces if missing & set(part.split("+"))}
+    def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
+        """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
+        pieces = self.database.all("SELECT part, vector FROM vectors WHERE document = ? ORDER BY part", row)
+        counts = Counter(part for part, _ in pieces)
+        single = [(part, _vector(blob)) for part, blob in pieces if counts[part] == 1]
+        for size in range(len(single), 0, -1):
+            for some in combinations(single, size):
+                if own_hash(dict(some)) == digest:
+                    return dict(some)
+        return {}
 
     def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
         """Return the stored vectors of these documents."""
@@ -184,12 +193,19 @@ class Store:
                 found[row].append(Piece(part, _vector(blob), passage, start, stop))
         return found
 
-    def blocks(self, after: int = -1, size: int = BLOCK) -> Iterator[Block]:
-        """Yield the vectors of documents after a row, in order, without holding more than a block."""
-        documents = "SELECT row, id FROM documents WHERE row > ?1 ORDER BY row LIMIT ?2"
-        while rows := self.database.all(documents, after, size):
-            yield self._block(rows)
+    def blocks(self, after: int = -1, last: int | None = None, size: int = BLOCK) -> Iterator[Block]:
+        """Yield the vectors of documents after a row, up to ``last``, in order, never more than a block at a time."""
+        documents = "SELECT row, id FROM documents WHERE row > ?1 AND row <= ?2 ORDER BY row LIMIT ?3"
+        last = self.last() if last is None else last
+        while rows := self.database.all(documents, after, last, size):
+            block = self._block(rows)
+            if len(block.rows):
+                yield block
             after = rows[-1][0]
+
+    def last(self) -> int:
+        """Return the row of the document that was added last; -1 when there is none."""
+        return int(self.database.one("SELECT coalesce(max(row), -1) FROM documents")[0])
 
     def sample(self, rows: Sequence[int]) -> Block:
         """Return the vectors of these documents."""
@@ -205,10 +221,10 @@ class Store:
         return named
 
     def _block(self, named: Sequence[tuple[int, str]]) -> Block:
-        rows = np.array([row for row, _ in named], dtype=np.intp)
-        pieces = self.pieces([int(row) for row in rows])
-        several = [pieces[int(row)] for row in rows]
-        return Block(rows, [name for _, name in named], *assembled(several))
+        pieces = self.pieces([row for row, _ in named])
+        there = [(row, name) for row, name in named if row in pieces]  # another process may have taken one out
+        rows = np.array([row for row, _ in there], dtype=np.intp)
+        return Block(rows, [name for _, name in there], *assembled([pieces[row] for row, _ in there]))
 
 
 def assembled(several: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
@@ -232,6 +248,19 @@ def assembled(several: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
             parts[piece.part][rows] = piece.vector
             present[piece.part][rows] = True
     return Vectors(parts or {"text": np.zeros((0, dim), np.float32)}, present), owner
+
+
+def checksum(values: Sequence[object], kept: bytes | None, pieces: Iterable[Sequence[object]]) -> int:
+    """Return a checksum of all that is stored of a document: its columns, its kept picture, its vectors."""
+    total = 0
+    for value in (*values, kept, *(value for piece in pieces for value in piece)):
+        total = zlib.crc32(value if isinstance(value, bytes) else str(value).encode(), zlib.crc32(b"\0", total))
+    return total
+
+
+def own_hash(vectors: Mapping[str, Matrix]) -> bytes:
+    """Return what tells a document's own vectors from others."""
+    return hashlib.sha256(b"".join(part.encode() + _blob(vectors[part]) for part in sorted(vectors))).digest()
 
 
 def _path(path: str) -> str | bytes:

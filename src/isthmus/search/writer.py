@@ -99,7 +99,8 @@ class Writer:
             for arrival, entry in zip(todo, made, strict=True)
             if entry is not None
         ]
-        seen = [(arrival.unit, arrival.run, arrival.id) for arrival, keep in zip(arrivals, same, strict=True) if keep]
+        met = [arrival for arrival, keep in zip(arrivals, same, strict=True) if keep and arrival.unit is not None]
+        seen = [(arrival.unit, arrival.run, arrival.id) for arrival in met]
         self.commit(entries, seen)
         names = [entry.document.id for entry in entries]
         return Added(

@@ -1,0 +1,387 @@
+"""Scores of a collection are those of the equations, and its calibration follows its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event, Thread, current_thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isthmus import Collection, Document, Query, encoders
+from isthmus.calibration import Fitted, Statistics
+from isthmus.encoders import Encoder
+from isthmus.errors import BadSpec, CannotFit, UnknownName
+from isthmus.search import keeper as keeping
+from isthmus.search import served
+from stock import Counting, dense, mixed, own, pixels, unit, words
+
+SPECS = [
+    "none",
+    "center",
+    "standardize",
+    "center+nnn(k=4)+standardize",
+    "learned",
+    "qbnorm(dynamic=true)",
+    "center+standardize+qbnorm(beta=2.0,dynamic=true)",
+]
+ASKED = [
+    Query(text="a red cat on the sofa"),
+    Query(image=pixels(7_000)),
+    Query(text="dog", image=pixels(8_000)),
+    Query(text="house", image=pixels(9_000), weights={"text": 1, "image": 2}),
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny: str) -> Encoder:
+    return encoders.load(tiny)
+
+
+@pytest.fixture
+def things(tmp_path: Path, encoder: Encoder) -> Iterator[Collection]:
+    with Collection.open(tmp_path / "c", encoder, calibration="center", follow=False) as opened:
+        opened.add(mixed(60))
+        yield opened
+
+
+def agree(things: Collection, encoder: Encoder, documents: Sequence[Document]) -> None:
+    """Check every score of every document against the equations."""
+    for query in ASKED:
+        hits = things.search(query, k=len(documents) + 5)
+        expected = dense(things, encoder, documents, query)
+        assert {hit.id for hit in hits} == expected.keys()
+        tolerance = 1e-5 * max(1.0, max(abs(score) for score in expected.values()))
+        assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, abs=tolerance)
+        best = sorted(expected.values(), reverse=True)[:7]
+        assert [hit.score for hit in things.search(query, k=7)] == pytest.approx(best, abs=tolerance)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_scores_are_those_of_the_equations(tmp_path: Path, encoder: Encoder, spec: str) -> None:
+    there = {document.id: document for document in mixed(90)}
+    with Collection.open(tmp_path / "c", encoder, calibration=spec, follow=False) as things:
+        things.add(there.values())
+        agree(things, encoder, list(there.values()))
+        later = [*mixed(20, seed=5), Document("d0-4", "quite another text"), Document("d0-6", image=pixels(77))]
+        there |= {document.id: document for document in later}
+        things.add(later)
+        for gone in ("d0-0", "d0-1", "d5-3", "d5-19"):
+            things.delete(gone)
+            del there[gone]
+        agree(things, encoder, list(there.values()))
+        version = things.calibration and things.calibration.version
+    with Collection.open(tmp_path / "c", encoder, follow=False) as things:
+        agree(things, encoder, list(there.values()))
+        assert things.calibration is not None
+        assert things.calibration.version == version
+
+
+def test_scores_stay_when_worn_shelves_are_built_again(
+    things: Collection, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "FEWEST", 5)
+    there = {document.id: document for document in mixed(60)}
+    for seed in range(1, 5):
+        more = mixed(6, seed=seed)
+        things.add(more)
+        things.delete(more[0].id)
+        there |= {document.id: document for document in more[1:]}
+        agree(things, encoder, list(there.values()))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_an_explanation_adds_up(things: Collection, spec: str) -> None:
+    things.calibrate(spec)
+    for query in ASKED:
+        raw = [hit.id for hit in things.search(query, k=60, calibration="none")]
+        for hit in things.search(query, k=60, explain=True):
+            told = hit.explanation
+            assert told is not None
+            added = told.slope * (told.similarity + told.shift - told.bias) + told.offset
+            assert added == pytest.approx(hit.score, abs=1e-4)
+            assert told.score == pytest.approx(hit.score, abs=1e-4)
+            assert told.rank == hit.rank
+            assert told.rank_before == raw.index(hit.id) + 1
+            assert set(told.parts) == set(hit.modality.split("+"))
+
+
+def test_calibration_none_is_raw_cosine(things: Collection, encoder: Encoder) -> None:
+    things.calibrate("center+standardize")
+    raw = [things.search(query, k=60, calibration="none") for query in ASKED]
+    things.calibrate("none")
+    for hits, plain in zip(raw, (things.search(query, k=60) for query in ASKED), strict=True):
+        assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in plain]
+        assert all(hit.score == pytest.approx(hit.similarity, abs=1e-6) for hit in hits)
+
+
+def test_the_first_search_calibrates_and_later_ones_do_not(tmp_path: Path, encoder: Encoder) -> None:
+    with Collection.open(tmp_path / "c", encoder, calibration="center+nnn(k=4)") as things:
+        things.add(mixed(20))
+        assert things.calibration is None
+        things.search("dog")
+        assert things.calibration is not None
+        assert (things.calibration.version, str(things.calibration.fitted.spec)) == (1, "center+nnn(k=4)")
+        things.search("cat")
+    with Collection.open(tmp_path / "c", encoder) as things:
+        things.search("dog")
+        assert things.calibration is not None
+        assert things.calibration.version == 1
+
+
+def test_a_calibration_that_cannot_be_is_refused_and_the_old_one_stays(things: Collection) -> None:
+    before = things.search("dog")
+    for spec, error in (("centre", UnknownName), ("rrf", BadSpec), ("nnn(k=100000)", CannotFit), ("center+", BadSpec)):
+        with pytest.raises(error):
+            things.calibrate(spec)
+    with pytest.raises(UnknownName, match="'d0-99x'"):
+        things.calibrate("center", queries=[("dog", "d0-99x")])
+    assert things.search("dog") == before
+    assert things.stats().calibration is not None
+
+
+def test_users_queries_come_first_and_know_their_answers(things: Collection) -> None:
+    asked = [(f"a cat number {i}", f"d0-{i}") for i in range(0, 30, 3)]
+    made = things.calibrate("center+nnn(k=4)", queries=[*asked, "no answer", Query(image=pixels(5))])
+    for row, (_, name) in enumerate(asked):
+        assert row in made.sources[name]
+    assert not any(row in rows for rows in made.sources.values() for row in (10, 11))
+
+
+def test_users_queries_may_be_vectors(tmp_path: Path) -> None:
+    rows = unit(np.random.default_rng(0).normal(size=(30, 6)))
+    with Collection.open(tmp_path / "c", "none") as things:
+        things.add(own(rows))
+        made = things.calibrate("nnn(k=4)", queries=[(Query(vectors={"text": row}), "v3") for row in rows[:5]])
+        assert set(range(5)) <= set(made.sources["v3"])
+        np.testing.assert_allclose(made.fitted.references.vectors["text"][:5], rows[:5], atol=1e-6)
+
+
+def test_a_reference_query_never_meets_the_document_it_was_made_from(
+    things: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Any, Any]] = []
+    fold = Fitted.fold
+
+    def noted(self: Fitted, documents: Any, *, sources: Any = None, **rest: Any) -> Any:
+        calls.append((documents, sources))
+        return fold(self, documents, sources=sources, **rest)
+
+    monkeypatch.setattr(Fitted, "fold", noted)
+    made = things.calibrate("center+nnn(k=4)")
+    assert sum(map(len, made.sources.values())) > 60
+    every = things._store.sample(list(range(1, 61)))
+    expected = {(row, place) for place, name in enumerate(every.ids) for row in made.sources.get(name, ())}
+    assert calls
+    assert {tuple(pair) for pair in calls[0][1].tolist()} == expected
+
+
+def test_drift_is_seen_and_followed_in_one_step(tmp_path: Path, encoder: Encoder) -> None:
+    """While a re-fit runs, and when it takes over, every answer is wholly the old one or wholly the new one."""
+    gate, begun = Event(), Event()
+
+    def wait() -> None:
+        if current_thread().name == "isthmus-refit":
+            begun.set()
+            gate.wait()
+
+    asked = Query(vectors={"text": np.arange(1.0, 9.0)})
+    counting = Counting(encoder, before_queries=wait)
+    with Collection.open(tmp_path / "c", counting, calibration="center") as things:
+        rng = np.random.default_rng(1)
+        things.add([Document(f"a{i}", words(rng)) for i in range(40)])
+        things.search(asked)
+        assert not things.drifted
+        things.add([Document(f"b{i}", "tree tree tree tree " + words(rng, 2)) for i in range(60)])
+        old = _list(things, asked)
+        assert begun.wait(60)
+        assert things.drifted
+        assert things.stats().refitting
+        lists: list[list[tuple[str, float]]] = []
+        searchers = [Thread(target=_search_on, args=(things, asked, lists)) for _ in range(3)]
+        for searcher in searchers:
+            searcher.start()
+        assert _list(things, asked) == old
+        gate.set()
+        for searcher in searchers:
+            searcher.join()
+        new = _list(things, asked)
+        assert new != old
+        assert all(found in (old, new) for found in lists)
+        assert new in lists
+        assert (things.drifted, things.stats().trouble) == (False, "")
+        assert things.calibration is not None
+        assert things.calibration.version == 2
+
+
+def _list(things: Collection, asked: Query) -> list[tuple[str, float]]:
+    return [(hit.id, hit.score) for hit in things.search(asked, k=100)]
+
+
+def _search_on(things: Collection, asked: Query, lists: list[list[tuple[str, float]]]) -> None:
+    """Search until the re-fit has ended, and once more."""
+    going = True
+    while going:
+        going = things._keeper.refitting
+        lists.append(_list(things, asked))
+
+
+def test_a_refit_that_fails_leaves_the_old_calibration_and_is_not_tried_for_ever(
+    tmp_path: Path, encoder: Encoder
+) -> None:
+    tries = []
+
+    def fail() -> None:
+        if current_thread().name == "isthmus-refit":
+            tries.append(1)
+            raise CannotFit("no")
+
+    asked = Query(vectors={"text": np.arange(1.0, 9.0)})
+    with Collection.open(tmp_path / "c", Counting(encoder, before_queries=fail), calibration="center") as things:
+        things.add([Document(f"a{i}", "a cat") for i in range(4)])
+        things.search(asked)
+        things.add([Document(f"b{i}", "the dog runs") for i in range(20)])
+        for _ in range(3):
+            assert len(things.search(asked, k=30)) == 24
+            things._keeper.wait()
+        assert len(tries) == 1
+        assert things.stats().trouble == "no"
+        things.add([Document("c", "a house")])
+        things.search(asked)
+        things._keeper.wait()
+        assert len(tries) == 2
+
+
+def test_without_following_drift_stays_until_somebody_calibrates(things: Collection) -> None:
+    things.search("dog")
+    things.add([Document(f"b{i}", "tree tree tree") for i in range(90)])
+    things.search("dog")
+    assert things.drifted
+    assert not things._keeper.refitting
+    things.calibrate("center")
+    assert not things.drifted
+
+
+@pytest.mark.parametrize("spec", ["center", "auto", "learned"])
+def test_a_modality_that_comes_later_is_served(tmp_path: Path, encoder: Encoder, spec: str) -> None:
+    rng = np.random.default_rng(0)
+    with Collection.open(tmp_path / "c", encoder, calibration=spec) as things:
+        things.add([Document(f"t{i}", words(rng)) for i in range(30)])
+        assert things.search("dog")
+        things.add([Document("photo", image=pixels(1))])
+        hit = things.search(Query(image=pixels(1)), k=31)
+        assert "photo" in {one.id for one in hit}
+        assert things.asked_calibration == spec
+    with Collection.open(tmp_path / "c", encoder) as things:
+        things.add([Document("both", "a cat", pixels(2))])
+    with Collection.open(tmp_path / "c", encoder) as things:
+        assert len(things.search("dog", k=50)) == 32
+
+
+def test_a_lost_index_does_not_hide_a_new_modality(tmp_path: Path, encoder: Encoder) -> None:
+    import shutil
+
+    with Collection.open(tmp_path / "c", encoder, calibration="center") as things:
+        things.add([Document("a", "a cat"), Document("b", "a dog")])
+        things.search("dog")
+        things.add([Document("photo", image=pixels(1))])
+    shutil.rmtree(tmp_path / "c" / "index")
+    with Collection.open(tmp_path / "c", encoder) as things:
+        assert len(things.search("dog")) == 3
+
+
+def test_statistics_of_the_store_are_those_of_its_vectors(tmp_path: Path, encoder: Encoder) -> None:
+    rng = np.random.default_rng(7)
+    there: dict[str, Document] = {}
+    with Collection.open(tmp_path / "c", encoder) as things:
+        for step in range(25):
+            some = mixed(int(rng.integers(1, 6)), seed=step % 4)
+            if rng.random() < 0.3 and there:
+                gone = [str(name) for name in rng.choice(list(there), 3)]
+                things.delete(gone)
+                there = {name: document for name, document in there.items() if name not in gone}
+            changed = [
+                Document(d.id, words(rng, int(rng.integers(1, 30))), d.image) for d in some if rng.random() < 0.5
+            ]
+            for document in [*some, *changed]:
+                things.add([document])
+                there[document.id] = document
+        vectors, owner = encoder.encode_passages(list(there.values()))
+        expected, kept = Statistics.of(vectors, owner), things._store.statistics()
+        assert kept.counts == expected.counts
+        for part, moments in expected.parts.items():
+            np.testing.assert_allclose(kept.parts[part].mean, moments.mean, atol=1e-6)
+            np.testing.assert_allclose(kept.parts[part].variance, moments.variance, atol=1e-6)
+
+
+def test_queries_are_kept_only_while_somebody_wants_them(things: Collection) -> None:
+    things.search_many(["dog"] * 40)
+    assert things.stats().logged is None
+    things.log_queries()
+    things.search_many([f"cat number {i}" for i in range(40)])
+    things.search(Query(image=pixels(1)))
+    things.search("half \ud800 a word")
+    before = things.calibrate("nnn(k=4)").fitted
+    assert things.stats().logged == 41
+    things.search("one more")
+    things.log_queries(on=False)
+    things.search("never kept")
+    things.calibrate("nnn(k=4)")
+    assert things.stats().logged is None
+    assert things._opened.database.all("SELECT * FROM asked") == []
+    after = things.calibration
+    assert after is not None
+    assert len(before.references.rows["text"]) == len(after.fitted.references.rows["text"])  # the bank fills up
+    assert not np.array_equal(before.references.vectors["text"], after.fitted.references.vectors["text"])
+
+
+def test_probabilities_tell_a_question_with_an_answer_from_one_without(tmp_path: Path) -> None:
+    """Every question has one document right beside it, all others are far away; then that document is removed."""
+    rng = np.random.default_rng(0)
+    rows = unit(rng.normal(size=(300, 48)))
+    near = unit(rows + 0.25 * unit(rng.normal(size=rows.shape)))
+    with Collection.open(tmp_path / "c", "none", calibration="none", follow=False) as things:
+        documents = [Document(f"v{i}", vectors={"text": rows[i], "image": near[i]}) for i in range(300)]
+        images = [Document(f"i{i}", vectors={"image": row}) for i, row in enumerate(unit(rng.normal(size=(100, 48))))]
+        texts = [Document(f"t{i}", vectors={"text": row}) for i, row in enumerate(unit(rng.normal(size=(100, 48))))]
+        things.add([*documents, *images, *texts])
+        for row in (3, 50, 200):
+            asked = Query(vectors={"text": rows[row]})
+            plain = things.search(asked, k=20)
+            told = [hit.probability for hit in plain]
+            assert all(p is not None for p in told)
+            assert told == sorted(told, reverse=True)  # type: ignore[type-var]
+            assert things.search(asked, min_probability=0.5)[0].id == f"v{row}"
+            things.delete(f"v{row}")
+            assert things.search(asked, min_probability=0.5) == []
+        with pytest.raises(CannotFit, match="calibrate with queries"):
+            things.search(asked, min_probability=0.5, calibration="none")
+
+
+def test_probabilities_need_somebody_to_learn_from(tmp_path: Path) -> None:
+    with Collection.open(tmp_path / "c", "none", calibration="none") as things:
+        things.add(own(unit(np.random.default_rng(0).normal(size=(5, 4)))))
+        asked = Query(vectors={"text": np.ones(4)})
+        assert {hit.probability for hit in things.search(asked)} == {None}
+        with pytest.raises(CannotFit, match="too few"):
+            things.search(asked, min_probability=0.1)
+
+
+def test_closing_does_not_begin_another_fit(tmp_path: Path, encoder: Encoder) -> None:
+    things = Collection.open(tmp_path / "c", encoder, calibration="center")
+    things.add([Document("a", "a cat"), Document("b", "a dog")])
+    things.search("dog")
+    things.add([Document(f"b{i}", "tree tree tree") for i in range(90)])
+    things.close()
+    assert not things._keeper.refitting
+
+
+def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> None:
+    for _ in range(keeping.VERSIONS + 2):
+        things.calibrate("none")
+    assert len(things.search("dog")) == 10
+    assert len(list((things.path / "index").iterdir())) == 1
+    kept = things._opened.database.one("SELECT count(*) FROM calibrations")
+    assert kept == (keeping.VERSIONS,)
