@@ -29,7 +29,8 @@ from isthmus.types import Mask, Matrix, Rows
 
 CELLS_PER_ROOT = 4
 ROWS_PER_CELL = 40  # that the centres are trained on; Faiss warns below 39
-ROUNDS = 10
+ROUNDS = 10  # of k-means
+ROWS_FOR_STEPS = 20_000  # that the steps of the bytes are trained on
 EFFORT = 128
 QUOTA = 40
 BLOCK = 16_384
@@ -59,11 +60,13 @@ class Ivf:
         cells = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(width), width, count, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
-        cells.cp.niter = ROUNDS
-        sample = np.random.default_rng(seed).choice(n, min(n, ROWS_PER_CELL * count), replace=False)
+        sample = np.random.default_rng(seed).permutation(n)[: ROWS_PER_CELL * count]
 
         def fill() -> None:
-            cells.train(vectors[np.sort(sample)])
+            settings = faiss.ClusteringParameters()
+            settings.niter = ROUNDS
+            faiss.Clustering(width, count, settings).train(vectors[np.sort(sample)], cells.quantizer)
+            cells.train(vectors[np.sort(sample[:ROWS_FOR_STEPS])])  # the centres are there; Faiss would copy all of it
             for start in range(0, n, BLOCK):
                 cells.add(vectors[start : start + BLOCK])
                 if progress is not None:
