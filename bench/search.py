@@ -249,19 +249,24 @@ def draw(picture: Path) -> None:
 
     figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     columns = (
-        ("build", 1, "seconds to build"),
-        ("bytes", 1e-6, "index, MB (beside the vectors)"),
-        ("p50", 1e3, "one query, ms: median, and 99%"),
+        ("build", 1, "build, seconds"),
+        ("bytes", 1e-6, "index beside the vectors, MB"),
+        ("p50", 1e3, "one query, ms (dotted: 99th percentile)"),
     )
     for color, kind in zip(("#444444", "#1f77b4", "#d95f02"), LARGEST, strict=True):
-        rows = [row for row in table() if row["kind"] == kind]
+        rows = sorted((row for row in table() if row["kind"] == kind), key=lambda row: int(row["rows"]))
         n = [int(row["rows"]) for row in rows]
         for panel, (column, unit, title) in zip(panels, columns, strict=True):
-            panel.set(xscale="log", yscale="log", xlabel="rows", title=title)
-            panel.grid(alpha=0.3)
             if kind != "exact" or column == "p50":
                 panel.plot(n, [unit * float(row[column]) for row in rows], marker="o", color=color, label=kind)
+            panel.set(xscale="log", yscale="log", xlabel="rows")
+            panel.set_title(title, fontsize=11)
         panels[2].plot(n, [1e3 * float(row["p99"]) for row in rows], color=color, linestyle=":", linewidth=1.5)
+    for panel in panels:
+        panel.grid(alpha=0.3)
+        panel.set_xticks(SIZES, [f"{n // 1000}k" if n < 1_000_000 else "1M" for n in SIZES], fontsize=8)
+        panel.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+        panel.yaxis.set_major_formatter("{x:g}")
     panels[2].legend(frameon=False)
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=110)
