@@ -23,6 +23,7 @@ import numpy as np
 
 from isthmus._optional import need
 from isthmus.index import approximate, files
+from isthmus.index.approximate import roomy, widened
 from isthmus.index.base import Progress, checked_vectors
 from isthmus.index.threads import limited
 from isthmus.types import Mask, Matrix, Rows
@@ -34,7 +35,7 @@ ROWS_FOR_STEPS = 20_000  # that the steps of the bytes are trained on
 EFFORT = 128
 QUOTA = 40
 BLOCK = 16_384
-ROWS_PER_CODE = 1.5  # rows gathered and scanned in the time that one code takes
+ROWS_PER_CODE = 0.4  # rows gathered and scanned in the time that one code takes
 ROWS_PER_LOOK = 4_000  # and in the time that it takes to find the cells
 
 
@@ -47,14 +48,14 @@ class Ivf:
         self.vectors = vectors
         self.cells = cells
         self.threads = threads
-        self.centres = cells.quantizer.reconstruct_n(0, cells.quantizer.ntotal)
+        self.centres = cells.quantizer.reconstruct_n(0, cells.quantizer.ntotal)[:, : vectors.shape[1]]
         self.cell = _cells_of_rows(cells)  # (n,)
 
     @classmethod
     def build(cls, vectors: Matrix, threads: int | None = None, progress: Progress | None = None, seed: int = 0) -> Ivf:
         """Train the centres on a sample, then add the rows block by block."""
         vectors = checked_vectors(vectors)
-        n, width = vectors.shape
+        n, width = len(vectors), roomy(vectors.shape[1])
         faiss = need("faiss", extra="ann")
         count = max(1, min(int(CELLS_PER_ROOT * np.sqrt(n)), n // ROWS_PER_CELL))
         cells = faiss.IndexIVFScalarQuantizer(
@@ -65,10 +66,10 @@ class Ivf:
         def fill() -> None:
             settings = faiss.ClusteringParameters()
             settings.niter = ROUNDS
-            faiss.Clustering(width, count, settings).train(vectors[np.sort(sample)], cells.quantizer)
-            cells.train(vectors[np.sort(sample[:ROWS_FOR_STEPS])])  # the centres are there; Faiss would copy all of it
+            faiss.Clustering(width, count, settings).train(_gathered(vectors, np.sort(sample), width), cells.quantizer)
+            cells.train(_gathered(vectors, np.sort(sample[:ROWS_FOR_STEPS]), width))  # Faiss would copy all
             for start in range(0, n, BLOCK):
-                cells.add(vectors[start : start + BLOCK])
+                cells.add(widened(vectors[start : start + BLOCK], width))
                 if progress is not None:
                     progress(min(start + BLOCK, n), n)
 
@@ -80,7 +81,9 @@ class Ivf:
     def load(cls, vectors: Matrix, folder: Path, name: str, threads: int | None = None) -> Ivf:
         """Read the cells of these vectors."""
         vectors = checked_vectors(vectors)
-        return cls(vectors, files.read(folder / f"{name}.ivf-sq8", *vectors.shape), threads=threads)
+        return cls(
+            vectors, files.read(folder / f"{name}.ivf-sq8", len(vectors), roomy(vectors.shape[1])), threads=threads
+        )
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -116,8 +119,9 @@ class Ivf:
         return found
 
     def _look(self, queries: Matrix, quota: int, cells: int, chosen: Any) -> Rows:
+        wide = widened(queries, self.cells.d)
         settings = need("faiss", extra="ann").SearchParametersIVF(sel=chosen, nprobe=min(cells, self.cells.nlist))
-        return np.asarray(limited(lambda: self.cells.search(queries, quota, params=settings)[1], self.threads))
+        return np.asarray(limited(lambda: self.cells.search(wide, quota, params=settings)[1], self.threads))
 
     def _reach(self, queries: Matrix, effort: int, allowed: Mask) -> Rows:
         """Return how many cells to look at, nearest first, until they hold ``effort`` cells' worth of allowed rows."""
@@ -126,6 +130,14 @@ class Ivf:
         order = np.argsort(-(queries @ self.centres.T), axis=1)  # (m, cells)
         held = np.cumsum(filled[order], axis=1)
         return np.asarray(np.minimum((held < effort).sum(axis=1) + 1, count))
+
+
+def _gathered(vectors: Matrix, rows: Rows, width: int) -> Matrix:
+    """Return these rows with zeros up to a width, in one copy."""
+    wide = np.zeros((len(rows), width), dtype=np.float32)
+    for start in range(0, len(rows), BLOCK):
+        wide[start : start + BLOCK, : vectors.shape[1]] = vectors[rows[start : start + BLOCK]]
+    return wide
 
 
 def _cells_of_rows(cells: Any) -> Rows:
