@@ -27,6 +27,10 @@ class Proposer(Protocol):
     vectors: Matrix
     threads: int | None
 
+    def quota(self, k: int, filtered: bool) -> int:
+        """Return how many rows must be met to trust that the ``k`` best are among them."""
+        ...
+
     def effort(self, k: int, share: float) -> int:
         """Return how wide to look for ``k`` hits when this share of the rows is allowed."""
         ...
@@ -40,13 +44,13 @@ class Proposer(Protocol):
         ...
 
 
-def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None, quota: int) -> tuple[Matrix, Rows]:
+def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None) -> tuple[Matrix, Rows]:
     """Return the ``k`` best rows of each query among those proposed, or among all where the quota is out of reach."""
     vectors, n = index.vectors, len(index.vectors)
     k, queries = checked_k(k), checked_queries(queries, vectors.shape[1])
     mask = checked_mask(allowed, n)
     there = n if mask is None else int(np.count_nonzero(mask))
-    quota = min(max(quota, 4 * k), there)
+    quota = min(index.quota(k, mask is not None), there)
     scores = np.full((len(queries), min(k, there)), -np.inf, dtype=np.float32)
     rows = np.full(scores.shape, -1, dtype=np.intp)
     effort = index.effort(k, there / max(n, 1))

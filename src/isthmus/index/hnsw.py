@@ -27,6 +27,7 @@ from isthmus._optional import need
 from isthmus.index import approximate, files
 from isthmus.index.approximate import roomy, widened
 from isthmus.index.base import Progress, checked_vectors
+from isthmus.index.exact import SPARE
 from isthmus.index.threads import limited
 from isthmus.types import Mask, Matrix, Rows
 
@@ -80,11 +81,15 @@ class Hnsw:
 
     def search(self, queries: Matrix, k: int, allowed: Mask | None = None) -> tuple[Matrix, Rows]:
         """Return the largest inner products met on a walk, and their rows, best first."""
-        return approximate.search(self, queries, k, allowed, quota=EFFORT // (4 if allowed is None else 2))
+        return approximate.search(self, queries, k, allowed)
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the graph."""
         return files.write(self.graph, folder / f"{name}.hnsw")
+
+    def quota(self, k: int, filtered: bool) -> int:
+        """Return how many rows must be met: through a filter, half of what a walk would meet without it."""
+        return max(EFFORT // 2, 4 * k) if filtered else k + SPARE
 
     def effort(self, k: int, share: float) -> int:
         """Return efSearch for ``k`` hits when this share of the rows is allowed."""

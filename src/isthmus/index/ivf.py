@@ -48,7 +48,7 @@ class Ivf:
         self.vectors = vectors
         self.cells = cells
         self.threads = threads
-        self.centres = cells.quantizer.reconstruct_n(0, cells.quantizer.ntotal)[:, : vectors.shape[1]]
+        self.centres = cells.quantizer.reconstruct_n(0, cells.quantizer.ntotal)[:, : vectors.shape[1]].copy()
         self.cell = _cells_of_rows(cells)  # (n,)
 
     @classmethod
@@ -90,11 +90,15 @@ class Ivf:
 
     def search(self, queries: Matrix, k: int, allowed: Mask | None = None) -> tuple[Matrix, Rows]:
         """Return the largest inner products met in the nearest cells, and their rows, best first."""
-        return approximate.search(self, queries, k, allowed, quota=QUOTA)
+        return approximate.search(self, queries, k, allowed)
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the cells."""
         return files.write(self.cells, folder / f"{name}.ivf-sq8")
+
+    def quota(self, k: int, filtered: bool) -> int:  # noqa: ARG002 - the reach sees to the filter
+        """Return how many rows to score again: enough that the bytes' rounding hides none of the best."""
+        return max(QUOTA, 4 * k)
 
     def effort(self, k: int, share: float) -> int:
         """Return how many cells' worth of allowed rows to look at for ``k`` hits.
@@ -127,7 +131,8 @@ class Ivf:
         """Return how many cells to look at, nearest first, until they hold ``effort`` cells' worth of allowed rows."""
         count = int(self.cells.nlist)
         filled = np.bincount(self.cell[allowed], minlength=count) * (count / len(self))
-        order = np.argsort(-(queries @ self.centres.T), axis=1)  # (m, cells)
+        near = np.array([np.vecdot(self.centres, query) for query in queries])  # (m, cells)
+        order = np.argsort(-near, axis=1)
         held = np.cumsum(filled[order], axis=1)
         return np.asarray(np.minimum((held < effort).sum(axis=1) + 1, count))
 
