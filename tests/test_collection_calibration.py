@@ -14,8 +14,7 @@ from isthmus import Collection, Document, Query, encoders
 from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadSpec, CannotFit, UnknownName
-from isthmus.search import keeper as keeping
-from isthmus.search import served
+from isthmus.search import keeper, served, versions
 from stock import Counting, dense, mixed, own, pixels, unit, words
 
 SPECS = [
@@ -82,14 +81,23 @@ def test_scores_are_those_of_the_equations(tmp_path: Path, encoder: Encoder, spe
 def test_scores_stay_when_worn_shelves_are_built_again(
     things: Collection, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "FEWEST", 5)
+    monkeypatch.setattr(served, "WORN", (5, 0.0))
+    monkeypatch.setattr(keeper, "DRIFT", np.inf)
+    things._keeper.follows = True
     there = {document.id: document for document in mixed(60)}
+    things.search("dog")
+    before = things._keeper.served().shelves
     for seed in range(1, 5):
         more = mixed(6, seed=seed)
         things.add(more)
         things.delete(more[0].id)
         there |= {document.id: document for document in more[1:]}
         agree(things, encoder, list(there.values()))
+        things._keeper.wait()  # for what is built in the background
+        agree(things, encoder, list(there.values()))
+    now = things._keeper.served()
+    assert sum(map(len, now.shelves)) > sum(map(len, before))
+    assert not now.recent
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -183,7 +191,7 @@ def test_drift_is_seen_and_followed_in_one_step(tmp_path: Path, encoder: Encoder
     gate, begun = Event(), Event()
 
     def wait() -> None:
-        if current_thread().name == "isthmus-refit":
+        if current_thread().name == "isthmus-keeper":
             begun.set()
             gate.wait()
 
@@ -234,7 +242,7 @@ def test_a_refit_that_fails_leaves_the_old_calibration_and_is_not_tried_for_ever
     tries = []
 
     def fail() -> None:
-        if current_thread().name == "isthmus-refit":
+        if current_thread().name == "isthmus-keeper":
             tries.append(1)
             raise CannotFit("no")
 
@@ -379,9 +387,9 @@ def test_closing_does_not_begin_another_fit(tmp_path: Path, encoder: Encoder) ->
 
 
 def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> None:
-    for _ in range(keeping.VERSIONS + 2):
+    for _ in range(versions.KEPT + 2):
         things.calibrate("none")
     assert len(things.search("dog")) == 10
     assert len(list((things.path / "index").iterdir())) == 1
     kept = things._opened.database.one("SELECT count(*) FROM calibrations")
-    assert kept == (keeping.VERSIONS,)
+    assert kept == (versions.KEPT,)

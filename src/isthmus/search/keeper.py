@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock, Thread
-from typing import Any
 
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Spec, Statistics, storage
+from isthmus.calibration import Spec, Statistics
 from isthmus.encoders import Encoder
-from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
-from isthmus.search import calibrate, hybrid, references, shelves
+from isthmus.errors import CannotFit, CannotWrite, IsthmusError
+from isthmus.search import calibrate, hybrid, references, shelves, versions
 from isthmus.search.database import Database
-from isthmus.search.lexical import Hybrid
-from isthmus.search.probability import Curve, Match
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.shelves import Piece, folded
 from isthmus.search.store import Store
@@ -28,7 +24,6 @@ from isthmus.types import Vectors
 
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
 GROWTH = 2.0  # times as many vectors of a part as at the fit
-VERSIONS = 3  # calibrations that are kept
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +38,9 @@ class Keeper:
     current: Served | None = None
     raw_served: Served | None = None
     busy: Thread | None = None
-    trouble: str = ""  # why the last re-fit in the background failed
-    tried: int = -1  # the state of the documents at which it did
+    trouble: str = ""  # why the last work in the background failed
+    checked: int = -1  # the state of the documents at which drift was last looked at
+    renewed: bool = False  # whether the background has built shelves that are not served yet
     guard: RLock = field(default_factory=RLock)
 
     @property
@@ -56,16 +52,19 @@ class Keeper:
         """Return what is served now: the newest calibration, and every committed document."""
         with self.guard:
             current = self._up_to_date()
-            fitted_on = current.calibrated.fitted.statistics
-            follows = self.follows and self.writable and not self.refitting and self.tried != current.sequence
-            if follows and self.drifted(fitted_on):
-                self.refit(current.sequence)
+            if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
+                self.checked = current.sequence  # what fails is not tried again before the documents change
+                if self.drifted(current.calibrated.fitted.statistics):
+                    self._in_background(lambda keeper: keeper.calibrated(keeper._asked))
+                elif current.worn:
+                    self._in_background(lambda keeper: keeper._built(current.calibrated))
             return current
 
     def _up_to_date(self) -> Served:
         version, sequence = self.state()
         current = self.current
-        if version and (current is None or current.calibrated.version != version):
+        if version and (current is None or current.calibrated.version != version or self.renewed):
+            self.renewed = False
             current = self._loaded(version, sequence)
         if current is None:
             current = self._first(self.spec)
@@ -108,8 +107,7 @@ class Keeper:
                 return self._first(self._asked)
             except CannotFit:  # what was asked for once does not go with what there is now
                 return self._first("auto", asked=self._asked)
-        after = current.followed(self.store, sequence)
-        return self._built(current.calibrated) if after.worn else after
+        return current.followed(self.store, sequence)
 
     @property
     def _asked(self) -> str:
@@ -152,13 +150,13 @@ class Keeper:
             yield from folded(calibrated.fitted, block, calibrated.sources)
 
     def persist(self) -> None:
-        """Write the shelves where the next process finds them, when what is there is old."""
+        """Write the shelves where the next process finds them, when those there are missing or far behind."""
         if self.current is None or not self.current.calibrated.version or not self.writable:
             return
         with self.guard:
             served = self._up_to_date()
-        place = self.folder / "index" / f"{served.calibrated.version}-{served.sequence}"
-        if not place.exists():
+        there = any((self.folder / "index").glob(f"{served.calibrated.version}-*"))
+        if served.stale or not there:
             self.current = self._built(served.calibrated)
 
     def calibrated(self, spec: str, own: references.Own = (), *, keep: bool = True, asked: str | None = None) -> Served:
@@ -178,39 +176,16 @@ class Keeper:
         made = datetime.now(UTC).isoformat(timespec="seconds")
         calibrated = Calibrated(0, sequence, made, fitted, None, gathered.real.by_document())
         if keep:
-            calibrated = replace(calibrated, version=self._drafted(calibrated))
+            calibrated = replace(calibrated, version=versions.draft(self.store.database, calibrated))
         built = self._built_from(calibrated, sequence, last)
         match = calibrate.matched(built, self.store, gathered)
         joined = hybrid.fit(built, self.store, gathered.real)
         served = replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
         if keep:
-            self._publish(served.calibrated, asked or spec)
+            versions.publish(self.store.database, served.calibrated, asked or spec)
+            self._prune()
         self.current = served
         return served
-
-    def _drafted(self, calibrated: Calibrated) -> int:
-        """Write a fitted calibration under a number of its own; nobody is served by it yet."""
-        values = (
-            calibrated.made,
-            str(calibrated.fitted.spec),
-            calibrated.sequence,
-            storage.to_bytes(calibrated.fitted),
-        )
-        with self.store.database.writing() as connection:
-            statement = "INSERT INTO calibrations (made, spec, sequence, fitted, beside) VALUES (?, ?, ?, ?, '{}')"
-            return int(connection.execute(statement, values).lastrowid or 0)
-
-    def _publish(self, calibrated: Calibrated, spec: str) -> None:
-        """Make a calibration the one that is served, in one step."""
-        version = calibrated.version
-        with self.store.database.writing() as connection:
-            beside = json.dumps(_beside(calibrated))
-            connection.execute("UPDATE calibrations SET beside = ? WHERE version = ?", (beside, version))
-            connection.execute(
-                "INSERT OR REPLACE INTO manifest VALUES ('calibration', ?), ('spec', ?)", (version, spec)
-            )
-            connection.execute("DELETE FROM calibrations WHERE version <= ?", (version - VERSIONS,))
-        self._prune()
 
     def _nothing(self) -> Served:
         """Serve an empty collection: nothing to fit, nothing to find."""
@@ -220,22 +195,7 @@ class Keeper:
 
     def read(self, version: int) -> Calibrated:
         """Read a calibration from the store."""
-        row = self.store.database.one(
-            "SELECT made, sequence, fitted, beside FROM calibrations WHERE version = ?", version
-        )
-        if row is None:
-            raise BadFile(f"{self.folder}: calibration {version} is missing. Run `isthmus calibrate` to make another.")
-        fitted = storage.from_bytes(row[2], f"calibration {version} of {self.folder}")
-        beside = json.loads(row[3])
-        match = beside["match"] and Match(
-            {name: Curve(**curve) for name, curve in beside["match"]["curves"].items()}, beside["match"]["held_out"]
-        )
-        joined = beside["hybrid"] and Hybrid(
-            beside["hybrid"]["deviation"],
-            {name: (mean, deviation) for name, (mean, deviation) in beside["hybrid"]["modality"].items()},
-            beside["hybrid"]["weight"],
-        )
-        return Calibrated(version, row[1], row[0], fitted, match, beside["sources"], joined)
+        return versions.read(self.store.database, version)
 
     def raw(self) -> Served:
         """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
@@ -271,34 +231,29 @@ class Keeper:
 
     @property
     def refitting(self) -> bool:
-        """Whether a re-fit is under way in the background."""
+        """Whether work is under way in the background."""
         return self.busy is not None and self.busy.is_alive()
 
-    def refit(self, sequence: int) -> None:
-        """Fit again in the background, on a connection of its own; searches go on with what is served.
-
-        What failed is not tried again before the documents change.
-        """
-        self.tried = sequence
+    def _in_background(self, task: Callable[[Keeper], Served]) -> None:
+        """Work on a connection of its own; searches go on with what is served until it is done."""
 
         def work() -> None:
             other = None
             try:
                 other = Database(self.folder)
-                keeper = Keeper(self.folder, Store(other), self.encoder, follows=False)
-                keeper.calibrated(self._asked)
-                self.trouble = ""
-            except (IsthmusError, OSError) as error:  # the old calibration goes on; `stats` says why
+                task(Keeper(self.folder, Store(other), self.encoder, follows=False))
+                self.renewed, self.trouble = True, ""
+            except (IsthmusError, OSError) as error:  # what is served goes on; `stats` says why
                 self.trouble = str(error)
             finally:
                 if other is not None:
                     other.close()
 
-        self.busy = Thread(target=work, name="isthmus-refit", daemon=True)
+        self.busy = Thread(target=work, name="isthmus-keeper", daemon=True)
         self.busy.start()
 
     def wait(self) -> None:
-        """Wait for a re-fit that is under way."""
+        """Wait for what is under way in the background."""
         if self.busy is not None:
             self.busy.join()
 
@@ -319,11 +274,3 @@ def _one(modality: str, dim: int) -> Vectors:
 def _sequence(place: Path) -> int:
     number = place.name.partition("-")[2]
     return int(number) if number.isdigit() else -1
-
-
-def _beside(calibrated: Calibrated) -> dict[str, Any]:
-    return {
-        "sources": {name: list(rows) for name, rows in calibrated.sources.items()},
-        "match": calibrated.match and asdict(calibrated.match),
-        "hybrid": calibrated.hybrid and asdict(calibrated.hybrid),
-    }

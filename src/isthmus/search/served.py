@@ -18,8 +18,9 @@ from isthmus.search.probability import Match
 from isthmus.search.shelves import Shelf, added, folded
 from isthmus.search.store import Store
 
-FEWEST = 4096  # rows that may stand beside the built shelves, however small these are
-SHARE = 0.1  # of the built rows that may stand beside them, or be gone from them, before they are built again
+# Rows that may stand beside the built shelves, or be gone from them: at least so many, and a share of those built.
+WORN = (4096, 0.1)  # past this a running process builds them again
+STALE = (256, 0.02)  # past this they are built for the next process
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,10 +59,17 @@ class Served:
     @property
     def worn(self) -> bool:
         """Whether so much has changed that building the shelves again pays."""
-        built = sum(len(shelf) for shelf in self.shelves)
-        beside = sum(len(shelf) for shelf in self.recent)
+        return self._changed > max(WORN[0], WORN[1] * sum(len(shelf) for shelf in self.shelves))
+
+    @property
+    def stale(self) -> bool:
+        """Whether so much has changed that the next process should not have to follow it."""
+        return self._changed > max(STALE[0], STALE[1] * sum(len(shelf) for shelf in self.shelves))
+
+    @property
+    def _changed(self) -> int:
         dead = sum(int((~shelf.alive).sum()) for shelf in self.all_shelves if shelf.alive is not None)
-        return beside + dead > max(FEWEST, SHARE * built)
+        return dead + sum(len(shelf) for shelf in self.recent)
 
     def unknown(self, store: Store) -> list[str]:
         """Return the modalities in the store that this calibration has never seen."""
