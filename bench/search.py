@@ -79,7 +79,7 @@ def exact(folds: Folds, rows: int) -> None:
         part, taken = share(lambda: read(vectors), lambda: shelf.search(queries[:count], K))  # noqa: B023 - at once
         print(f"{count:>5} queries {taken * 1e3:>9.1f} ms   {part:.0%} of the machine's memory read rate", flush=True)
     for count in (64, 256):
-        part, taken = share(lambda: a @ b.T, lambda: shelf.search(queries[:count], K), 3)  # noqa: B023 - at once
+        part, taken = share(lambda: a @ b.T, lambda: shelf.search(queries[:count], K), 5)  # noqa: B023 - at once
         work = rows * count * vectors.shape[1] / (8192 * 8192 * 512)
         print(f"{count:>5} queries {taken * 1e3:>9.1f} ms   {part * work:.0%} of its sgemm rate", flush=True)
 
@@ -213,26 +213,32 @@ def plain_index(kind: str, rows: Matrix) -> Any:
     return made
 
 
-def growth(folds: Folds, sizes: tuple[int, ...]) -> None:
-    CSV.parent.mkdir(exist_ok=True)
+def growth(folds: Folds, sizes: tuple[int, ...], kinds: list[str]) -> None:
+    """Measure these kinds at these sizes; what is known of the other kinds stays in the table."""
+    kept = [row for row in table() if row["kind"] not in kinds] if CSV.exists() else []
     vectors, queries = folds.documents(max(sizes)), folds.queries(100)
     print(
         f"\n{'rows':>9} {'kind':<9}{'build s':>9}{'index MB':>10}{'peak MB':>9}{'p50 ms':>9}{'p99 ms':>9}{'recall':>8}"
     )
-    with CSV.open("w", newline="") as stream:
-        table = csv.writer(stream)
-        table.writerow(["rows", "kind", "build_s", "index_bytes", "peak_bytes", "p50_s", "p99_s", f"recall@{K}"])
-        for n in sizes:
-            truth = index.build(vectors[:n], "exact").search(queries, K)[1]
-            for kind in (kind for kind, most in LARGEST.items() if n <= most):
-                row = measured(kind, vectors[:n], queries, truth)
-                table.writerow([n, kind, *row.values()])
-                stream.flush()
-                print(
-                    f"{n:>9,} {kind:<9}{row['build']:>9.1f}{row['bytes'] / 1e6:>10.0f}{row['peak'] / 1e6:>9.0f}"
-                    f"{row['p50'] * 1e3:>9.2f}{row['p99'] * 1e3:>9.2f}{row['recall']:>8.3f}",
-                    flush=True,
-                )
+    for n in sizes:
+        truth = index.build(vectors[:n], "exact").search(queries, K)[1]
+        for kind in (kind for kind in kinds if n <= LARGEST[kind]):
+            row = measured(kind, vectors[:n], queries, truth)
+            kept.append({"rows": n, "kind": kind, **row})
+            print(
+                f"{n:>9,} {kind:<9}{row['build']:>9.1f}{row['bytes'] / 1e6:>10.0f}{row['peak'] / 1e6:>9.0f}"
+                f"{row['p50'] * 1e3:>9.2f}{row['p99'] * 1e3:>9.2f}{row['recall']:>8.3f}",
+                flush=True,
+            )
+            with CSV.open("w", newline="") as stream:
+                written = csv.DictWriter(stream, list(kept[0]))
+                written.writeheader()
+                written.writerows(kept)
+
+
+def table() -> list[dict[str, Any]]:
+    with CSV.open() as stream:
+        return list(csv.DictReader(stream))
 
 
 def draw(picture: Path) -> None:
@@ -241,23 +247,26 @@ def draw(picture: Path) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    with CSV.open() as stream:
-        table = list(csv.DictReader(stream))
     figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     columns = (
-        ("build_s", 1, "seconds to build"),
-        ("index_bytes", 1e-6, "index, MB (beside the vectors)"),
-        ("p50_s", 1e3, "one query, ms: median, and 99%"),
+        ("build", 1, "build, seconds"),
+        ("bytes", 1e-6, "index beside the vectors, MB"),
+        ("p50", 1e3, "one query, ms (dotted: 99th percentile)"),
     )
     for color, kind in zip(("#444444", "#1f77b4", "#d95f02"), LARGEST, strict=True):
-        rows = [row for row in table if row["kind"] == kind]
+        rows = sorted((row for row in table() if row["kind"] == kind), key=lambda row: int(row["rows"]))
         n = [int(row["rows"]) for row in rows]
         for panel, (column, unit, title) in zip(panels, columns, strict=True):
-            panel.set(xscale="log", yscale="log", xlabel="rows", title=title)
-            panel.grid(alpha=0.3)
-            if kind != "exact" or column == "p50_s":
+            if kind != "exact" or column == "p50":
                 panel.plot(n, [unit * float(row[column]) for row in rows], marker="o", color=color, label=kind)
-        panels[2].plot(n, [1e3 * float(row["p99_s"]) for row in rows], color=color, linestyle=":", linewidth=1.5)
+            panel.set(xscale="log", yscale="log", xlabel="rows")
+            panel.set_title(title, fontsize=11)
+        panels[2].plot(n, [1e3 * float(row["p99"]) for row in rows], color=color, linestyle=":", linewidth=1.5)
+    for panel in panels:
+        panel.grid(alpha=0.3)
+        panel.set_xticks(SIZES, [f"{n // 1000}k" if n < 1_000_000 else "1M" for n in SIZES], fontsize=8)
+        panel.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+        panel.yaxis.set_major_formatter("{x:g}")
     panels[2].legend(frameon=False)
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=110)
@@ -278,7 +287,7 @@ def main(options: argparse.Namespace) -> None:
         if "calibrated" in parts:
             calibrated(folds, rows)
         if "growth" in parts:
-            growth(folds, tuple(n for n in SIZES if options.full or n <= max(rows, SIZES[0])))
+            growth(folds, tuple(n for n in SIZES if options.full or n <= max(rows, SIZES[0])), options.kinds)
     if options.picture is not None:
         draw(options.picture)
 
@@ -287,6 +296,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=["exact", "kinds", "filters", "calibrated", "growth", "picture"])
     parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--kinds", nargs="+", choices=list(LARGEST), default=list(LARGEST), help="for growth")
     parser.add_argument("--full", action="store_true", help="exact search and growth up to a million rows")
     parser.add_argument(
         "--real", type=Path, help="an npz of real vectors, arrays named …_img and …_txt; else those of mini"

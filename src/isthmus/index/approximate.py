@@ -18,6 +18,7 @@ from isthmus.index.exact import rescored, scan
 from isthmus.types import Mask, Matrix, Rows
 
 WIDER = 4
+LANES = 16
 
 
 class Proposer(Protocol):
@@ -25,6 +26,10 @@ class Proposer(Protocol):
 
     vectors: Matrix
     threads: int | None
+
+    def quota(self, k: int, filtered: bool) -> int:
+        """Return how many rows must be met to trust that the ``k`` best are among them."""
+        ...
 
     def effort(self, k: int, share: float) -> int:
         """Return how wide to look for ``k`` hits when this share of the rows is allowed."""
@@ -39,13 +44,13 @@ class Proposer(Protocol):
         ...
 
 
-def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None, quota: int) -> tuple[Matrix, Rows]:
+def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None) -> tuple[Matrix, Rows]:
     """Return the ``k`` best rows of each query among those proposed, or among all where the quota is out of reach."""
     vectors, n = index.vectors, len(index.vectors)
     k, queries = checked_k(k), checked_queries(queries, vectors.shape[1])
     mask = checked_mask(allowed, n)
     there = n if mask is None else int(np.count_nonzero(mask))
-    quota = min(max(quota, 4 * k), there)
+    quota = min(index.quota(k, mask is not None), there)
     scores = np.full((len(queries), min(k, there)), -np.inf, dtype=np.float32)
     rows = np.full(scores.shape, -1, dtype=np.intp)
     effort = index.effort(k, there / max(n, 1))
@@ -61,6 +66,22 @@ def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None, quota
     if left.size:
         scores[left], rows[left] = scan(vectors, queries[left], min(k, there), mask, index.threads)
     return filled(scores, rows, k)
+
+
+def roomy(width: int) -> int:
+    """Return the width Faiss gets: its fast paths take 16 numbers at a time, and one bias column costs five times."""
+    return -(-width // LANES) * LANES
+
+
+def widened(rows: Matrix, width: int) -> Matrix:
+    """Return rows with zeros up to a width, which change no inner product.
+
+    >>> widened(np.ones((1, 2)), 4)
+    array([[1., 1., 0., 0.]], dtype=float32)
+    """
+    wide = np.zeros((len(rows), width), dtype=np.float32)
+    wide[:, : rows.shape[1]] = rows
+    return wide
 
 
 def selector(allowed: Mask | None) -> Any:

@@ -25,7 +25,9 @@ import numpy as np
 
 from isthmus._optional import need
 from isthmus.index import approximate, files
+from isthmus.index.approximate import roomy, widened
 from isthmus.index.base import Progress, checked_vectors
+from isthmus.index.exact import SPARE
 from isthmus.index.threads import limited
 from isthmus.types import Mask, Matrix, Rows
 
@@ -50,14 +52,16 @@ class Hnsw:
     def build(cls, vectors: Matrix, threads: int | None = None, progress: Progress | None = None) -> Hnsw:
         """Add the rows to a new graph, block by block."""
         vectors = checked_vectors(vectors)
-        graph = need("faiss", extra="ann").IndexHNSWFlat(vectors.shape[1] + 1, LINKS)
+        graph = need("faiss", extra="ann").IndexHNSWFlat(roomy(vectors.shape[1] + 1), LINKS)
         graph.hnsw.efConstruction = BUILD_EFFORT
         longest = max((float(_squares(vectors[i : i + BLOCK]).max()) for i in range(0, len(vectors), BLOCK)), default=0)
 
         def add() -> None:
             for start in range(0, len(vectors), BLOCK):
                 block = vectors[start : start + BLOCK]
-                graph.add(_wider(block, np.sqrt(np.maximum(longest - _squares(block), 0))))
+                wide = widened(block, graph.d)
+                wide[:, block.shape[1]] = np.sqrt(np.maximum(longest - _squares(block), 0))
+                graph.add(wide)
                 if progress is not None:
                     progress(start + len(block), len(vectors))
 
@@ -68,18 +72,24 @@ class Hnsw:
     def load(cls, vectors: Matrix, folder: Path, name: str, threads: int | None = None) -> Hnsw:
         """Read the graph of these vectors."""
         vectors = checked_vectors(vectors)
-        return cls(vectors, files.read(folder / f"{name}.hnsw", len(vectors), vectors.shape[1] + 1), threads=threads)
+        return cls(
+            vectors, files.read(folder / f"{name}.hnsw", len(vectors), roomy(vectors.shape[1] + 1)), threads=threads
+        )
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def search(self, queries: Matrix, k: int, allowed: Mask | None = None) -> tuple[Matrix, Rows]:
         """Return the largest inner products met on a walk, and their rows, best first."""
-        return approximate.search(self, queries, k, allowed, quota=EFFORT // (4 if allowed is None else 2))
+        return approximate.search(self, queries, k, allowed)
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the graph."""
         return files.write(self.graph, folder / f"{name}.hnsw")
+
+    def quota(self, k: int, filtered: bool) -> int:
+        """Return how many rows must be met: through a filter, half of what a walk would meet without it."""
+        return max(EFFORT // 2, 4 * k) if filtered else k + SPARE
 
     def effort(self, k: int, share: float) -> int:
         """Return efSearch for ``k`` hits when this share of the rows is allowed."""
@@ -92,13 +102,9 @@ class Hnsw:
     def propose(self, queries: Matrix, quota: int, effort: int, allowed: Mask | None) -> Rows:
         """Walk, and return the rows met."""
         settings = need("faiss", extra="ann").SearchParametersHNSW(sel=approximate.selector(allowed), efSearch=effort)
-        wide = _wider(queries, np.zeros(len(queries)))
+        wide = widened(queries, self.graph.d)
         return np.asarray(limited(lambda: self.graph.search(wide, quota, params=settings)[1], self.threads))
 
 
 def _squares(rows: Matrix) -> Matrix:
     return np.asarray(np.vecdot(rows, rows))
-
-
-def _wider(rows: Matrix, last: Matrix) -> Matrix:
-    return np.concatenate([rows, last[:, None].astype(np.float32)], axis=1)

@@ -23,17 +23,19 @@ import numpy as np
 
 from isthmus._optional import need
 from isthmus.index import approximate, files
+from isthmus.index.approximate import roomy, widened
 from isthmus.index.base import Progress, checked_vectors
 from isthmus.index.threads import limited
 from isthmus.types import Mask, Matrix, Rows
 
 CELLS_PER_ROOT = 4
 ROWS_PER_CELL = 40  # that the centres are trained on; Faiss warns below 39
-ROUNDS = 10
+ROUNDS = 10  # of k-means
+ROWS_FOR_STEPS = 20_000  # that the steps of the bytes are trained on
 EFFORT = 128
 QUOTA = 40
 BLOCK = 16_384
-ROWS_PER_CODE = 1.5  # rows gathered and scanned in the time that one code takes
+ROWS_PER_CODE = 0.4  # rows gathered and scanned in the time that one code takes
 ROWS_PER_LOOK = 4_000  # and in the time that it takes to find the cells
 
 
@@ -46,26 +48,28 @@ class Ivf:
         self.vectors = vectors
         self.cells = cells
         self.threads = threads
-        self.centres = cells.quantizer.reconstruct_n(0, cells.quantizer.ntotal)
+        self.centres = cells.quantizer.reconstruct_n(0, cells.quantizer.ntotal)[:, : vectors.shape[1]].copy()
         self.cell = _cells_of_rows(cells)  # (n,)
 
     @classmethod
     def build(cls, vectors: Matrix, threads: int | None = None, progress: Progress | None = None, seed: int = 0) -> Ivf:
         """Train the centres on a sample, then add the rows block by block."""
         vectors = checked_vectors(vectors)
-        n, width = vectors.shape
+        n, width = len(vectors), roomy(vectors.shape[1])
         faiss = need("faiss", extra="ann")
         count = max(1, min(int(CELLS_PER_ROOT * np.sqrt(n)), n // ROWS_PER_CELL))
         cells = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(width), width, count, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
-        cells.cp.niter = ROUNDS
-        sample = np.random.default_rng(seed).choice(n, min(n, ROWS_PER_CELL * count), replace=False)
+        sample = np.random.default_rng(seed).permutation(n)[: ROWS_PER_CELL * count]
 
         def fill() -> None:
-            cells.train(vectors[np.sort(sample)])
+            settings = faiss.ClusteringParameters()
+            settings.niter = ROUNDS
+            faiss.Clustering(width, count, settings).train(_gathered(vectors, np.sort(sample), width), cells.quantizer)
+            cells.train(_gathered(vectors, np.sort(sample[:ROWS_FOR_STEPS]), width))  # Faiss would copy all
             for start in range(0, n, BLOCK):
-                cells.add(vectors[start : start + BLOCK])
+                cells.add(widened(vectors[start : start + BLOCK], width))
                 if progress is not None:
                     progress(min(start + BLOCK, n), n)
 
@@ -77,18 +81,24 @@ class Ivf:
     def load(cls, vectors: Matrix, folder: Path, name: str, threads: int | None = None) -> Ivf:
         """Read the cells of these vectors."""
         vectors = checked_vectors(vectors)
-        return cls(vectors, files.read(folder / f"{name}.ivf-sq8", *vectors.shape), threads=threads)
+        return cls(
+            vectors, files.read(folder / f"{name}.ivf-sq8", len(vectors), roomy(vectors.shape[1])), threads=threads
+        )
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def search(self, queries: Matrix, k: int, allowed: Mask | None = None) -> tuple[Matrix, Rows]:
         """Return the largest inner products met in the nearest cells, and their rows, best first."""
-        return approximate.search(self, queries, k, allowed, quota=QUOTA)
+        return approximate.search(self, queries, k, allowed)
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the cells."""
         return files.write(self.cells, folder / f"{name}.ivf-sq8")
+
+    def quota(self, k: int, filtered: bool) -> int:  # noqa: ARG002 - the reach sees to the filter
+        """Return how many rows to score again: enough that the bytes' rounding hides none of the best."""
+        return max(QUOTA, 4 * k)
 
     def effort(self, k: int, share: float) -> int:
         """Return how many cells' worth of allowed rows to look at for ``k`` hits.
@@ -113,16 +123,26 @@ class Ivf:
         return found
 
     def _look(self, queries: Matrix, quota: int, cells: int, chosen: Any) -> Rows:
+        wide = widened(queries, self.cells.d)
         settings = need("faiss", extra="ann").SearchParametersIVF(sel=chosen, nprobe=min(cells, self.cells.nlist))
-        return np.asarray(limited(lambda: self.cells.search(queries, quota, params=settings)[1], self.threads))
+        return np.asarray(limited(lambda: self.cells.search(wide, quota, params=settings)[1], self.threads))
 
     def _reach(self, queries: Matrix, effort: int, allowed: Mask) -> Rows:
         """Return how many cells to look at, nearest first, until they hold ``effort`` cells' worth of allowed rows."""
         count = int(self.cells.nlist)
         filled = np.bincount(self.cell[allowed], minlength=count) * (count / len(self))
-        order = np.argsort(-(queries @ self.centres.T), axis=1)  # (m, cells)
+        near = np.array([np.vecdot(self.centres, query) for query in queries])  # (m, cells)
+        order = np.argsort(-near, axis=1)
         held = np.cumsum(filled[order], axis=1)
         return np.asarray(np.minimum((held < effort).sum(axis=1) + 1, count))
+
+
+def _gathered(vectors: Matrix, rows: Rows, width: int) -> Matrix:
+    """Return these rows with zeros up to a width, in one copy."""
+    wide = np.zeros((len(rows), width), dtype=np.float32)
+    for start in range(0, len(rows), BLOCK):
+        wide[start : start + BLOCK, : vectors.shape[1]] = vectors[rows[start : start + BLOCK]]
+    return wide
 
 
 def _cells_of_rows(cells: Any) -> Rows:

@@ -27,7 +27,7 @@ from isthmus.types import Matrix
 WORD = re.compile(r"\w+")
 MOST = 64  # words of a query that are looked up
 K1 = 1.2  # FTS5's own
-WEIGHT = 0.5
+WEIGHT = 0.75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
