@@ -69,10 +69,11 @@ class Database:
 
     def _prepare(self) -> None:
         """Make the tables when there are none, or bring them up to date."""
+        used = any((self.path.parent / name).exists() for name in ("index", "writer.lock"))  # both come after tables
         tables = self.one("SELECT count(*) FROM sqlite_master WHERE name = 'manifest'")[0]
         if not tables and self.one("SELECT count(*) FROM sqlite_master")[0]:
             raise BadFile(f"{self.path} is a database, but not of an isthmus collection. Name another folder.")
-        if not tables and any((self.path.parent / name).exists() for name in ("index", "writer.lock")):
+        if used and not tables:
             raise BadFile(
                 f"{self.path} is empty, and it was not always: an index or a lock lies beside it. Restore it from a "
                 "copy, or delete the folder and index again."
@@ -182,4 +183,6 @@ class Database:
 
 
 def _open(address: str) -> sqlite3.Connection:
-    return sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA temp_store = MEMORY")  # a search needs no room on a full disk
+    return connection

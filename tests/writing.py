@@ -1,0 +1,127 @@
+"""Processes of their own that use a collection and say, line by line, what has been acknowledged.
+
+python writing.py FOLDER ENCODER rounds         add, search, change and delete until somebody ends it
+python writing.py FOLDER ENCODER lines          add a document per line of the input
+python writing.py FOLDER ENCODER limited        add until files may not grow, search, make room, go on
+python writing.py FOLDER none    read OTHER     do what the input says as a user who may write OTHER alone
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from isthmus import Collection, Document, Query
+from isthmus.errors import CannotWrite
+from isthmus.search import writer
+from stock import pixels, words
+
+BATCH = 5
+ROUND = 30
+ASKED = Query(vectors={"text": np.arange(1.0, 9.0)})
+
+
+def document(number: int, version: int = 0) -> Document:
+    """Make the document of a number: text, image or both, sometimes of several passages."""
+    rng = np.random.default_rng([number, version])
+    text = words(rng, 30 if number % 5 == 0 else 5) if number % 3 != 1 else None
+    return Document(f"d{number}", text, pixels(number) if number % 3 else None, {"number": number, "version": version})
+
+
+def say(what: str) -> None:
+    sys.stdout.write(what + "\n")
+    sys.stdout.flush()
+
+
+def rounds(things: Collection) -> None:
+    first = 0
+    while True:
+        _add(things, first)
+        things.search("a cat")
+        for number in range(first, first + ROUND, 3):
+            say(f"changing {number}")
+            things.add([document(number, version=1)])
+            say(f"changed {number}")
+        for number in range(first + 1, first + ROUND, 5):
+            say(f"deleting {number}")
+            things.delete(f"d{number}")
+            say(f"deleted {number}")
+        things.refresh()
+        first += ROUND
+
+
+def _add(things: Collection, first: int) -> None:
+    some = [document(number) for number in range(first, first + ROUND)]
+    things.add(some, progress=lambda count: say(f"added {first} {first + count}"))
+
+
+def lines(things: Collection) -> None:
+    coming = (document(number) for number, _ in enumerate(sys.stdin))
+    things.add(coming, progress=lambda count: say(f"added 0 {count}"))
+
+
+def limited(things: Collection) -> None:
+    import resource
+
+    done = 0
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done = count
+
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    things.add([document(number) for number in range(20)], progress=progress)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    say(f"found {len(things.search('a cat', k=5))} of {len(things)}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+    try:
+        things.add((document(number) for number in range(100_000)), progress=progress)
+    except CannotWrite as error:
+        say(f"refused {error}")
+    say(f"found {len(things.search('a cat', k=5))} of {len(things)} of which {done} were acknowledged")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    things.add([document(number) for number in range(done, done + 20)], progress=lambda count: say(f"went on {count}"))
+    say(f"whole {done + 20} {len(things)}")
+
+
+def read(folder: Path, other: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(3, 8))
+    with Collection.open(other, "none", calibration="none") as things:  # brings in whatever is imported late
+        things.add([Document(f"w{i}", vectors={"text": row}) for i, row in enumerate(rows)])
+        things.search(ASKED, explain=True)
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    with Collection.open(folder) as things:
+        commands: Mapping[str, Callable[[], object]] = {
+            "count": lambda: len(things),
+            "search": lambda: " ".join(f"{hit.id}={hit.score:.5f}" for hit in things.search(ASKED, k=3)),
+            "add": lambda: things.add([Document("x", vectors={"text": np.ones(8)})]),
+            "calibrate": lambda: things.calibrate("center").version,
+            "verify": lambda: things.verify(),
+        }
+        say("open")
+        for line in sys.stdin:
+            try:
+                say(str(commands[line.strip()]()))
+            except CannotWrite as error:
+                say(f"refused {error}")
+
+
+def main() -> None:
+    folder, encoder, what, *rest = sys.argv[1:]
+    writer.BATCH = BATCH
+    if what == "read":
+        return read(Path(folder), Path(rest[0]))
+    with Collection.open(Path(folder), encoder, calibration="center") as things:
+        say("open")
+        {"rounds": rounds, "lines": lines, "limited": limited}[what](things)
+    return None
+
+
+if __name__ == "__main__":
+    main()
