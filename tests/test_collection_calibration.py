@@ -393,3 +393,14 @@ def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> 
     assert len(list((things.path / "index").iterdir())) == 1
     kept = things._opened.database.one("SELECT count(*) FROM calibrations")
     assert kept == (versions.KEPT,)
+
+
+def test_queries_given_once_serve_later_calibrations_until_others_are_given(things: Collection) -> None:
+    mine = [("a cat on the sofa", "a0"), "tree"]
+    known = next(iter(things)).id
+    things.calibrate("center", queries=[(mine[0][0], known), "tree"])
+    assert [(query.text, answer) for query, answer in things._keeper.asked()] == [(mine[0][0], known), ("tree", None)]
+    things.calibrate("center")
+    assert len(things._keeper.asked()) == 2
+    things.calibrate("center", queries=[])
+    assert things._keeper.asked() == []

@@ -21,9 +21,9 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-@pytest.mark.parametrize("module", ["isthmus", "isthmus.calibration", "isthmus.encoders", "isthmus.index"])
-def test_what_a_module_exports_is_sorted_and_exists(module: str) -> None:
-    loaded = importlib.import_module(module)
+@pytest.mark.parametrize("room", ["", ".calibration", ".encoders", ".index", ".search", ".sources"])
+def test_what_a_module_exports_is_sorted_and_exists(room: str) -> None:
+    loaded = importlib.import_module(f"isthmus{room}")
     constants_first = sorted(loaded.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
     assert constants_first == loaded.__all__
     assert all(hasattr(loaded, name) for name in loaded.__all__)
@@ -51,7 +51,8 @@ def test_the_defaults_in_the_table_of_specs_are_those_of_the_code() -> None:
 def test_every_module_stands_in_the_readmes_tree() -> None:
     tree = (ROOT / "README.md").read_text().split("## What is here")[1].split("## Read on")[0]
     root = Path(isthmus.__file__).parent
-    names = {m.name for m in pkgutil.iter_modules([str(root), str(root / "calibration"), str(root / "encoders")])}
+    rooms = [str(root / room) for room in ("", "calibration", "encoders", "search")]
+    names = {m.name for m in pkgutil.iter_modules(rooms)}
     missing = [name for name in names if not name.startswith("_") and not re.search(rf"\b{name}\b", tree)]
     assert missing == []
 
@@ -64,7 +65,7 @@ def test_every_relative_link_leads_somewhere() -> None:
 
 def test_every_reproduce_script_is_listed_and_has_expected_values() -> None:
     listed = (ROOT / "reproduce/README.md").read_text()
-    scripts = [p.stem for p in (ROOT / "reproduce").glob("*.py") if p.stem not in ("tables", "flickr8k")]
+    scripts = [p.stem for p in (ROOT / "reproduce").glob("*.py") if p.stem not in ("tables", "flickr8k", "mixture")]
     assert scripts
     for name in scripts:
         assert f"reproduce/{name}.py" in listed
@@ -90,6 +91,14 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
     shown = [cells(line) for line in text.strip().splitlines()[1:]]
     assert len(shown) >= 5
     assert [row for row in shown if row not in expected] == []
+
+
+@pytest.mark.parametrize("name", ["collection", "match"])
+def test_the_tables_of_the_collections_page_are_what_reproduce_expects(name: str) -> None:
+    with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
+        header, *expected = list(csv.reader(file))
+    text = (ROOT / "docs/collections.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
+    assert [cells(line) for line in text.strip().splitlines()[1:]] == expected
 
 
 def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> None:

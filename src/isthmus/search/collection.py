@@ -35,7 +35,7 @@ from isthmus.search.ingest import prepared
 from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
 from isthmus.search.manifest import Opened, opened
-from isthmus.search.querylog import QueryLog
+from isthmus.search.querylog import QueryLog, of_words
 from isthmus.search.references import Own
 from isthmus.search.served import Calibrated
 from isthmus.search.stats import Stats, stats
@@ -288,13 +288,17 @@ class Collection:
         """Calibrate on what is there now.
 
         ``queries`` are your own reference queries, each with the id of its right document if you know it:
-        ``("a cat", "cat.jpg")``.
+        ``("a cat", "cat.jpg")``. Those of words alone are kept for later calibrations, until others are given; ``[]``
+        forgets them.
         """
         own: Own = [_reference(query) for query in queries or ()]
         for _, answer in own:
             if answer is not None and answer not in self:
                 raise self._unknown(answer)
         self._log.flush()
+        if queries is not None and self._opened.database.writable:
+            self._log.keep(own)
+            own = [(query, answer) for query, answer in own if not of_words(query)]
         return self._keeper.calibrated(spec, own).calibrated
 
     @property

@@ -111,6 +111,7 @@ class Follower:
     same: list[int] = field(default_factory=list)
     bad: set[int] = field(default_factory=set)  # units of which something was skipped
     ended: list[int] = field(default_factory=list)
+    unlisted: bool = False  # whether a folder could not be looked into: what it holds is not gone
 
     def follow(self, *, prune: bool = True) -> Indexed:
         """Read the source once; with ``prune``, documents of files that are gone are removed."""
@@ -125,7 +126,7 @@ class Follower:
                 if len(self.batch) >= BATCH or self.characters > CHARACTERS or len(self.same) >= 10 * BATCH:
                     self._flush()
         self._flush()
-        if prune:
+        if prune and not self.unlisted:
             self._drop_gone()
         return self.report
 
@@ -133,6 +134,7 @@ class Follower:
         if isinstance(event, Prepared):
             self._arrive(event)
         elif isinstance(event, Unread):
+            self.unlisted |= not self.unit and Path(self.source.root, event.where).is_dir()
             self._skip(self.unit, Skipped(event.where, event.why))
         elif isinstance(event, Same):
             self.same.append(event.number)

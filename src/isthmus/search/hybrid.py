@@ -14,7 +14,7 @@ from isthmus.search.served import Served
 from isthmus.search.store import Store
 from isthmus.types import Rows, Vectors
 
-DEPTH = 50  # candidates of each kind, at least
+DEPTH = 500  # candidates of each kind, at least: pages up to here are pages of one list
 WORDS = 1000  # documents that are looked at for words
 NEAR = 5  # neighbours of a reference query whose words are looked at
 JUDGES = 100  # reference queries that set the scale

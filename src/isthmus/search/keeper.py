@@ -15,7 +15,7 @@ from isthmus import calibration
 from isthmus.calibration import Spec, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotFit, CannotWrite, IsthmusError
-from isthmus.search import calibrate, hybrid, references, shelves, versions
+from isthmus.search import calibrate, hybrid, querylog, references, shelves, versions
 from isthmus.search.database import Database
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.shelves import Piece, folded
@@ -97,7 +97,7 @@ class Keeper:
                 continue  # damaged: made again from the store
             if about["sequence"] <= sequence:  # else it is of a store that was since put back to an older state
                 return Served(calibrated, about["sequence"], about["last"], built)
-        if set(self.store.counts()) - set(calibrated.fitted.document_modalities):
+        if self.store.modalities() - set(calibrated.fitted.document_modalities):
             return Served(calibrated, -1, -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 
@@ -170,7 +170,7 @@ class Keeper:
         if not self.store.count():
             return self._nothing()
         sequence, last = self.state()[1], self.store.last()
-        gathered = references.gather(self.store, encoder, [*own, *self.asked()])
+        gathered = references.gather(self.store, encoder, [*self.asked(), *own])
         fitted = calibrate.chosen(spec, gathered, self.store.counts())
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -258,13 +258,8 @@ class Keeper:
             self.busy.join()
 
     def asked(self) -> references.Own:
-        """Return the queries that were logged, if their log is on."""
-        if self.encoder is None:
-            return []  # nobody could read them
-        from isthmus.documents import Query
-
-        rows = self.store.database.all("SELECT text FROM asked WHERE text IS NOT NULL ORDER BY number DESC LIMIT 1000")
-        return [(Query(text=text), None) for (text,) in rows]
+        """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
+        return [] if self.encoder is None else querylog.kept(self.store.database)  # without it nobody could read them
 
 
 def _one(modality: str, dim: int) -> Vectors:

@@ -1,7 +1,11 @@
-"""A log of real queries, off until somebody switches it on: what people really ask is the best reference."""
+"""What people really ask is the best reference: queries given for calibration, and a log of searches.
+
+The log is off until somebody switches it on. Words alone are kept, no pictures.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from threading import Lock
@@ -13,6 +17,7 @@ from isthmus.search.facts import readable
 
 KEPT = 10_000
 TOGETHER = 32  # queries that are written at once
+REFERENCES = 1000  # of the logged queries that a calibration takes
 
 
 class QueryLog:
@@ -49,6 +54,12 @@ class QueryLog:
         if full:
             self.flush()
 
+    def keep(self, own: Sequence[tuple[Query, str | None]]) -> None:
+        """Keep queries that were given for calibration, with the ids of their answers, in place of earlier ones."""
+        rows = [(query.text, answer) for query, answer in own if of_words(query)]
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO manifest VALUES ('queries', ?)", (json.dumps(rows),))
+
     def flush(self) -> None:
         """Write what waits. A busy database loses a few queries, never a search."""
         with self._lock:
@@ -64,3 +75,15 @@ class QueryLog:
                 connection.execute(f"DELETE FROM asked WHERE number <= ({oldest}) - ?", (KEPT,))
         except CannotWrite:
             return
+
+
+def of_words(query: Query) -> bool:
+    """Whether a query says words and nothing else."""
+    return query.image is None and not query.vectors and bool(query.text)
+
+
+def kept(database: Database) -> list[tuple[Query, str | None]]:
+    """Return the queries that were given, then those logged, newest first."""
+    given = database.one("SELECT value FROM manifest WHERE name = 'queries'")
+    rows = database.all("SELECT text, NULL FROM asked WHERE text IS NOT NULL ORDER BY number DESC LIMIT ?", REFERENCES)
+    return [(Query(text=text), answer) for text, answer in [*(json.loads(given[0]) if given else []), *rows]]

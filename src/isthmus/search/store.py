@@ -137,6 +137,15 @@ class Store:
         """Return how many documents each modality has."""
         return dict(self.database.all("SELECT modality, count(*) FROM documents GROUP BY modality ORDER BY modality"))
 
+    def modalities(self) -> set[str]:
+        """Return the modalities there are, without counting their documents."""
+        found: set[str] = set()
+        after = ""
+        statement = "SELECT min(modality) FROM documents WHERE modality > ?"
+        while (row := self.database.one(statement, after)) and row[0] is not None:
+            found.add(after := str(row[0]))
+        return found
+
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each of these ids that is there."""
         found: dict[str, int] = {}
