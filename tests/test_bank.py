@@ -14,7 +14,7 @@ import pytest
 
 from isthmus.encoders import Encoder, bank, load
 from isthmus.encoders.bank.views import PARTS, View, views
-from isthmus.encoders.references import bank_vectors, references
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors, references
 from isthmus.errors import BadInput
 from isthmus.types import Vectors
 from tiny import DIM, write_encoder
@@ -254,3 +254,13 @@ def test_a_picture_with_words_has_the_vectors_of_both(tmp_path: Path) -> None:
     alone, both = made.take(made.modality == "image"), made.take(made.modality == "image+text")
     np.testing.assert_allclose(both.parts["image"], alone.parts["image"], atol=1e-6)
     assert both.present["text"].all()
+
+
+def test_the_banks_vectors_are_shipped_beside_mini_and_are_those_that_it_makes(tmp_path: Path) -> None:
+    """When this fails, mini or the bank has changed: run ``isthmus.encoders.references.ship()``."""
+    encoder = load("mini")
+    shipped = bank_vectors(encoder, tmp_path, SHIPPED_QUERIES)
+    assert not list(tmp_path.iterdir())  # nothing had to be encoded
+    some = [0, 333, 999]
+    made = encoder.encode_queries([bank.queries()[int(row)] for row in np.linspace(0, 3999, SHIPPED_QUERIES)[some]])
+    np.testing.assert_allclose(shipped.parts["text"][some], made.parts["text"], atol=1e-3)

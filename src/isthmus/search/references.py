@@ -18,7 +18,7 @@ import numpy as np
 
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.references import bank_vectors
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.search.phrases import phrase
 from isthmus.search.questions import query_vectors
 from isthmus.search.store import Block, Store
@@ -26,7 +26,7 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 
 DOCUMENTS = 1500  # sampled of each modality
 GENERATED = 400  # queries made for each kind of target
-ENOUGH = 1000  # reference queries of one modality; the bank fills up to here
+ENOUGH = SHIPPED_QUERIES  # reference queries of one modality; the bank fills up to here
 HIDDEN = 0.5  # of the image+text documents, at most, lose a part on trial
 SEED = 20240607
 
@@ -206,7 +206,7 @@ class _Asked:
         """Fill up from the built-in bank: words, pictures, and both."""
         if encoder is None:
             return
-        general = bank_vectors(encoder, limit=ENOUGH)
+        general = bank_vectors(encoder, limit=SHIPPED_QUERIES)
         for modality in encoder.modalities:
             missing = ENOUGH - self.count(modality)
             of_modality = np.flatnonzero(general.modality == modality)
