@@ -25,7 +25,7 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import asking, filters, verify
+from isthmus.search import asking, calibrate, filters, verify
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
 from isthmus.search.export import exported
@@ -73,6 +73,7 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``device`` and ``threads`` are for the encoder.
         """
+        calibrate.checked(calibration)  # before hours of encoding
         found = opened(path, encoder, create=create, device=device, threads=threads)
         return cls(found, calibration=calibration, follow=follow)
 
