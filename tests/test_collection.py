@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -534,3 +535,11 @@ def _nested(depth: int) -> dict[str, object]:
     for _ in range(depth):
         inner = {"a": inner}
     return inner
+
+
+def test_documents_that_are_made_as_they_come_are_made_on_the_callers_thread(things: Collection) -> None:
+    rows = sqlite3.connect(":memory:")  # which refuses other threads
+    made = (Document(f"row{number}", "a cat") for (number,) in rows.execute("VALUES (1), (2)"))
+    assert things.add(made).added == ("row1", "row2")
+    again = (Document(f"again{number}", things.get(f"row{number}").text) for number in (1, 2))
+    assert len(things.add(again)) == 2

@@ -393,3 +393,43 @@ def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> 
     assert len(list((things.path / "index").iterdir())) == 1
     kept = things._opened.database.one("SELECT count(*) FROM calibrations")
     assert kept == (versions.KEPT,)
+
+
+def test_a_refit_in_the_background_does_not_undo_what_somebody_asked_for_meanwhile(
+    tmp_path: Path, encoder: Encoder
+) -> None:
+    begun, go_on = Event(), Event()
+
+    def wait() -> None:
+        if current_thread().name == "isthmus-keeper":
+            begun.set()
+            go_on.wait(30)
+
+    asked = Query(vectors={"text": np.arange(1.0, 9.0)})
+    with Collection.open(tmp_path / "c", Counting(encoder, before_queries=wait), calibration="center") as things:
+        things.add([Document(f"a{i}", "a cat") for i in range(4)])
+        things.search(asked)
+        things.add([Document(f"b{i}", "the dog runs") for i in range(20)])
+        things.search(asked)
+        assert begun.wait(30)
+        things.calibrate("none")
+        go_on.set()
+        things._keeper.wait()
+        assert things.asked_calibration == "none"
+        assert things.calibration is not None
+        assert str(things.calibration.fitted.spec) == "none"
+        assert things.search(asked)[0].score == pytest.approx(things.search(asked)[0].similarity, abs=1e-6)
+
+
+def test_who_may_only_read_calibrates_once_for_what_is_new(tmp_path: Path, encoder: Encoder) -> None:
+    with Collection.open(tmp_path / "c", encoder, calibration="none", follow=False) as things:
+        things.add([Document(f"{i}", "a cat") for i in range(5)])
+        things.search("cat")
+    with Collection.open(tmp_path / "c", encoder, follow=False) as things:
+        things.add([Document("p", image=pixels(1))])
+    with Collection.open(tmp_path / "c", encoder) as reader:
+        reader._opened.database.writable = False
+        assert len(reader.search("cat")) == 6
+        first = reader._keeper.current
+        assert len(reader.search("dog")) == 6
+        assert reader._keeper.current is first

@@ -131,7 +131,10 @@ class Collection:
             documents = [documents]
         done = Added()
         skipped: list[Skipped] = []
-        with self._writing() as writer, closing(ahead(arrivals(documents, skipped.append), 2 * BATCH)) as coming:
+        arriving = arrivals(documents, skipped.append)
+        if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
+            arriving = ahead(arriving, 2 * BATCH)
+        with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
                 done += writer.add(batch)
                 if progress is not None:
@@ -296,7 +299,7 @@ class Collection:
             if answer is not None and answer not in self:
                 raise self._unknown(answer)
         self._log.flush()
-        return self._keeper.calibrated(spec, own).calibrated
+        return self._keeper.calibrated(spec, own, replacing=True).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:

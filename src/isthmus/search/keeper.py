@@ -36,6 +36,7 @@ class Keeper:
     spec: str = "auto"  # what a first calibration is
     follows: bool = True  # whether drift is followed by itself
     current: Served | None = None
+    known: int = 0  # the published calibration that ``current`` is, or that it stands in for in this process alone
     raw_served: Served | None = None
     busy: Thread | None = None
     trouble: str = ""  # why the last work in the background failed
@@ -63,7 +64,8 @@ class Keeper:
     def _up_to_date(self) -> Served:
         version, sequence = self.state()
         current = self.current
-        if version and (current is None or current.calibrated.version != version or self.renewed):
+        other = current is None or version not in (current.calibrated.version, self.known)
+        if version and (other or self.renewed):
             self.renewed = False
             current = self._loaded(version, sequence)
         if current is None:
@@ -71,6 +73,7 @@ class Keeper:
         if current.sequence != sequence:
             current = self._followed(current, sequence)
         self.current = current if current.calibrated.made else None  # what serves nothing is not held on to
+        self.known = version
         return current
 
     def _first(self, spec: str, asked: str | None = None) -> Served:
@@ -159,13 +162,23 @@ class Keeper:
         if served.stale or not there:
             self.current = self._built(served.calibrated)
 
-    def calibrated(self, spec: str, own: references.Own = (), *, keep: bool = True, asked: str | None = None) -> Served:
+    def calibrated(
+        self,
+        spec: str,
+        own: references.Own = (),
+        *,
+        keep: bool = True,
+        asked: str | None = None,
+        replacing: bool = False,
+    ) -> Served:
         """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it.
 
-        With ``keep``, and where we may write, other processes are served by it, too. The next one is made as this was
-        ``asked`` for, by its spec when that is not said.
+        With ``keep``, and where we may write, other processes are served by it, too: unless somebody has made another
+        meanwhile, or ``replacing`` that as well. The next one is made as this was ``asked`` for, by its spec when that
+        is not said.
         """
         keep = keep and self.writable
+        before = None if replacing else self.state()[0]
         encoder = self.encoder() if self.encoder is not None else None
         if not self.store.count():
             return self._nothing()
@@ -182,7 +195,7 @@ class Keeper:
         joined = hybrid.fit(built, self.store, gathered.real)
         served = replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
         if keep:
-            versions.publish(self.store.database, served.calibrated, asked or spec)
+            versions.publish(self.store.database, served.calibrated, asked or spec, over=before)
             self._prune()
         self.current = served
         return served
@@ -208,7 +221,8 @@ class Keeper:
                 fitted = calibration.fit(Spec.parse("none"), documents, queries)
                 calibrated = Calibrated(0, sequence, "", fitted)
                 last = self.store.last()
-                self.raw_served = Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
+                built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
+                self.raw_served = Served(calibrated, sequence, last, built)
             return self.raw_served
 
     def drifted(self, fitted_on: Statistics) -> bool:
