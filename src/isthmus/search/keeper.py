@@ -100,7 +100,7 @@ class Keeper:
                 continue  # damaged: made again from the store
             if about["sequence"] <= sequence:  # else it is of a store that was since put back to an older state
                 return Served(calibrated, about["sequence"], about["last"], built)
-        if set(self.store.counts()) - set(calibrated.fitted.document_modalities):
+        if self.store.modalities() - set(calibrated.fitted.document_modalities):
             return Served(calibrated, -1, -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 

@@ -73,7 +73,7 @@ class Served:
 
     def unknown(self, store: Store) -> list[str]:
         """Return the modalities in the store that this calibration has never seen."""
-        return sorted(set(store.counts()) - set(self.calibrated.fitted.document_modalities))
+        return sorted(store.modalities() - set(self.calibrated.fitted.document_modalities))
 
     def followed(self, store: Store, sequence: int) -> Served:
         """Return what is served after the changes since: new documents beside, gone ones masked."""

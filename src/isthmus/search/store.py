@@ -137,6 +137,15 @@ class Store:
         """Return how many documents each modality has."""
         return dict(self.database.all("SELECT modality, count(*) FROM documents GROUP BY modality ORDER BY modality"))
 
+    def modalities(self) -> set[str]:
+        """Return the modalities there are, at the cost of one look into the index for each."""
+        next_one = "SELECT min(modality) FROM documents WHERE modality > name"
+        statement = (
+            "WITH RECURSIVE each (name) AS (SELECT min(modality) FROM documents UNION ALL "
+            f"SELECT ({next_one}) FROM each WHERE name IS NOT NULL) SELECT name FROM each WHERE name IS NOT NULL"
+        )
+        return {name for (name,) in self.database.all(statement)}
+
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each of these ids that is there."""
         found: dict[str, int] = {}
