@@ -433,3 +433,16 @@ def test_who_may_only_read_calibrates_once_for_what_is_new(tmp_path: Path, encod
         first = reader._keeper.current
         assert len(reader.search("dog")) == 6
         assert reader._keeper.current is first
+
+
+def test_raw_cosine_follows_what_is_added_and_taken_out(things: Collection, encoder: Encoder) -> None:
+    asked = Query(text="a red cat on the sofa")
+    things.search(asked, calibration="none")
+    built = things._keeper.raw().shelves[0].vectors
+    things.add([Document("new", "a red cat on the sofa")])
+    things.delete([document.id for document in mixed(10)])
+    found = things.search(asked, k=100, calibration="none")
+    assert found[0].id == "new"
+    assert len(found) == len(things) == 51
+    assert [hit.score for hit in found] == pytest.approx([hit.similarity for hit in found], abs=1e-6)
+    assert things._keeper.raw().shelves[0].vectors is built

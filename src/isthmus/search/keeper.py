@@ -12,7 +12,7 @@ from threading import RLock, Thread
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Spec, Statistics
+from isthmus.calibration import Fitted, Spec, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotFit, CannotWrite, IsthmusError
 from isthmus.search import calibrate, hybrid, references, shelves, versions
@@ -213,9 +213,11 @@ class Keeper:
     def raw(self) -> Served:
         """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
         with self.guard:
-            sequence = self.state()[1]
-            if self.raw_served is None or self.raw_served.sequence != sequence:
-                base = self.served().calibrated.fitted
+            base, sequence = self.served().calibrated.fitted, self.state()[1]
+            raw = self.raw_served
+            if raw is not None and _covers(raw.calibrated.fitted, base):
+                self.raw_served = raw if raw.sequence == sequence else raw.followed(self.store, sequence)
+            else:
                 queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
                 documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
                 fitted = calibration.fit(Spec.parse("none"), documents, queries)
@@ -279,6 +281,12 @@ class Keeper:
 
         rows = self.store.database.all("SELECT text FROM asked WHERE text IS NOT NULL ORDER BY number DESC LIMIT 1000")
         return [(Query(text=text), None) for (text,) in rows]
+
+
+def _covers(fitted: Fitted, other: Fitted) -> bool:
+    """Whether one knows every modality that the other knows."""
+    documents = set(other.document_modalities) <= set(fitted.document_modalities)
+    return documents and set(other.query_modalities) <= set(fitted.query_modalities)
 
 
 def _one(modality: str, dim: int) -> Vectors:
