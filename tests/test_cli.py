@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from isthmus import Collection
+from isthmus import Collection, Document
 from isthmus.cli import app
 from isthmus.cli.options import conditions, references, weights
+from isthmus.errors import BadInput, UnknownName
+from isthmus.search import versions
+from isthmus.search.probability import Match
 from tiny import write_encoder
 
 run = CliRunner().invoke
@@ -200,3 +205,48 @@ def test_an_id_with_a_line_break_stays_on_its_line(folder: Path, encoder: str, t
     done = run(app, ["search", "cat", "--in", place])
     assert "two\\nlines.txt" in done.stdout
     assert len(done.stdout.splitlines()) == 7
+
+
+def test_wrong_usage_is_told_from_failure_whatever_was_written(things: str, tmp_path: Path) -> None:
+    wrong = [["-k", "0"], ["--offset", "-1"], ["--min-probability", "2"], ["--where", '{"not":' * 5000]]
+    for options in wrong:
+        done = run(app, ["search", "cat", "--in", things, *options])
+        assert done.exit_code == 2, done.output
+    assert "Say what to look for" in run(app, ["search", "--in", things]).stderr
+    for place in ("~nobody-of-this-name/x", "a" * 300):
+        with pytest.raises(BadInput):
+            run(app, ["search", "cat", "--in", place], catch_exceptions=False)
+
+
+def test_a_calibration_that_nobody_knows_is_refused_before_anything_is_read(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "new.isthmus"
+    with pytest.raises(UnknownName, match="center"):
+        run(app, ["index", str(folder), "--into", str(place), "--calibration", "centr"], catch_exceptions=False)
+    assert not place.exists()
+
+
+def test_stats_can_be_read_when_match_was_not_judged_and_a_part_is_new(encoder: str, tmp_path: Path) -> None:
+    with Collection.open(tmp_path / "c", encoder, calibration="none", follow=False) as things:
+        things.add([Document(f"{i}", text) for i, text in enumerate(["a red cat", "the dog runs", "a house"] * 8)])
+        calibrated = things.calibrate("none")
+        match = Match({}, {"text": {}})
+        versions.publish(things._opened.database, replace(calibrated, match=match), "none")
+    with Collection.open(tmp_path / "c", encoder, follow=False) as things:
+        things.add([Document("p", image=np.zeros((8, 8, 3), np.uint8))])
+    assert run(app, ["stats", "--in", str(tmp_path / "c")]).exit_code == 0
+    told = run(app, ["stats", "--in", str(tmp_path / "c"), "--json"]).stdout
+    assert "Infinity" not in told
+    assert json.loads(told)["drift"] == {"text": 0.0, "image": None}
+
+
+def test_exported_documents_are_read_again_with_their_pictures(encoder: str, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9.png")
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(odd)
+    with Collection.open(tmp_path / "c", encoder, calibration="none") as things:
+        things.add([Document("kept", image=np.full((8, 8, 3), 9, np.uint8)), Document("odd", image=str(odd))])
+        kept = things.get("kept").image
+    done = run(app, ["export", "--in", str(tmp_path / "c"), "--to", str(tmp_path / "all.jsonl")])
+    assert done.exit_code == 0, done.output
+    with Collection.open(tmp_path / "again", encoder, calibration="none") as again:
+        again.index(tmp_path / "all.jsonl")
+        assert again.get("kept").image == kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, BadVectors, CannotFit, CannotWrite, UnknownModality, UnknownName
-from isthmus.search import schema
+from isthmus.search import hybrid, schema
 from stock import Counting, mixed, own, pixels, unit
-from tiny import write_encoder
+from tiny import WORDS, write_encoder
 
 
 @pytest.fixture(scope="module")
@@ -534,3 +535,52 @@ def _nested(depth: int) -> dict[str, object]:
     for _ in range(depth):
         inner = {"a": inner}
     return inner
+
+
+def test_documents_that_are_made_as_they_come_are_made_on_the_callers_thread(things: Collection) -> None:
+    rows = sqlite3.connect(":memory:")  # which refuses other threads
+    made = (Document(f"row{number}", "a cat") for (number,) in rows.execute("VALUES (1), (2)"))
+    assert things.add(made).added == ("row1", "row2")
+    again = (Document(f"again{number}", things.get(f"row{number}").text) for number in (1, 2))
+    assert len(things.add(again)) == 2
+
+
+def test_vectors_of_both_parts_can_ask_where_documents_have_both(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with Collection.open(tmp_path / "c", "none") as things:
+        made = [{"text": rng.normal(size=8), "image": rng.normal(size=8)} for _ in range(30)]
+        things.add([Document(f"{i}", vectors=vectors) for i, vectors in enumerate(made)])
+        assert things.search(Query(vectors=made[7]), k=1)[0].id == "7"
+
+
+def test_a_filter_does_not_change_how_likely_a_hit_is(tmp_path: Path, encoder: Encoder) -> None:
+    rng = np.random.default_rng(0)
+    with Collection.open(tmp_path / "c", encoder, calibration="none") as things:
+        things.add([Document(f"{i}", " ".join(rng.choice(WORDS, 5)), metadata={"n": i}) for i in range(150)])
+        for both in (False, True):
+            whole = things.search("red cat house", k=150, hybrid=both)
+            assert whole[0].probability is not None
+            for hit in (whole[0], whole[70]):
+                where = {"n": hit.document.metadata["n"]}
+                (one,) = things.search("red cat house", where=where, hybrid=both)
+                assert one.score == pytest.approx(hit.score)
+                assert one.probability == pytest.approx(hit.probability)
+
+
+def test_words_count_in_documents_that_many_others_come_before(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Collection.open(tmp_path / "c", encoder, calibration="none") as things:
+        things.add([Document(f"{i}", f"a cat {'the dog ' * (i % 5)}", metadata={"n": i}) for i in range(40)])
+        whole = {hit.id: hit.score for hit in things.search("cat runs", k=40, hybrid=True)}
+        monkeypatch.setattr(hybrid, "WORDS", 3)
+        few = {hit.id: hit.score for hit in things.search("cat runs", k=40, hybrid=True)}
+        assert few == pytest.approx(whole)
+        (one,) = things.search("cat runs", hybrid=True, where={"n": 24})
+        assert one.score == pytest.approx(whole["24"])
+
+
+def test_the_modalities_of_the_store_are_those_that_it_counts(things: Collection) -> None:
+    assert things._store.modalities() == set(things._store.counts()) == {"image", "image+text", "text"}
+    things.delete(list(things.ids()))
+    assert things._store.modalities() == set()

@@ -404,3 +404,56 @@ def test_queries_given_once_serve_later_calibrations_until_others_are_given(thin
     assert len(things._keeper.asked()) == 2
     things.calibrate("center", queries=[])
     assert things._keeper.asked() == []
+
+
+def test_a_refit_in_the_background_does_not_undo_what_somebody_asked_for_meanwhile(
+    tmp_path: Path, encoder: Encoder
+) -> None:
+    begun, go_on = Event(), Event()
+
+    def wait() -> None:
+        if current_thread().name == "isthmus-keeper":
+            begun.set()
+            go_on.wait(30)
+
+    asked = Query(vectors={"text": np.arange(1.0, 9.0)})
+    with Collection.open(tmp_path / "c", Counting(encoder, before_queries=wait), calibration="center") as things:
+        things.add([Document(f"a{i}", "a cat") for i in range(4)])
+        things.search(asked)
+        things.add([Document(f"b{i}", "the dog runs") for i in range(20)])
+        things.search(asked)
+        assert begun.wait(30)
+        things.calibrate("none")
+        go_on.set()
+        things._keeper.wait()
+        assert things.asked_calibration == "none"
+        assert things.calibration is not None
+        assert str(things.calibration.fitted.spec) == "none"
+        assert things.search(asked)[0].score == pytest.approx(things.search(asked)[0].similarity, abs=1e-6)
+
+
+def test_who_may_only_read_calibrates_once_for_what_is_new(tmp_path: Path, encoder: Encoder) -> None:
+    with Collection.open(tmp_path / "c", encoder, calibration="none", follow=False) as things:
+        things.add([Document(f"{i}", "a cat") for i in range(5)])
+        things.search("cat")
+    with Collection.open(tmp_path / "c", encoder, follow=False) as things:
+        things.add([Document("p", image=pixels(1))])
+    with Collection.open(tmp_path / "c", encoder) as reader:
+        reader._opened.database.writable = False
+        assert len(reader.search("cat")) == 6
+        first = reader._keeper.current
+        assert len(reader.search("dog")) == 6
+        assert reader._keeper.current is first
+
+
+def test_raw_cosine_follows_what_is_added_and_taken_out(things: Collection, encoder: Encoder) -> None:
+    asked = Query(text="a red cat on the sofa")
+    things.search(asked, calibration="none")
+    built = things._keeper.raw().shelves[0].vectors
+    things.add([Document("new", "a red cat on the sofa")])
+    things.delete([document.id for document in mixed(10)])
+    found = things.search(asked, k=100, calibration="none")
+    assert found[0].id == "new"
+    assert len(found) == len(things) == 51
+    assert [hit.score for hit in found] == pytest.approx([hit.similarity for hit in found], abs=1e-6)
+    assert things._keeper.raw().shelves[0].vectors is built

@@ -285,3 +285,20 @@ def _shard(path: Path, members: dict[str, str]) -> None:
             info = tarfile.TarInfo(name)
             info.size = len(text.encode())
             tar.addfile(info, io.BytesIO(text.encode()))
+
+
+def test_a_run_that_ends_before_old_rows_are_out_takes_them_out_the_next_time(
+    things: Collection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    things.index(folder)
+    _rows(folder / "rows.jsonl", [{"id": 1, "text": "a tree"}])
+    with monkeypatch.context() as patch, pytest.raises(Cut):
+        patch.setattr(following.Follower, "_drop", _never)
+        things.index(folder)
+    assert "rows.jsonl#2" in things
+    assert _done(things.index(folder)) == (0, 0, 5, 1, 0)
+    assert "rows.jsonl#2" not in things
+
+
+def _never(*_: object) -> None:
+    raise Cut

@@ -37,8 +37,8 @@ def _condition(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             read = json.loads(text)
-        except ValueError as error:
-            raise typer.BadParameter(f"--where {text!r} is not JSON: {error}.") from None
+        except (ValueError, RecursionError) as error:
+            raise typer.BadParameter(f"--where {text[:80]!r} is not JSON: {error}.") from None
         return dict(read)
     found = CONDITION.match(text)
     if found is None:
@@ -55,7 +55,7 @@ def _condition(text: str) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return read if isinstance(read, str | int | float) else text
 
@@ -97,6 +97,6 @@ def _reference(line: str, path: Path) -> Query | tuple[Query, str]:
     try:
         read = json.loads(line)
         query = Query(text=read.get("query", read.get("text")), image=read.get("image"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path}: {line[:80]!r} cannot be read: {error}") from None
     return (query, str(read["id"])) if "id" in read else query

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json as js
+from base64 import b64encode
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from isthmus.cli import show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, weights
-from isthmus.documents import Query
+from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, CannotWrite
 from isthmus.search import Collection, Stats
 
@@ -20,8 +21,8 @@ def search(  # noqa: PLR0913 - one name per option
     into: In,
     words: Annotated[str | None, typer.Argument(help="what is looked for, in words")] = None,
     image: Annotated[Path | None, typer.Option(help="a picture to ask with, alone or beside the words")] = None,
-    k: Annotated[int, typer.Option("-k", help="how many hits")] = 10,
-    offset: Annotated[int, typer.Option(help="leave out so many of the first")] = 0,
+    k: Annotated[int, typer.Option("-k", min=1, help="how many hits")] = 10,
+    offset: Annotated[int, typer.Option(min=0, help="leave out so many of the first")] = 0,
     where: Annotated[
         list[str] | None, typer.Option(help="metadata: lang=en, year>=2000, lang!=de, lang=en,de, or a JSON object")
     ] = None,
@@ -30,7 +31,7 @@ def search(  # noqa: PLR0913 - one name per option
     ] = None,
     hybrid: Annotated[bool, typer.Option(help="weigh the words themselves as well (BM25)")] = False,
     min_probability: Annotated[
-        float | None, typer.Option(help="leave out hits less likely to match; there may be none left")
+        float | None, typer.Option(min=0, max=1, help="leave out hits less likely to match; there may be none left")
     ] = None,
     group: Annotated[bool, typer.Option(help="put near-duplicates under the first of them")] = False,
     explain: Annotated[bool, typer.Option(help="say how each score came about")] = False,
@@ -51,6 +52,8 @@ def search(  # noqa: PLR0913 - one name per option
     The bar and the percentage are P(match): how likely the hit is a right answer. Then come the calibrated score, the
     kind of document, its id, and where it matched.
     """
+    if image is None and not (words and words.strip()):
+        raise typer.BadParameter('Say what to look for: isthmus search "a red sofa", or --image FILE, or both.')
     query = Query(text=words, image=image and str(image), weights=weights(part_weights))
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         found = things.search(
@@ -115,7 +118,8 @@ def _told(told: Stats) -> None:
         typer.echo(f"calibrated   {told.calibration['made']}, version {told.calibration['version']}")
         typer.echo(told.calibration["described"])
         for name, value in told.calibration["match"].items():
-            typer.echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
+            if value:
+                typer.echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
     for place, why in told.skipped:
         typer.echo(f"skipped      {place!r}: {why}")
 
@@ -147,9 +151,7 @@ def _export(things: Collection, to: Path) -> int:
         count = 0
         with to.open("w", encoding="utf-8") as file:
             for document in things:
-                vectors = {part: vector.tolist() for part, vector in document.vectors.items()}
-                row = show.document_json(document) | ({"vectors": vectors} if vectors else {})
-                file.write(js.dumps(row, ensure_ascii=False) + "\n")
+                file.write(js.dumps(_row(document)) + "\n")
                 count += 1
         return count
     if to.suffix == ".npz":
@@ -159,3 +161,12 @@ def _export(things: Collection, to: Path) -> int:
         calibrated.fitted.save(to)
         return 1
     raise BadInput(f"{to.name} ends in {to.suffix or 'nothing'}: name a file .jsonl, .npz or .calibration.")
+
+
+def _row(document: Document) -> dict[str, Any]:
+    """Return a document as a row that `isthmus index` reads again; a picture that is kept here goes along."""
+    row = show.document_json(document)
+    if isinstance(document.image, bytes):
+        row["image"] = f"data:;base64,{b64encode(document.image).decode()}"
+    vectors = {part: vector.tolist() for part, vector in document.vectors.items()}
+    return row | ({"vectors": vectors} if vectors else {})

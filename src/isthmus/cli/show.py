@@ -70,8 +70,13 @@ def _line(name: str) -> str:
 
 
 def as_json(value: Any) -> None:
-    """Print one JSON value for machines."""
-    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain))
+    """Print one JSON value for machines; numbers that JSON has not, as a drift without end, become null."""
+    try:
+        said = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:
+        lasting = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
+        said = json.dumps(lasting, ensure_ascii=False)
+    typer.echo(said)
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:

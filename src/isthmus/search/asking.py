@@ -83,7 +83,7 @@ def search_many(
 
 
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
-    if where is None:
+    if where is None or where == {}:
         return None
     condition = filters.compiled(where)
     rows = np.array([row for (row,) in store.database.all(condition.sql, *condition.values)], dtype=np.int64)
@@ -113,26 +113,34 @@ def _answers(
             "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
         )
     together = ranked(served, vectors, depth, allowed=allowed, modalities=modalities)
+    fields = _fields(served, vectors, together, everywhere=allowed is None and modalities is None)
     answers: list[Answer] = []
     for row, ranking in enumerate(together):
         query = asked[row]
-        p = _probability(served, str(vectors.modality[row]), ranking.scores, ranking.scores)
+        p = _probability(served, str(vectors.modality[row]), ranking.scores, fields[row])
         if joined is None or not query.text:
             answers.append(Answer(ranking, p))
             continue
         one = vectors.take(np.array([row]))
-        said = lexical.search(store.database, query.text, hybrid.WORDS)
+        said = lexical.search(store.database, query.text, hybrid.WORDS, options.where)
         found = hybrid.candidates(served, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
-        share = hybrid.shares_of(store, found, said)
+        share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
-        p = _probability(served, str(vectors.modality[row]), found.scores[order], ranking.scores)
+        p = _probability(served, str(vectors.modality[row]), found.scores[order], fields[row])
         answers.append(Answer(again, p, share[order]))
     return answers
 
 
-def _probability(served: Served, modality: str, scores: Matrix, best_first: Matrix) -> Matrix | None:
+def _fields(served: Served, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool) -> list[float]:
+    """Return each query's field over the whole collection: a filter does not change how likely a hit is right."""
+    if not everywhere and served.calibrated.match is not None:
+        found = ranked(served, vectors, FIELD + 1)
+    return [field_of(ranking.scores) for ranking in found]
+
+
+def _probability(served: Served, modality: str, scores: Matrix, field: float) -> Matrix | None:
     match = served.calibrated.match
-    return None if match is None else match.probability(modality, scores, field_of(best_first))
+    return None if match is None else match.probability(modality, scores, field)
 
 
 def _hits(
@@ -146,17 +154,19 @@ def _hits(
             "min_probability out, or calibrate with queries whose answers you know."
         )
     answers = [_probable(answer, options.min_probability) for answer in answers]
-    rows = sorted({int(row) for answer in answers for row in answer.ranking.documents})
+    span = slice(options.offset, options.offset + options.k)
+    looked_at = slice(0 if options.group else options.offset, None)
+    rows = sorted({int(row) for answer in answers for row in answer.ranking.documents[looked_at]})
     pieces = store.pieces(rows)
-    if len(pieces) < len(rows):  # some have gone since the search began
+    gone = set(rows) - pieces.keys()
+    if gone:  # since the search began
         answers = [
-            _some(answer, np.flatnonzero([row in pieces for row in answer.ranking.documents.tolist()]))
+            _some(answer, np.flatnonzero([row not in gone for row in answer.ranking.documents.tolist()]))
             for answer in answers
         ]
     fused = _fused(pieces)
     asked = Raw().queries(vectors, np.float32)
     kept = [_grouped(answer, fused) if options.group else (answer, {}) for answer in answers]
-    span = slice(options.offset, options.offset + options.k)
     pairs = zip(answers, kept, strict=True)
     if options.group and any(
         len(whole.ranking) >= depth and len(some.ranking) < span.stop for whole, (some, _) in pairs
@@ -219,7 +229,8 @@ def _fused(pieces: Mapping[int, Sequence[Piece]]) -> dict[int, Matrix]:
         return {}
     vectors, owner = assembled([pieces[row] for row in pieces])
     fused = Raw().documents(vectors, np.float32)
-    return {row: fused[owner == place] for place, row in enumerate(pieces)}
+    first = np.searchsorted(owner, np.arange(1, len(pieces)))
+    return dict(zip(pieces, np.split(fused, first), strict=True))
 
 
 def _grouped(answer: Answer, fused: Mapping[int, Matrix]) -> tuple[Answer, dict[int, list[int]]]:

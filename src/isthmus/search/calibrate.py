@@ -29,22 +29,28 @@ MARGIN = 0.03  # of macro nDCG@10 that a calibration must gain on made-up questi
 FEWEST = 16  # queries with a known answer of each modality, below which nothing is judged
 
 
+def checked(spec: str | Spec) -> Spec | None:
+    """Read a spec, or say why a collection cannot be calibrated so; None for ``auto``."""
+    if spec == "auto":
+        return None
+    parsed = Spec.parse(spec)
+    if parsed.per_query is not None:
+        raise BadSpec(
+            f"'{parsed}' looks at each query's whole list, so it does not fold into an index. A collection takes "
+            "the others; compare it with the array functions."
+        )
+    return parsed
+
+
 def chosen(spec: str | Spec, references: References, held: Mapping[str, int]) -> Fitted:
     """Fit the calibration that is asked for; ``held`` says how many documents of each modality there are."""
-    if spec != "auto":
-        parsed = Spec.parse(spec)
-        if parsed.per_query is not None:
-            raise BadSpec(
-                f"'{parsed}' looks at each query's whole list, so it does not fold into an index. A collection takes "
-                "the others; compare it with the array functions."
-            )
-        return fitted(parsed, references)
+    asked = checked(spec)
+    if asked is not None:
+        return fitted(asked, references)
     few = [name for name in held if references.trial.targets().get(name, 0) < FEWEST]
     if few:
-        why = (
-            f"auto took its default: fewer than {FEWEST} questions with a known answer among {', '.join(few)} documents"
-        )
-        return replace(_default(references), note=why)
+        why = f"fewer than {FEWEST} questions with a known answer among {', '.join(few)} documents"
+        return _default(references, why)
     trial = references.trial.of_judges()
     try:
         tuned = calibration.tune(
@@ -52,7 +58,7 @@ def chosen(spec: str | Spec, references: References, held: Mapping[str, int]) ->
         )
         return _kept(tuned, references)
     except CannotFit as error:
-        return replace(_default(references), note=f"auto took its default: {error}")
+        return _default(references, str(error))
 
 
 def _kept(tuned: Tuned, references: References) -> Fitted:
@@ -78,11 +84,11 @@ def grid(references: References) -> list[str]:
     return [spec for spec in AUTO_GRID if "learned" not in spec or references.answered >= FEWEST]
 
 
-def _default(references: References) -> Fitted:
+def _default(references: References, why: str) -> Fitted:
     try:
-        return fitted(default_spec(references.real.queries), references)
+        return replace(fitted(default_spec(references.real.queries), references), note=f"auto took its default: {why}")
     except CannotFit as error:
-        return replace(fitted("none", references), note=f"auto took none: {error}")
+        return replace(fitted("none", references), note=f"auto took none: {why}, and its default does not fit: {error}")
 
 
 def fitted(spec: str | Spec, references: References) -> Fitted:

@@ -25,7 +25,7 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import asking, filters, verify
+from isthmus.search import asking, calibrate, filters, verify
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
 from isthmus.search.export import exported
@@ -73,6 +73,7 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``device`` and ``threads`` are for the encoder.
         """
+        calibrate.checked(calibration)  # before hours of encoding
         found = opened(path, encoder, create=create, device=device, threads=threads)
         return cls(found, calibration=calibration, follow=follow)
 
@@ -130,7 +131,10 @@ class Collection:
             documents = [documents]
         done = Added()
         skipped: list[Skipped] = []
-        with self._writing() as writer, closing(ahead(arrivals(documents, skipped.append), 2 * BATCH)) as coming:
+        arriving = arrivals(documents, skipped.append)
+        if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
+            arriving = ahead(arriving, 2 * BATCH)
+        with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
                 done += writer.add(batch)
                 if progress is not None:
@@ -299,7 +303,7 @@ class Collection:
         if queries is not None and self._opened.database.writable:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        return self._keeper.calibrated(spec, own).calibrated
+        return self._keeper.calibrated(spec, own, replacing=True).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:

@@ -1,9 +1,9 @@
 """Following a source: read what is new or changed, leave what is not, drop what is gone.
 
 A unit (a file, a picture with its sidecar, a shard) whose stamp is the same as last time is not opened. A unit's stamp
-is written in the transaction that commits its last document, so an interrupted run begins again where it was cut; a
-unit with something unreadable has no stamp and is tried again next time. Documents whose file is gone are removed at
-the end; a renamed file keeps its vectors, which are found by their content.
+is written once its last document is committed and those it no longer holds are out, so an interrupted run begins again
+where it was cut; a unit with something unreadable has no stamp and is tried again next time. Documents whose file is
+gone are removed at the end; a renamed file keeps its vectors, which are found by their content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isthmus.errors import BadInput
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Prepared, prepared
 from isthmus.search.store import Store
-from isthmus.search.writer import BATCH, CHARACTERS, Action, Arrival, Skipped, Writer
+from isthmus.search.writer import BATCH, CHARACTERS, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
 from isthmus.sources import Source
 
@@ -110,7 +110,7 @@ class Follower:
     characters: int = 0
     same: list[int] = field(default_factory=list)
     bad: set[int] = field(default_factory=set)  # units of which something was skipped
-    ended: list[int] = field(default_factory=list)
+    ended: list[tuple[str, int]] = field(default_factory=list)  # stamps of units that were read to their end
     unlisted: bool = False  # whether a folder could not be looked into: what it holds is not gone
 
     def follow(self, *, prune: bool = True) -> Indexed:
@@ -142,8 +142,7 @@ class Follower:
         elif isinstance(event, Begun):
             self._begin(event)
         else:
-            self.writer.after.append(self._stamped(self.unit, event.stamp))
-            self.ended.append(self.unit)
+            self.ended.append((event.stamp, self.unit))
             self.unit, self.key = 0, ""
 
     def _begin(self, event: Begun) -> None:
@@ -202,13 +201,6 @@ class Follower:
         found = self.store.database.one("SELECT key FROM units WHERE number = ?", unit)
         return str(found[0]) if found else ""
 
-    def _stamped(self, unit: int, stamp: str) -> Action:
-        def end(connection: sqlite3.Connection) -> None:
-            if unit not in self.bad:
-                connection.execute("UPDATE units SET stamp = ? WHERE number = ?", (stamp, unit))
-
-        return end
-
     def _flush(self) -> None:
         """Commit what has come together, and take out what units that ended no longer hold."""
         batch, same, ended = self.batch, self.same, self.ended
@@ -223,20 +215,30 @@ class Follower:
         self.report.added += len(done.added)
         self.report.updated += len(done.updated)
         self.report.unchanged += len(done.unchanged)
-        for number in ended:
+        for _, number in ended:
             old = "SELECT id FROM documents WHERE unit = ? AND (run IS NULL OR run != ?)"
             self._drop([name for (name,) in self.store.database.all(old, number, self.run)])
+        self._stamp([(stamp, number) for stamp, number in ended if number not in self.bad])
         self.progress(self.report)
+
+    def _stamp(self, ended: list[tuple[str, int]]) -> None:
+        """Note that units need not be read again; last, so that nothing is left to do for a unit that has a stamp."""
+        if ended:
+            with self.store.database.writing() as connection:
+                connection.executemany("UPDATE units SET stamp = ? WHERE number = ?", ended)
 
     def _drop_gone(self) -> None:
         gone = self.store.database.all(
             "SELECT number, key FROM units WHERE root = ? AND (run IS NULL OR run != ?)", self.source.root, self.run
         )
-        for number, key in gone:
-            self._drop([name for (name,) in self.store.database.all("SELECT id FROM documents WHERE unit = ?", number)])
+        for start in range(0, len(gone), BATCH):
+            some = gone[start : start + BATCH]
+            held = "SELECT id FROM documents WHERE unit = ?"
+            self._drop([name for number, _ in some for (name,) in self.store.database.all(held, number)])
             with self.store.database.writing() as connection:
-                connection.execute("DELETE FROM units WHERE number = ?", (number,))
-                connection.execute("DELETE FROM skipped WHERE root = ? AND key = ?", (self.source.root, key))
+                connection.executemany("DELETE FROM units WHERE number = ?", [(number,) for number, _ in some])
+                skipped = [(self.source.root, key) for _, key in some]
+                connection.executemany("DELETE FROM skipped WHERE root = ? AND key = ?", skipped)
         self.progress(self.report)
 
     def _drop(self, ids: list[str]) -> None:

@@ -32,7 +32,8 @@ def fit(served: Served, store: Store, corpus: Corpus) -> Hybrid | None:
         place = int(corpus.sources[row])
         others = ranking.documents != (where.get(corpus.ids[place], -1) if place >= 0 else -1)
         best += ranking.scores[others][:1].tolist()
-        share = shares_of(store, ranking, lexical.search(store.database, corpus.words[row], WORDS))
+        asked = corpus.words[row]
+        share = shares_of(store, ranking, lexical.search(store.database, asked, WORDS), asked)
         for at in np.flatnonzero(others & ~np.isnan(share)):
             shares.setdefault(ranking.modality[at], []).append(float(share[at]))
     return Hybrid(moments(best)[1], {name: moments(values) for name, values in shares.items()})
@@ -67,8 +68,11 @@ def candidates(
     )
 
 
-def shares_of(store: Store, found: Ranking, said: Found) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def shares_of(store: Store, found: Ranking, said: Found, asked: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return each document's lexical share; NaN, missing, where the document has no text."""
+    if len(said.documents) >= WORDS:  # more may share words than were looked at
+        others = sorted(set(found.documents.tolist()) - set(said.documents))
+        said = said.joined(lexical.search_among(store.database, asked, others))
     share = said.of(found.documents.tolist())
     texts = store.has_text(found.documents.tolist())
     return np.where([int(row) in texts for row in found.documents], share, np.nan)

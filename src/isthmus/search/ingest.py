@@ -18,6 +18,7 @@ from isthmus.errors import BadImage, BadInput, BadVectors
 from isthmus.search.facts import as_json, readable
 from isthmus.search.store import Entry, Piece, Store, own_hash
 
+ALIKE = 4  # documents of the same content that are asked for its vectors
 PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
 
 
@@ -118,12 +119,11 @@ class Encoding:
         for part, column, digest in (("text", "text_hash", one.text_hash), ("image", "image_hash", one.image_hash)):
             if digest is None or part in covered or self.encoder is None:
                 continue
-            found = self.store.database.one(
-                f"SELECT row, own_hash FROM documents WHERE {column} = ? ORDER BY own_hash IS NOT NULL LIMIT 1",
-                digest,
-            )
-            if found is not None and not (found[1] and part in self.store.own(*found)):  # else it was never encoded
-                own += [piece for piece in self.store.pieces([found[0]])[found[0]] if piece.part == part]
+            same = f"SELECT row, own_hash FROM documents WHERE {column} = ? LIMIT {ALIKE}"
+            for row, brought in self.store.database.all(same, digest):
+                if not (brought and part in self.store.own(row, brought)):  # else it was never encoded
+                    own += [piece for piece in self.store.pieces([row])[row] if piece.part == part]
+                    break
         return own
 
     def _rest(self, one: Prepared, known: Sequence[Piece]) -> Document | None:

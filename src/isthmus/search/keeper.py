@@ -12,7 +12,7 @@ from threading import RLock, Thread
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Spec, Statistics
+from isthmus.calibration import Fitted, Spec, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotFit, CannotWrite, IsthmusError
 from isthmus.search import calibrate, hybrid, querylog, references, shelves, versions
@@ -36,6 +36,7 @@ class Keeper:
     spec: str = "auto"  # what a first calibration is
     follows: bool = True  # whether drift is followed by itself
     current: Served | None = None
+    known: int = 0  # the published calibration that ``current`` is, or that it stands in for in this process alone
     raw_served: Served | None = None
     busy: Thread | None = None
     trouble: str = ""  # why the last work in the background failed
@@ -63,7 +64,8 @@ class Keeper:
     def _up_to_date(self) -> Served:
         version, sequence = self.state()
         current = self.current
-        if version and (current is None or current.calibrated.version != version or self.renewed):
+        other = current is None or version not in (current.calibrated.version, self.known)
+        if version and (other or self.renewed):
             self.renewed = False
             current = self._loaded(version, sequence)
         if current is None:
@@ -71,6 +73,7 @@ class Keeper:
         if current.sequence != sequence:
             current = self._followed(current, sequence)
         self.current = current if current.calibrated.made else None  # what serves nothing is not held on to
+        self.known = version
         return current
 
     def _first(self, spec: str, asked: str | None = None) -> Served:
@@ -159,13 +162,23 @@ class Keeper:
         if served.stale or not there:
             self.current = self._built(served.calibrated)
 
-    def calibrated(self, spec: str, own: references.Own = (), *, keep: bool = True, asked: str | None = None) -> Served:
+    def calibrated(
+        self,
+        spec: str,
+        own: references.Own = (),
+        *,
+        keep: bool = True,
+        asked: str | None = None,
+        replacing: bool = False,
+    ) -> Served:
         """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it.
 
-        With ``keep``, and where we may write, other processes are served by it, too. The next one is made as this was
-        ``asked`` for, by its spec when that is not said.
+        With ``keep``, and where we may write, other processes are served by it, too: unless somebody has made another
+        meanwhile, or ``replacing`` that as well. The next one is made as this was ``asked`` for, by its spec when that
+        is not said.
         """
         keep = keep and self.writable
+        before = None if replacing else self.state()[0]
         encoder = self.encoder() if self.encoder is not None else None
         if not self.store.count():
             return self._nothing()
@@ -182,7 +195,7 @@ class Keeper:
         joined = hybrid.fit(built, self.store, gathered.real)
         served = replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
         if keep:
-            versions.publish(self.store.database, served.calibrated, asked or spec)
+            versions.publish(self.store.database, served.calibrated, asked or spec, over=before)
             self._prune()
         self.current = served
         return served
@@ -200,15 +213,18 @@ class Keeper:
     def raw(self) -> Served:
         """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
         with self.guard:
-            sequence = self.state()[1]
-            if self.raw_served is None or self.raw_served.sequence != sequence:
-                base = self.served().calibrated.fitted
+            base, sequence = self.served().calibrated.fitted, self.state()[1]
+            raw = self.raw_served
+            if raw is not None and _covers(raw.calibrated.fitted, base):
+                self.raw_served = raw if raw.sequence == sequence else raw.followed(self.store, sequence)
+            else:
                 queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
                 documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
                 fitted = calibration.fit(Spec.parse("none"), documents, queries)
                 calibrated = Calibrated(0, sequence, "", fitted)
                 last = self.store.last()
-                self.raw_served = Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
+                built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
+                self.raw_served = Served(calibrated, sequence, last, built)
             return self.raw_served
 
     def drifted(self, fitted_on: Statistics) -> bool:
@@ -260,6 +276,12 @@ class Keeper:
     def asked(self) -> references.Own:
         """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
         return [] if self.encoder is None else querylog.kept(self.store.database)  # without it nobody could read them
+
+
+def _covers(fitted: Fitted, other: Fitted) -> bool:
+    """Whether one knows every modality that the other knows."""
+    documents = set(other.document_modalities) <= set(fitted.document_modalities)
+    return documents and set(other.query_modalities) <= set(fitted.query_modalities)
 
 
 def _one(modality: str, dim: int) -> Vectors:

@@ -14,12 +14,15 @@ shares more words rises, one that shares fewer sinks. σ is the deviation of ref
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from isthmus.search import filters
 from isthmus.search.database import Database
 from isthmus.search.schema import TOKENS
 from isthmus.types import Matrix
@@ -37,6 +40,10 @@ class Found:
     documents: list[int]
     share: Matrix
 
+    def joined(self, other: Found) -> Found:
+        """Return the documents of both."""
+        return Found([*self.documents, *other.documents], np.concatenate([self.share, other.share]))
+
     def of(self, documents: Sequence[int]) -> Matrix:
         """Return the share of each of these documents; 0 where no word is shared."""
         table = dict(zip(self.documents, self.share.tolist(), strict=True))
@@ -52,14 +59,26 @@ def words(text: str) -> list[str]:
     return list(dict.fromkeys(word.lower() for word in WORD.findall(text)))[:MOST]
 
 
-def search(database: Database, text: str, k: int) -> Found:
-    """Return the ``k`` documents that BM25 puts first."""
+def search(database: Database, text: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
+    """Return the ``k`` documents that BM25 puts first, of those that a filter lets through."""
+    if not where:
+        return _found(database, text, "ORDER BY rank LIMIT ?", k)
+    condition = filters.compiled(where)
+    return _found(database, text, f"AND +rowid IN ({condition.sql}) ORDER BY rank LIMIT ?", *condition.values, k)
+
+
+def search_among(database: Database, text: str, documents: Sequence[int]) -> Found:
+    """Return those of these documents that share words with a query."""
+    return _found(database, text, "AND +rowid IN (SELECT value FROM json_each(?))", json.dumps(documents))
+
+
+def _found(database: Database, text: str, rest: str, *values: Any) -> Found:
     asked = words(text)
     if not asked:
         return Found([], np.empty(0))
     match = " OR ".join(f'"{word}"' for word in asked)
-    statement = "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
-    rows = database.all(statement, match, k)
+    # a plain rowid would have FTS5 begin again for each: the plus sign has it read the matches once
+    rows = database.all(f"SELECT rowid, -bm25(words) FROM words WHERE words MATCH ? {rest}", match, *values)
     most = _most(database, asked)
     return Found([row for row, _ in rows], np.array([score for _, score in rows]) / max(most, 1e-9))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from os import PathLike
@@ -57,8 +58,13 @@ def opened(
     path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, device: str, threads: int | None
 ) -> Opened:
     """Open a folder as a collection, or make it one."""
-    folder = Path(path).expanduser()
-    there = (folder / FILE).exists()
+    folder = Path(path)
+    with suppress(RuntimeError):  # ~ and what is no user's name: a folder may be called that
+        folder = folder.expanduser()
+    try:
+        there = (folder / FILE).exists()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{folder} cannot be looked at: {getattr(error, 'strerror', None) or error}.") from None
     if not there:
         if not create:
             raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")

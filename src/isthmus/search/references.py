@@ -179,6 +179,9 @@ class _Asked:
             text = dict(zip(about.tolist(), encoded.parts["text"], strict=True))
         elif "text" in self.block.vectors.parts:  # nobody to encode words: a document's own vector asks
             self._own_vectors("text", plan.by_words, plan.no_text)
+            there = self.block.vectors.present["text"][self.first[plan.by_words]]
+            own = self.block.vectors.parts["text"][self.first[plan.by_words[there]]]
+            text = dict(zip(plan.by_words[there].tolist(), own, strict=True))
         if encoder is not None and "image" not in encoder.modalities:
             return
         self._own_vectors("image", plan.by_image, plan.no_image)

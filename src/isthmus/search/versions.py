@@ -25,8 +25,11 @@ def draft(database: Database, calibrated: Calibrated) -> int:
         return int(connection.execute(statement, values).lastrowid or 0)
 
 
-def publish(database: Database, calibrated: Calibrated, asked: str) -> None:
-    """Make a calibration the one that is served, in one step; the next will be made as this was ``asked`` for."""
+def publish(database: Database, calibrated: Calibrated, asked: str, over: int | None = None) -> None:
+    """Make a calibration the one that is served, in one step; the next will be made as this was ``asked`` for.
+
+    With ``over`` it only takes the place of that version (0: of none): whoever has published another meanwhile stays.
+    """
     version = calibrated.version
     beside = {
         "sources": {name: list(rows) for name, rows in calibrated.sources.items()},
@@ -34,6 +37,10 @@ def publish(database: Database, calibrated: Calibrated, asked: str) -> None:
         "hybrid": calibrated.hybrid and asdict(calibrated.hybrid),
     }
     with database.writing() as connection:
+        served = connection.execute("SELECT value FROM manifest WHERE name = 'calibration'").fetchone()
+        if over is not None and over != (served[0] if served else 0):
+            connection.execute("DELETE FROM calibrations WHERE version = ?", (version,))
+            return
         connection.execute("UPDATE calibrations SET beside = ? WHERE version = ?", (json.dumps(beside), version))
         connection.execute("INSERT OR REPLACE INTO manifest VALUES ('calibration', ?), ('spec', ?)", (version, asked))
         connection.execute("DELETE FROM calibrations WHERE version <= ?", (version - KEPT,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -161,7 +161,7 @@ class Writer:
         return removed
 
 
-def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> Iterable[Arrival]:
+def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> Generator[Arrival, None, None]:
     """Make documents ready; those that cannot be go to ``skip``."""
     for row, document in enumerate(documents):
         if not isinstance(document, Document):
