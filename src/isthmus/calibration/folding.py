@@ -157,6 +157,10 @@ def activation(fitted: Fitted, queries: Vectors, documents: Folded) -> Mask:
 
 def finish(fitted: Fitted, inner: Matrix, asked: ModalityLike, found: ModalityLike) -> Matrix:
     """Apply slope · inner + offset + balance, by pair of modalities."""
+    if isinstance(asked, str) and isinstance(found, str):  # one map for all: what every search does
+        fitted.query_code(asked)
+        one = affine(fitted, asked, found)
+        return np.asarray(inner * one.slope + (one.offset + fitted.balance.get(found, 0.0)))
     asked_names, asked_code = _named(asked)
     found_names, found_code = _named(found)
     maps = np.empty((2, len(asked_names), len(found_names)))

@@ -1,0 +1,154 @@
+"""From rankings to hits: what is likely enough, near-duplicates together, and the documents themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from isthmus.calibration.none import Raw
+from isthmus.documents import Document
+from isthmus.search.explaining import explained
+from isthmus.search.hits import Hit, Passage
+from isthmus.search.ranking import Ranking
+from isthmus.search.served import Served
+from isthmus.search.store import Piece, Store, assembled
+from isthmus.types import Matrix, Rows, Vectors
+
+ALIKE = 0.97  # the raw cosine from which two documents count as nearly the same
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """A query's ranking with what goes beside it, before documents are fetched.
+
+    ``others``: rows of documents that are nearly the same as one that stands here, by its row.
+    """
+
+    ranking: Ranking
+    probability: Matrix | None
+    words: Matrix | None = None
+    others: Mapping[int, list[int]] | None = None
+
+    def take(self, places: Rows) -> Answer:
+        """Return some of it."""
+        r = self.ranking
+        modality = [r.modality[place] for place in places]
+        return replace(
+            self,
+            ranking=Ranking(r.documents[places], r.passages[places], r.scores[places], r.inner[places], modality),
+            probability=None if self.probability is None else self.probability[places],
+            words=None if self.words is None else self.words[places],
+        )
+
+    def probable(self, least: float | None) -> Answer:
+        """Leave out what is less likely to match."""
+        if least is None or self.probability is None:
+            return self
+        return self.take(np.flatnonzero(self.probability >= least))
+
+
+def grouped(answer: Answer, store: Store) -> Answer:
+    """Keep the first of documents that are nearly the same; say which others it stands for."""
+    rows = answer.ranking.documents.tolist()
+    means = {row: _mean(fused) for row, fused in fused_vectors(store.pieces(rows)).items()}
+    kept: list[int] = []
+    others: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        if row not in means:
+            continue  # deleted since the search began
+        kind = answer.ranking.modality[place]
+        alike = (rows[at] for at in kept if answer.ranking.modality[at] == kind)
+        first = next((other for other in alike if float(means[other] @ means[row]) >= ALIKE), None)
+        if first is None:
+            kept.append(place)
+        else:
+            others.setdefault(first, []).append(row)
+    return replace(answer.take(np.array(kept, dtype=np.intp)), others=others)
+
+
+def fused_vectors(pieces: Mapping[int, Sequence[Piece]]) -> dict[int, Matrix]:
+    """Return the raw fused unit vectors of documents, a row per passage."""
+    if not pieces:
+        return {}
+    vectors, owner = assembled([pieces[row] for row in pieces])
+    fused = Raw().documents(vectors, np.float32)
+    first = np.searchsorted(owner, np.arange(1, len(pieces)))
+    return dict(zip(pieces, np.split(fused, first), strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetched:
+    """What the hits of some answers need: documents, their vectors, and the queries' raw vectors."""
+
+    served: Served
+    queries: Vectors
+    asked: Matrix
+    documents: Mapping[int, Document]
+    pieces: Mapping[int, Sequence[Piece]]
+    fused: Mapping[int, Matrix]
+    before: Sequence[Mapping[int, int]] | None  # ranks by raw cosine, where explanations are wanted
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        served: Served,
+        queries: Vectors,
+        answers: Sequence[Answer],
+        before: Sequence[Mapping[int, int]] | None,
+    ) -> Fetched:
+        """Fetch everything that is shown, at once."""
+        rows = {int(row) for answer in answers for row in answer.ranking.documents}
+        beside = {row for answer in answers for several in (answer.others or {}).values() for row in several}
+        pieces = store.pieces(sorted(rows))
+        documents = store.documents(sorted(rows | beside))
+        raw = Raw().queries(queries, np.float32)
+        return cls(served, queries, raw, documents, pieces, fused_vectors(pieces), before)
+
+    def hits(self, at: int, answer: Answer, offset: int) -> list[Hit]:
+        """Return the hits of one query; ``offset`` of them stand before the first."""
+        places = range(len(answer.ranking))
+        found = [self._hit(at, answer, place, offset) for place in places]
+        return [hit for hit in found if hit is not None]
+
+    def _hit(self, at: int, answer: Answer, place: int, offset: int) -> Hit | None:
+        row, passage = int(answer.ranking.documents[place]), int(answer.ranking.passages[place])
+        if row not in self.documents or row not in self.fused:
+            return None  # deleted since the search began
+        document, fused = self.documents[row], self.fused[row]
+        others = (answer.others or {}).get(row, ())
+        hit = Hit(
+            id=document.id,
+            score=float(answer.ranking.scores[place]),
+            similarity=float(fused[min(passage, len(fused) - 1)] @ self.asked[at]),
+            probability=None if answer.probability is None else float(answer.probability[place]),
+            modality=answer.ranking.modality[place],
+            document=document,
+            rank=offset + place + 1,
+            passage=_passage(document, self.pieces[row], passage),
+            duplicates=tuple(self.documents[other].id for other in others if other in self.documents),
+        )
+        if self.before is None:
+            return hit
+        words = None if answer.words is None or np.isnan(answer.words[place]) else float(answer.words[place])
+        inner, before = float(answer.ranking.inner[place]), self.before[at].get(row)
+        query = self.queries.take(np.array([at]))
+        told = explained(self.served, query, hit, self.pieces[row], passage, inner, before, words)
+        return replace(hit, explanation=told)
+
+
+def _mean(rows: Matrix) -> Matrix:
+    mean = rows.mean(axis=0)
+    length = np.linalg.norm(mean)
+    return np.asarray(mean / length if length > 0 else mean)
+
+
+def _passage(document: Document, pieces: Sequence[Piece], number: int) -> Passage | None:
+    if not document.text:
+        return None
+    mine = [piece for piece in pieces if piece.part == "text" and piece.passage == number]
+    start, stop = (mine[0].start, mine[0].stop) if mine else (None, None)
+    start, stop = (0, len(document.text)) if start is None or stop is None else (start, stop)
+    return Passage(number, start, stop, document.text[start:stop])

@@ -1,0 +1,59 @@
+"""How a hit's score came about, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from isthmus.calibration.none import Raw
+from isthmus.search.hits import Explanation, Hit
+from isthmus.search.ranking import ranked
+from isthmus.search.served import Served
+from isthmus.search.store import Piece, assembled
+from isthmus.types import Vectors
+
+RANKS = 1000  # how far down the raw ranking is looked for a hit's rank before calibration
+
+
+def ranks_before(raw: Served, vectors: Vectors) -> list[dict[int, int]]:
+    """Return each query's ranks by raw cosine, over the whole collection."""
+    lists = ranked(raw, vectors, RANKS)
+    return [{int(row): rank + 1 for rank, row in enumerate(one.documents)} for one in lists]
+
+
+def explained(
+    served: Served,
+    query: Vectors,
+    hit: Hit,
+    pieces: Sequence[Piece],
+    passage: int,
+    inner: float,
+    before: int | None,
+    words: float | None,
+) -> Explanation:
+    """Take a score apart: what the parts gave, what the shift, the bias and the map made of it."""
+    fitted = served.calibrated.fitted
+    single, _ = assembled([_of_passage(pieces, passage)])
+    unit = Raw().queries(query, np.float64)[0]
+    parts = {part: float(unit @ (matrix[0] / np.linalg.norm(matrix[0]))) for part, matrix in single.parts.items()}
+    shifted = float(fitted.shift.documents(single, np.float64)[0] @ fitted.shift.queries(query, np.float64)[0])
+    ends = fitted.finish(np.array([[0.0, 1.0]]), str(query.modality[0]), hit.modality)[0]
+    return Explanation(
+        parts=parts,
+        similarity=hit.similarity,
+        shift=shifted - hit.similarity,
+        bias=shifted - inner,
+        slope=float(ends[1] - ends[0]),
+        offset=float(ends[0]),
+        score=float(ends[0] + (ends[1] - ends[0]) * inner),
+        rank_before=before,
+        rank=hit.rank,
+        words=words,
+    )
+
+
+def _of_passage(pieces: Sequence[Piece], number: int) -> list[Piece]:
+    split = {piece.part for piece in pieces if piece.passage}
+    return [replace(piece, passage=0) for piece in pieces if piece.part not in split or piece.passage == number]
