@@ -147,13 +147,13 @@ def filters(folds: Folds, rows: int) -> None:
         print(f"{name:<40}{mask.mean():>8.1%}" + "".join(cells), flush=True)
 
 
-def calibrated(folds: Folds, rows: int) -> None:
+def calibrated(folds: Folds, rows: int, kinds: list[str]) -> None:
     """Compare one folded index per modality, finished and merged, with raw vectors in plain Faiss, split and whole."""
     half = rows // 2
     raw = {modality: folds.raw(half, modality) for modality in ("image", "text")}
     print(f"\ncalibrated search, {half:,} images and {half:,} texts, k = {K}: p50 in ms, taken in turns")
     print(f"{'':<9}{'raw, one index':>16}{'raw, split':>12}{'calibrated, split':>19}{'of raw split':>14}{'of one':>8}")
-    for kind in ("hnsw", "ivf-sq8"):
+    for kind in (kind for kind in kinds if kind != "exact"):
         one, split, ours = in_turns(
             [
                 plain_faiss(kind, {"all": np.concatenate(list(raw.values()))}),
@@ -285,7 +285,7 @@ def main(options: argparse.Namespace) -> None:
         if "filters" in parts:
             filters(folds, rows)
         if "calibrated" in parts:
-            calibrated(folds, rows)
+            calibrated(folds, rows, options.kinds)
         if "growth" in parts:
             growth(folds, tuple(n for n in SIZES if options.full or n <= max(rows, SIZES[0])), options.kinds)
     if options.picture is not None:
@@ -296,7 +296,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=["exact", "kinds", "filters", "calibrated", "growth", "picture"])
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--kinds", nargs="+", choices=list(LARGEST), default=list(LARGEST), help="for growth")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=list(LARGEST), default=list(LARGEST), help="for calibrated and growth"
+    )
     parser.add_argument("--full", action="store_true", help="exact search and growth up to a million rows")
     parser.add_argument(
         "--real", type=Path, help="an npz of real vectors, arrays named …_img and …_txt; else those of mini"
