@@ -13,7 +13,7 @@ import pytest
 from isthmus import Collection, Document, Query, encoders
 from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
-from isthmus.errors import BadSpec, CannotFit, UnknownName
+from isthmus.errors import BadInput, BadSpec, CannotFit, UnknownName
 from isthmus.search import keeper, served, versions
 from stock import Counting, dense, mixed, own, pixels, unit, words
 
@@ -364,8 +364,9 @@ def test_probabilities_tell_a_question_with_an_answer_from_one_without(tmp_path:
             assert things.search(asked, min_probability=0.5)[0].id == f"v{row}"
             things.delete(f"v{row}")
             assert things.search(asked, min_probability=0.5) == []
-        with pytest.raises(CannotFit, match="calibrate with queries"):
-            things.search(asked, min_probability=0.5, calibration="none")
+        for wish in ({"min_probability": 0.5}, {"hybrid": True}):
+            with pytest.raises(BadInput, match="neither words nor probabilities"):
+                things.search(asked, calibration="none", **wish)
 
 
 def test_probabilities_need_somebody_to_learn_from(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ def finish(fitted: Fitted, inner: Matrix, asked: ModalityLike, found: ModalityLi
     if isinstance(asked, str) and isinstance(found, str):  # one map for all: what every search does
         fitted.query_code(asked)
         one = affine(fitted, asked, found)
-        return np.asarray(inner * one.slope + (one.offset + fitted.balance.get(found, 0.0)))
+        offset = one.offset + fitted.balance.get(found, 0.0)
+        return np.asarray(inner * np.float64(one.slope) + offset)
     asked_names, asked_code = _named(asked)
     found_names, found_code = _named(found)
     maps = np.empty((2, len(asked_names), len(found_names)))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from isthmus import sources
 from isthmus.cli import show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, references
 from isthmus.errors import BadInput
@@ -43,6 +44,8 @@ def index(
 
         isthmus search "a cat on a red sofa" --in things.isthmus
     """
+    for path in paths:
+        sources.open_source(path, kind=kind)  # what is not there is said before anything is made
     with Collection.open(into, encoder, calibration, follow=False, device=device, threads=threads) as things:
         with show.progress("reading", quiet=json) as tell:
             report = things.index(*paths, kind=kind, prune=prune, progress=tell)

@@ -2,60 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from queue import Empty, Full, Queue
-from threading import Event, Thread
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from threading import Condition, Thread
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-PATIENCE = 0.1  # seconds between looks at whether anybody still wants what is made
+PATIENCE = 0.1  # seconds between looks at whether Ctrl-C was pressed
+BYTES = 64 << 20  # made ahead, at most
 
 
-def ahead(items: Iterable[Item], size: int) -> Generator[Item, None, None]:
-    """Yield the items in their order; up to ``size`` of them are made before they are asked for.
+def ahead(items: Iterable[Item], size: int, weigh: Callable[[Item], int] = lambda _: 0) -> Generator[Item, None, None]:
+    """Yield the items in their order; up to ``size`` of them, and ``BYTES`` by ``weigh``, are made beforehand.
 
     An error of the maker is raised where the item would have been. Closing the generator stops the maker.
 
     >>> list(ahead(range(4), 2))
     [0, 1, 2, 3]
     """
-    queue: Queue[tuple[str, Item | BaseException | None]] = Queue(size)
-    stopped = Event()
-    maker = Thread(target=_make, args=(items, queue, stopped), name="isthmus-ahead", daemon=True)
+    channel: Channel[Item] = Channel(size, weigh)
+    maker = Thread(target=channel.fill, args=(items,), name="isthmus-ahead", daemon=True)
     maker.start()
     try:
-        while True:
-            try:
-                kind, item = queue.get(timeout=PATIENCE)  # a wait that Ctrl-C can end
-            except Empty:
-                continue
-            if kind == "error" and isinstance(item, BaseException):
-                raise item
-            if kind == "end":
-                return
-            yield item  # type: ignore[misc]  # an item by its kind
+        yield from channel.items()
     finally:
-        stopped.set()
+        channel.stop()
         maker.join()
 
 
-def _make(items: Iterable[Item], queue: Queue[tuple[str, Item | BaseException | None]], stopped: Event) -> None:
-    """Fill the queue until the items end or nobody wants them."""
+class Channel(Generic[Item]):
+    """Items on their way from the thread that makes them to the one that uses them."""
 
-    def put(kind: str, item: Item | BaseException | None) -> bool:
-        while not stopped.is_set():
-            try:
-                queue.put((kind, item), timeout=PATIENCE)
-            except Full:
-                continue
-            return True
-        return False
+    def __init__(self, size: int, weigh: Callable[[Item], int]) -> None:
+        self._size, self._weigh = size, weigh
+        self._waiting: deque[Item] = deque()
+        self._bytes = 0
+        self._changed = Condition()
+        self._ended = self._stopped = False
+        self._error: BaseException | None = None
 
-    try:
-        for item in items:
-            if not put("item", item):
-                return
-        put("end", None)
-    except BaseException as error:  # noqa: BLE001 - it is raised again by whoever reads
-        put("error", error)
+    def fill(self, items: Iterable[Item]) -> None:
+        """Take items in until they end or nobody wants them."""
+        try:
+            for item in items:
+                if not self._put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001 - it is raised again by whoever reads
+            self._error = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _put(self, item: Item) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not self._full)
+            self._waiting.append(item)
+            self._bytes += self._weigh(item)
+            self._changed.notify_all()
+            return not self._stopped
+
+    @property
+    def _full(self) -> bool:
+        return len(self._waiting) >= self._size or self._bytes > BYTES
+
+    def items(self) -> Generator[Item, None, None]:
+        """Give items out."""
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ended:
+                    self._changed.wait(PATIENCE)  # a wait that Ctrl-C can end
+                if not self._waiting:
+                    break
+                item = self._waiting.popleft()
+                self._bytes -= self._weigh(item)
+                self._changed.notify_all()
+            yield item
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Want nothing more."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()

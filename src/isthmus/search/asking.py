@@ -11,7 +11,7 @@ import numpy as np
 
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotFit
+from isthmus.errors import BadInput, CannotFit, UnknownModality
 from isthmus.search import filters, hybrid, lexical
 from isthmus.search.answers import Answer, Fetched, grouped
 from isthmus.search.explaining import ranks_before
@@ -63,6 +63,12 @@ def search_many(
     if not served.all_shelves:
         return [[] for _ in asked]
     vectors = query_vectors(asked, load, served.calibrated.fitted.dim)
+    for modality in vectors.modalities:
+        if modality not in served.calibrated.fitted.query_modalities:
+            raise UnknownModality(
+                f"This collection was calibrated without any {modality} query. Give it some: "
+                "things.calibrate(queries=[Query(vectors={…}), …])."
+            )
     allowed = _allowed(keeper.store, options.where)
     answers = _shown(served, keeper.store, asked, vectors, options, allowed)
     before = ranks_before(keeper.raw(), vectors) if options.explain else None
@@ -98,8 +104,7 @@ def _shown(
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
     if where is None or where == {}:
         return None
-    condition = filters.compiled(where)
-    rows = np.array([row for (row,) in store.database.all(condition.sql, *condition.values)], dtype=np.int64)
+    rows = store.filtered(filters.compiled(where))
     last = int(rows.max(initial=0))
     may = np.zeros(last + 1, dtype=bool)
     may[rows] = True
@@ -164,6 +169,6 @@ def _check_probability(served: Served, vectors: Vectors, options: Options) -> No
         return
     asked = " and ".join(vectors.modalities)
     raise CannotFit(
-        f"This collection cannot say how probable a match is for {asked} queries: too few of its documents could be asked "
-        "for. Leave min_probability out, or calibrate with queries whose answers you know."
+        f"This collection cannot say how probable a match is for {asked} queries: too few of its documents could be "
+        "asked for. Leave min_probability out, or calibrate with queries whose answers you know."
     )

@@ -116,6 +116,10 @@ def matched(served: Served, store: Store, references: References) -> Match:
         if curve is not None:
             curves[modality] = curve
             held_out[modality] = probability.judged(observed)
+    spec = served.calibrated.fitted.spec
+    if "text" in curves and (spec.scale is not None or spec.learned is not None):
+        for modality in served.calibrated.fitted.query_modalities:  # their scores are on one scale: they may borrow
+            curves.setdefault(modality, curves["text"])
     return Match(curves, held_out)
 
 
@@ -126,7 +130,7 @@ def _observed(served: Served, store: Store, trial: Corpus, rows: Rows) -> Observ
     score, field, right = (np.empty((2, len(rows))) for _ in range(3))
     for at, ranking in enumerate(ranked(served, queries, FIELD + 2)):
         source = where.get(trial.ids[trial.sources[rows[at]]], -1)
-        wrong = ranking.scores[ranking.documents != source]
+        wrong = ranking.scores[~np.isin(ranking.documents, list(store.copies(source)))]
         present = np.sort(np.append(wrong, own[at]))[::-1]
         nothing = len(wrong) == 0
         score[:, at] = present[0], present[0] if nothing else wrong[0]

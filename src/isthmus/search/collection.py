@@ -133,7 +133,7 @@ class Collection:
         skipped: list[Skipped] = []
         arriving = arrivals(documents, skipped.append)
         if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
-            arriving = ahead(arriving, 2 * BATCH)
+            arriving = ahead(arriving, 2 * BATCH, lambda arrival: arrival.one.bytes)
         with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
                 done += writer.add(batch)

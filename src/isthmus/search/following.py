@@ -20,7 +20,7 @@ from isthmus.errors import BadInput
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Prepared, prepared
 from isthmus.search.store import Store
-from isthmus.search.writer import BATCH, CHARACTERS, Arrival, Skipped, Writer
+from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
 from isthmus.sources import Source
 
@@ -84,6 +84,10 @@ def events(store: Store, source: Source) -> Iterator[Event]:
         yield Ended(unit.stamp)
 
 
+def _bytes(event: Event) -> int:
+    return event.bytes if isinstance(event, Prepared) else 0
+
+
 def _ready(document: Document | Unread) -> Prepared | Unread:
     if isinstance(document, Unread):
         return document
@@ -107,7 +111,7 @@ class Follower:
     key: str = ""
     next_unit: int = 0
     batch: dict[str, Arrival] = field(default_factory=dict)
-    characters: int = 0
+    held: int = 0  # bytes of the batch
     same: list[int] = field(default_factory=list)
     bad: set[int] = field(default_factory=set)  # units of which something was skipped
     ended: list[tuple[str, int]] = field(default_factory=list)  # stamps of units that were read to their end
@@ -120,10 +124,10 @@ class Follower:
         self.next_unit = 1 + (one("SELECT max(number) FROM units")[0] or 0)
         forget = "DELETE FROM skipped WHERE root = ? AND key = ''"
         self.writer.before.append(lambda connection: connection.execute(forget, (self.source.root,)))
-        with closing(ahead(events(self.store, self.source), AHEAD)) as coming:
+        with closing(ahead(events(self.store, self.source), AHEAD, _bytes)) as coming:
             for event in coming:
                 self._take(event)
-                if len(self.batch) >= BATCH or self.characters > CHARACTERS or len(self.same) >= 10 * BATCH:
+                if len(self.batch) >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:
                     self._flush()
         self._flush()
         if prune and not self.unlisted:
@@ -173,7 +177,7 @@ class Follower:
         if free != name:
             one = replace(one, document=replace(one.document, id=free))
         self.batch[free] = Arrival(one, self.unit, self.run)
-        self.characters += len(one.document.text or "")
+        self.held += one.bytes
 
     def _free(self, name: str) -> str | None:
         """Return the id, the id after the source's name when another source has it, or None when both are taken."""
@@ -204,7 +208,7 @@ class Follower:
     def _flush(self) -> None:
         """Commit what has come together, and take out what units that ended no longer hold."""
         batch, same, ended = self.batch, self.same, self.ended
-        self.batch, self.same, self.ended, self.characters = {}, [], [], 0
+        self.batch, self.same, self.ended, self.held = {}, [], [], 0
         met = [(self.run, number) for number in same]
         self.writer.after.append(lambda c: c.executemany("UPDATE units SET run = ? WHERE number = ?", met))
 

@@ -31,6 +31,12 @@ class Prepared:
     image_hash: bytes | None
     own_hash: bytes | None
 
+    @property
+    def bytes(self) -> int:
+        """What it holds in memory, about: a text, and a picture that is not on the disk."""
+        image = self.document.image
+        return len(self.document.text or "") + (len(image) if isinstance(image, bytes) else 0)
+
 
 def prepared(document: Document) -> Prepared:
     """Hash the parts; a picture in memory becomes the bytes of a PNG, a path becomes absolute."""

@@ -23,6 +23,7 @@ from isthmus.search.store import Store
 from isthmus.types import Vectors
 
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
+PATIENT = 20_000  # documents above which a search does not wait for the calibration of a new modality
 GROWTH = 2.0  # times as many vectors of a part as at the fit
 
 
@@ -55,7 +56,7 @@ class Keeper:
             current = self._up_to_date()
             if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
                 self.checked = current.sequence  # what fails is not tried again before the documents change
-                if self.drifted(current.calibrated.fitted.statistics):
+                if current.unknown(self.store) or self.drifted(current.calibrated.fitted.statistics):
                     self._in_background(lambda keeper: keeper.calibrated(keeper._asked))
                 elif current.worn:
                     self._in_background(lambda keeper: keeper._built(current.calibrated))
@@ -105,7 +106,7 @@ class Keeper:
         return self._built(calibrated)
 
     def _followed(self, current: Served, sequence: int) -> Served:
-        if current.unknown(self.store):
+        if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
                 return self._first(self._asked)
             except CannotFit:  # what was asked for once does not go with what there is now

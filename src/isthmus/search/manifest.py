@@ -68,6 +68,8 @@ def opened(
     if not there:
         if not create:
             raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
+        if isinstance(encoder, str) and encoder != NO_ENCODER:
+            encoders.load(encoder, device=device, threads=threads)  # what cannot be loaded leaves nothing behind
         _make(folder)
     database = Database(folder, writable=not there or _may_write(folder))
     try:

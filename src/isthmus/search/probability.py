@@ -78,8 +78,8 @@ class Match:
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def probability(self, modality: str, score: Matrix, field: float) -> Matrix | None:
-        """Return P(match) of hits of a query; a modality nobody could judge borrows the curve of words."""
-        curve = self.curves.get(modality) or self.curves.get("text")
+        """Return P(match) of hits of a query; None for a query modality that nobody could judge."""
+        curve = self.curves.get(modality)
         return None if curve is None else curve(score, field)
 
 

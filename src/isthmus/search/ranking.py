@@ -108,7 +108,9 @@ def _of_shelf(served: Served, shelf: Shelf, asked: Folded, k: int, allowed: Allo
         rows_asked = min(4 * rows_asked, there)
     if not rows_asked:
         return [_EMPTY] * len(asked)
-    scores = served.calibrated.fitted.finish(inner, asked.modality, shelf.modality)
+    kinds = set(asked.modality.tolist())
+    one = kinds.pop() if len(kinds) == 1 else asked.modality
+    scores = served.calibrated.fitted.finish(inner, one, shelf.modality)
     return [_ranking(shelf, *one) for one in zip(rows, scores, inner, strict=True)]
 
 

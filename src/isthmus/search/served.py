@@ -15,8 +15,8 @@ import numpy as np
 from isthmus.calibration import Fitted
 from isthmus.search.lexical import Hybrid
 from isthmus.search.probability import Match
-from isthmus.search.shelves import Shelf, added, folded
-from isthmus.search.store import Store
+from isthmus.search.shelves import Shelf, added, folded, merged
+from isthmus.search.store import Block, Store
 
 # Rows that may stand beside the built shelves, or be gone from them: at least so many, and a share of those built.
 WORN = (4096, 0.1)  # past this a running process builds them again
@@ -82,13 +82,33 @@ class Served:
             dtype=np.int64,
         )
         shelves = tuple(_without(shelf, gone) for shelf in self.shelves)
-        recent = {shelf.modality: _without(shelf, gone) for shelf in self.recent}
+        recent = [_without(shelf, gone) for shelf in self.recent]
         last = self.last
         for block in store.blocks(after=self.last):
-            for piece in folded(self.calibrated.fitted, block, self.calibrated.sources):
-                recent[piece.modality] = added(recent.get(piece.modality), piece)
             last = int(block.rows[-1])
-        return replace(self, sequence=sequence, last=last, shelves=shelves, recent=tuple(recent.values()))
+            for piece in folded(self.calibrated.fitted, _known(block, self.calibrated.fitted), self.calibrated.sources):
+                recent = _beside(recent, added(piece))
+        return replace(self, sequence=sequence, last=last, shelves=shelves, recent=tuple(recent))
+
+
+def _beside(recent: list[Shelf], shelf: Shelf) -> list[Shelf]:
+    """Put a shelf beside others; those of its modality that are not much larger are merged into it.
+
+    So there are few shelves, and each row is copied a few times only, however many documents come one by one.
+    """
+    while mine := [other for other in recent if other.modality == shelf.modality and len(other) <= 2 * len(shelf)]:
+        recent = [other for other in recent if other is not mine[-1]]
+        shelf = merged(mine[-1], shelf)
+    return [*recent, shelf]
+
+
+def _known(block: Block, fitted: Fitted) -> Block:
+    """Leave out documents of a modality that the calibration has never seen: the next one will."""
+    foldable = np.isin(block.vectors.modality, fitted.document_modalities)
+    if foldable.all():
+        return block
+    kept, owner = np.unique(block.owner[foldable], return_inverse=True)
+    return Block(block.rows[kept], [block.ids[at] for at in kept], block.vectors.take(foldable), owner)
 
 
 def _without(shelf: Shelf, gone: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Shelf:

@@ -13,7 +13,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -88,16 +88,19 @@ def _shelf(modality: str, pieces: list[Piece], kind: str | None) -> Shelf:
     return Shelf(modality, vectors, rows, indexes.build(vectors, kind), np.concatenate(active) if active else None)
 
 
-def added(shelf: Shelf | None, piece: Piece) -> Shelf:
-    """Return a shelf with a block more, searched exactly: for what came after the last build."""
-    if shelf is None:
-        return _shelf(piece.modality, [piece], "exact")
-    before = Piece(shelf.modality, shelf.vectors, shelf.rows, shelf.active)
-    grown = _shelf(shelf.modality, [before, piece], "exact")
-    if shelf.alive is None:
-        return grown
-    alive = np.concatenate([shelf.alive, np.ones(len(piece.rows), dtype=bool)])
-    return Shelf(grown.modality, grown.vectors, grown.rows, grown.index, grown.active, alive)
+def added(piece: Piece) -> Shelf:
+    """Put a folded block on a shelf of its own, searched exactly: for what came after the last build."""
+    return _shelf(piece.modality, [piece], "exact")
+
+
+def merged(first: Shelf, second: Shelf) -> Shelf:
+    """Put two shelves of one modality together, searched exactly."""
+    pieces = [Piece(shelf.modality, shelf.vectors, shelf.rows, shelf.active) for shelf in (first, second)]
+    whole = _shelf(first.modality, pieces, "exact")
+    if first.alive is None and second.alive is None:
+        return whole
+    masks = [np.ones(len(shelf), dtype=bool) if shelf.alive is None else shelf.alive for shelf in (first, second)]
+    return replace(whole, alive=np.concatenate(masks))
 
 
 def write(folder: Path, pieces: Iterator[Piece], about: Mapping[str, int]) -> None:

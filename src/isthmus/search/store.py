@@ -9,7 +9,7 @@ import sqlite3
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -19,9 +19,11 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.search.database import Database
 from isthmus.search.facts import as_json, facts
+from isthmus.search.filters import Condition
 from isthmus.types import Matrix, Rows, Vectors
 
 AT_ONCE = 500  # question marks in one statement
+FILTERS = 8  # whose rows are kept
 BLOCK = 2048  # documents whose vectors are read at once
 
 
@@ -69,6 +71,7 @@ class Store:
     """What a collection holds. Everything that changes it happens inside ``changing``."""
 
     database: Database
+    _filtered: dict[tuple[object, ...], Rows] = field(default_factory=dict)
 
     def put(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> list[int]:
         """Add documents, in place of those with the same ids; return the new rows."""
@@ -124,6 +127,16 @@ class Store:
         connection.execute("UPDATE manifest SET value = value + 1 WHERE name = 'sequence'")
         connection.execute("INSERT OR REPLACE INTO manifest VALUES ('statistics', ?)", (statistics.to_bytes(),))
 
+    def filtered(self, condition: Condition) -> Rows:
+        """Return the rows that a filter lets through; those of the last few filters are kept until documents change."""
+        key = (self.database.sequence(), condition.sql, condition.values)
+        found = self._filtered.get(key)
+        if found is None:
+            rows = self.database.all(condition.sql, *condition.values)
+            found = np.fromiter((row for (row,) in rows), dtype=np.int64, count=len(rows))
+            self._filtered = {**dict(list(self._filtered.items())[1 - FILTERS :]), key: found}
+        return found
+
     def statistics(self) -> Statistics:
         """Return the statistics of the raw vectors, which follow every change."""
         found = self.database.one("SELECT value FROM manifest WHERE name = 'statistics'")
@@ -145,6 +158,19 @@ class Store:
         while (row := self.database.one(statement, after)) and row[0] is not None:
             found.add(after := str(row[0]))
         return found
+
+    def copies(self, row: int) -> set[int]:
+        """Return the rows of the documents that hold the very same parts as this one, itself among them."""
+        hashes = "SELECT text_hash, image_hash, own_hash FROM documents WHERE row = ?"
+        mine = self.database.one(hashes, row)
+        column = next(
+            (name for name, value in zip(("text_hash", "image_hash"), mine or (), strict=False) if value), None
+        )
+        if column is None:
+            return {row}
+        statement = f"SELECT row, text_hash, image_hash, own_hash FROM documents WHERE {column} = ? LIMIT {AT_ONCE}"
+        rows = self.database.all(statement, next(value for value in mine if value))
+        return {row, *(other for other, *theirs in rows if tuple(theirs) == tuple(mine))}
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each of these ids that is there."""

@@ -19,7 +19,7 @@ from isthmus.types import Rows, Vectors
 Action: TypeAlias = Callable[[sqlite3.Connection], object]
 
 BATCH = 256  # documents that are encoded and committed together
-CHARACTERS = 4_000_000  # of text in a batch, at most
+BYTES = 32 << 20  # of texts and pictures in a batch, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +176,13 @@ def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> 
 def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
     """Cut what arrives into batches; an id stands once in each."""
     batch: dict[str, Arrival] = {}
-    characters = 0
+    held = 0
     for arrival in arriving:
-        if arrival.id in batch or len(batch) >= BATCH or characters > CHARACTERS:
+        if arrival.id in batch or len(batch) >= BATCH or held > BYTES:
             yield list(batch.values())
-            batch, characters = {}, 0
+            batch, held = {}, 0
         batch[arrival.id] = arrival
-        characters += len(arrival.one.document.text or "")
+        held += arrival.one.bytes
     if batch:
         yield list(batch.values())
 
