@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from PIL import Image
@@ -302,3 +303,31 @@ def test_a_run_that_ends_before_old_rows_are_out_takes_them_out_the_next_time(
 
 def _never(*_: object) -> None:
     raise Cut
+
+
+def test_watching_indexes_what_changes_until_it_is_stopped(tmp_path: Path, encoder: Encoder) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a cat")
+    seen, stop = Event(), Event()
+
+    def change() -> None:
+        """Write until somebody has seen it: nobody says when watching has begun."""
+        number = 0
+        while not seen.wait(0.05):
+            number += 1
+            (folder / "b.txt").write_text(f"the dog runs {number}")
+
+    writer = Thread(target=change)
+    with Collection.open(tmp_path / "c", encoder, follow=False) as things:
+        things.index(folder)
+        writer.start()
+        try:
+            for report in things.watch(folder, stop=stop):
+                assert report.added + report.updated >= 1
+                seen.set()
+                stop.set()
+        finally:
+            seen.set()
+            writer.join()
+        assert sorted(things.ids()) == ["a.txt", "b.txt"]

@@ -1,7 +1,7 @@
 """Which kind of index for how many rows.
 
 Exact search is exact, needs no building and no memory, and its time grows with the bytes it reads. So it is the kind
-until a single query takes about 20 ms; then ``ivf-sq8``. ``hnsw`` is never chosen: where it was measured (up to
+until a single query takes about 5 ms; then ``ivf-sq8``. ``hnsw`` is never chosen: where it was measured (up to
 200,000 rows) it is no faster at the same recall, takes four times the memory and as many times longer to build. It is
 there for whoever asks for it. `docs/benchmarks.md` has the curves.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-EXACT_BYTES = 400_000_000  # 200,000 rows of 512 numbers: 20 ms at 20 GB/s
+EXACT_BYTES = 100_000_000  # 50,000 rows of 512 numbers: 5 ms at 20 GB/s
 
 
 def choose(n: int, width: int) -> str:
     """Return the kind for ``n`` rows of ``width`` numbers; without Faiss it is always ``exact``.
 
-    >>> choose(100_000, 512)
+    >>> choose(10_000, 512)
     'exact'
     """
     if 4 * n * width <= EXACT_BYTES or find_spec("faiss") is None:

@@ -129,17 +129,19 @@ class Collection:
         """
         if isinstance(documents, Document):
             documents = [documents]
-        done = Added()
+        done: list[Added] = []
+        count = 0
         skipped: list[Skipped] = []
         arriving = arrivals(documents, skipped.append)
         if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
             arriving = ahead(arriving, 2 * BATCH, lambda arrival: arrival.one.bytes)
         with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
-                done += writer.add(batch)
+                done.append(writer.add(batch))
+                count += len(done[-1]) + len(done[-1].unchanged)
                 if progress is not None:
-                    progress(len(done.added) + len(done.updated) + len(done.unchanged))
-        return done + Added(skipped=tuple(skipped))
+                    progress(count)
+        return Added.together([*done, Added(skipped=tuple(skipped))])
 
     def update(self, document: Document | str, metadata: Mapping[str, Any] | None = None) -> Added:
         """Change a document: parts that are given replace its own, the others stay; metadata are merged.

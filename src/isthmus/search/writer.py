@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from isthmus.calibration import Statistics
@@ -42,13 +43,11 @@ class Added:
     def __len__(self) -> int:
         return len(self.added) + len(self.updated)
 
-    def __add__(self, other: Added) -> Added:
-        return Added(
-            self.added + other.added,
-            self.updated + other.updated,
-            self.unchanged + other.unchanged,
-            self.skipped + other.skipped,
-        )
+    @classmethod
+    def together(cls, several: Sequence[Added]) -> Added:
+        """Put what became of several batches together."""
+        names = ("added", "updated", "unchanged", "skipped")
+        return cls(*(tuple(chain.from_iterable(getattr(one, name) for one in several)) for name in names))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
