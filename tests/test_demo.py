@@ -1,0 +1,59 @@
+"""The demo and the README show what really happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from isthmus import samples
+from isthmus.cli import app
+from isthmus.search import Collection
+
+ROOT = Path(__file__).parent.parent
+LINE = re.compile(r"^\s*(\d+)  .{10} +(?:(\d+)%|–) +(-?[\d.]+)  (\S+) +(\S+)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The demo's output, and the collection it leaves behind."""
+    place = str(tmp_path_factory.mktemp("demo") / "samples.isthmus")
+    done = CliRunner().invoke(app, ["demo", "--into", place])
+    assert done.exit_code == 0, done.output
+    return done.stdout, place
+
+
+def test_the_demo_finds_more_pictures_calibrated_than_raw_and_loses_little_else(shown: tuple[str, str]) -> None:
+    rows = re.findall(r"^  (\S+) +(\d+)% +(\d+)%$", shown[0], re.MULTILINE)
+    share = {kind: (int(raw), int(fair)) for kind, raw, fair in rows}
+    assert set(share) == {"image", "image+text", "text", "all"}
+    assert share["image"][1] >= share["image"][0] + 5
+    assert share["all"][1] >= share["all"][0]
+    assert share["text"][1] >= share["text"][0] - 10
+    assert shown[0].count("✓") >= 3
+    assert "Try next" in shown[0]
+
+
+def test_the_search_in_the_readme_is_what_comes_out(shown: tuple[str, str]) -> None:
+    readme = (ROOT / "README.md").read_text()
+    query = re.search(r'isthmus search "([^"]+)" --in things', readme)
+    assert query is not None
+    block = readme.split("that search gives")[1].split("The percentage is P(match)")[0]
+    said = [(rank, p, float(score), kind, name) for rank, p, score, kind, name in LINE.findall(block)]
+    assert len(said) == 6
+    for lines, more in ((said[:3], []), (said[3:], ["--calibration", "none"])):
+        done = CliRunner().invoke(app, ["search", query[1], "--in", shown[1], *more])
+        real = [(rank, p, float(score), kind, name) for rank, p, score, kind, name in LINE.findall(done.stdout)][:3]
+        assert [(rank, kind, name) for rank, _, _, kind, name in lines] == [(r, k, n) for r, _, _, k, n in real]
+        assert [one[2] for one in lines] == pytest.approx([one[2] for one in real], abs=0.05)
+        assert [int(one[1] or 0) for one in lines] == pytest.approx([int(one[1] or 0) for one in real], abs=3)
+
+
+def test_every_answer_of_the_sample_questions_is_a_document(shown: tuple[str, str]) -> None:
+    with Collection.open(shown[1], follow=False) as things:
+        known = set(things.ids())
+        assert {answer for question in samples.queries() for answer in question.right} <= known
+        kinds = {document.id: document.modality for document in things}
+        assert all(kinds[question.right[0]] == question.kind for question in samples.queries())
