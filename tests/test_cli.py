@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def test_export_writes_documents_that_can_be_indexed_and_vectors_for_any_engine(
     with np.load(tmp_path / "all.npz") as saved, Collection.open(things) as there:
         assert sorted(saved["id"].tolist()) == sorted(there.ids())
         assert len(saved["vectors"]) == len(saved["modality"]) == 6
-    assert run(app, ["export", "--in", things, "--to", str(tmp_path / "all.xyz")]).exit_code == 1
+    assert run(app, ["export", "--in", things, "--to", str(tmp_path / "all.xyz")]).exit_code == 2
 
 
 def test_stats_and_doctor_read_every_byte_on_request(things: str) -> None:
@@ -250,3 +251,43 @@ def test_exported_documents_are_read_again_with_their_pictures(encoder: str, tmp
     with Collection.open(tmp_path / "again", encoder, calibration="none") as again:
         again.index(tmp_path / "all.jsonl")
         assert again.get("kept").image == kept
+
+
+def test_words_need_no_quotes_and_the_snippet_is_where_they_stand(things: str, folder: Path) -> None:
+    assert asked("search", "cat", "sofa", "--in", things) == asked("search", "cat sofa", "--in", things)
+    (folder / "long.txt").write_text("dog runs. cat on red sofa.")
+    asked("index", str(folder), "--into", things)
+    done = run(app, ["search", "red sofa", "--in", things])
+    line = next(line for line in done.stdout.splitlines() if "long.txt" in line)
+    assert line.endswith("  cat on red sofa.")
+
+
+def test_a_name_that_no_document_has_is_said_when_nothing_is_found(things: str) -> None:
+    done = run(app, ["search", "cat", "--in", things, "--where", "tpye=png"])
+    assert "Nothing found" in done.stdout
+    assert "no document has metadata called 'tpye'. Did you mean 'type'?" in done.stderr
+
+
+def test_switching_the_log_leaves_the_calibration_alone(things: str) -> None:
+    asked("calibrate", "center", "--in", things)
+    before = asked("stats", "--in", things)["calibration"]["version"]
+    assert "the query log is on" in run(app, ["calibrate", "--log-queries", "--in", things]).stderr
+    assert asked("stats", "--in", things)["calibration"]["version"] == before
+    assert asked("stats", "--in", things)["logged"] == 0
+
+
+def test_the_version_is_said() -> None:
+    assert run(app, ["--version"]).stdout.strip() == version("isthmus")
+
+
+def test_a_program_that_forgets_to_close_ends_well(things: str, encoder: str) -> None:
+    """A re-fit may be under way when the interpreter ends."""
+    program = f"""
+from isthmus import Collection, Document
+things = Collection.open({things!r})
+things.add([Document(str(n), "the house and the tree") for n in range(40)])
+print(len(things.search("cat")))
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"10", b"")

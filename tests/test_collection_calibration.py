@@ -458,3 +458,16 @@ def test_raw_cosine_follows_what_is_added_and_taken_out(things: Collection, enco
     assert len(found) == len(things) == 51
     assert [hit.score for hit in found] == pytest.approx([hit.similarity for hit in found], abs=1e-6)
     assert things._keeper.raw().shelves[0].vectors is built
+
+
+def test_what_words_add_stands_in_the_explanation(tmp_path: Path) -> None:
+    with Collection.open(tmp_path / "c", calibration="center") as things:
+        things.add(
+            [Document(str(n), text) for n, text in enumerate(["a red cat", "the zebra runs", "an old house"] * 4)]
+        )
+        things.add([Document("rare", "a zebra in the snow"), Document("picture", image=pixels(3))])
+        for hit in things.search("zebra snow", hybrid=True, explain=True, k=20):
+            told = hit.explanation
+            assert told is not None
+            assert (told.words is None) == (hit.id == "picture")
+            assert told.score + (told.words or 0.0) == pytest.approx(hit.score, abs=1e-5)

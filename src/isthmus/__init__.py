@@ -18,6 +18,11 @@ MODULES = ("calibration", "encoders")
 CLASSES = {"Collection": "isthmus.search", "Document": "isthmus.documents", "Query": "isthmus.documents"}
 
 
+def __dir__() -> list[str]:
+    """List what there is, loaded or not."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import what is first used: ``import isthmus`` stays light."""
     if name in MODULES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -22,15 +23,35 @@ app = typer.Typer(
     help="One search over text, images and both, ranked fairly. Every option can come from the environment: "
     "ISTHMUS_COLLECTION names the collection, ISTHMUS_SEARCH_K=5 is `search -k 5`.",
 )
-for verb in (index, search, calibrate, stats, export, delete, doctor, demo):
-    app.command()(verb)
+VERBS = {
+    index: "read files into a collection",
+    search: "find documents by words, a picture or both",
+    calibrate: "calibrate a collection again",
+    stats: "what a collection holds",
+    export: "documents, vectors or calibration as a file",
+    delete: "delete documents",
+    doctor: "what is installed, and what is missing",
+    demo: "try it on a sample folder",
+}
+for verb, what in VERBS.items():
+    app.command(short_help=what)(verb)  # type: ignore[type-var]  # each is a function
 train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
 app.add_typer(train, name="train")
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("isthmus"))
+        raise typer.Exit
+
+
 @app.callback()
-def isthmus() -> None:
-    """Hold the verbs together, even while there is one."""
+def isthmus(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="say the version and end")
+    ] = False,
+) -> None:
+    """Hold the verbs together."""
 
 
 @train.command("mini")

@@ -9,17 +9,21 @@ from typing import Annotated
 import typer
 
 from isthmus import sources
+from isthmus._optional import need
 from isthmus.cli import show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, references
 from isthmus.errors import BadInput
-from isthmus.search import Calibrated, Collection, Indexed
+from isthmus.search import Calibrated, Collection, Indexed, Skipped
 
 SKIPPED = 3  # the exit code of work that is done but for what had to be skipped
 
 
 def index(
     paths: Annotated[list[Path], typer.Argument(help="folders, tables (JSONL, CSV, Parquet), shards, PDFs …")],
-    into: Annotated[Path, typer.Option(envvar="ISTHMUS_COLLECTION", help="the collection; made when it is not there")],
+    into: Annotated[
+        Path,
+        typer.Option("--into", "--in", envvar="ISTHMUS_COLLECTION", help="the collection; made when it is not there"),
+    ],
     encoder: Annotated[
         str | None, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, onnx:FOLDER, st:NAME, or none for own vectors")
     ] = None,
@@ -44,11 +48,19 @@ def index(
 
         isthmus search "a cat on a red sofa" --in things.isthmus
     """
+    if watch:
+        need("watchfiles", extra="watch")
     for path in paths:
-        sources.open_source(path, kind=kind)  # what is not there is said before anything is made
+        if not path.exists():
+            raise typer.BadParameter(f"{path} is not there. Check its name.")
+        sources.open_source(path, kind=kind)  # what cannot be read is said before anything is made
     with Collection.open(into, encoder, calibration, follow=False, device=device, threads=threads) as things:
         with show.progress("reading", quiet=json) as tell:
-            report = things.index(*paths, kind=kind, prune=prune, progress=tell)
+            try:
+                report = things.index(*paths, kind=kind, prune=prune, progress=tell)
+            except KeyboardInterrupt:
+                typer.echo(f"\ninterrupted: {len(things):,} documents are kept; run it again to go on.", err=True)
+                raise typer.Exit(1) from None
         calibrated = settle(things, calibration, quiet=json)
         _told(things, report, calibrated, json)
         if watch:
@@ -96,15 +108,19 @@ def _because(calibrated: Calibrated) -> str:
 
 def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool) -> None:
     typer.echo("watching for changes; Ctrl-C ends it.", err=True)
+    known: list[Skipped] = []
     for report in things.watch(*paths, kind=kind, prune=prune):
         settle(things, "auto")
         typer.echo(f"{report.added} added, {report.updated} updated, {report.removed} removed.")
-        show.skipped(report.skipped)
+        show.skipped([one for one in report.skipped if one not in known])
+        known = report.skipped
 
 
 def calibrate(
     into: In,
-    spec: Annotated[str, typer.Argument(help="auto, none, or a spec: center+nnn(k=16)+standardize")] = "auto",
+    spec: Annotated[
+        str | None, typer.Argument(help="auto (when not said), none, or a spec: center+nnn(k=16)+standardize")
+    ] = None,
     queries: Annotated[
         Path | None, typer.Option(help="your own queries: one per line, or JSON lines with query and, if known, id")
     ] = None,
@@ -124,9 +140,12 @@ def calibrate(
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         if log_queries is not None:
             things.log_queries(log_queries)
+            typer.echo(f"the query log is {'on' if log_queries else 'off, and forgotten'}", err=True)
+            if spec is None and queries is None:
+                return  # nothing else was asked for
         if not len(things):
             raise BadInput(f"{into} is empty: there is nothing to calibrate. Index something first.")
-        calibrated = things.calibrate(spec, references(queries))
+        calibrated = things.calibrate(spec or "auto", references(queries))
         if json:
             show.as_json(things.stats().calibration)
             return
@@ -144,7 +163,10 @@ def delete(
     where: Annotated[list[str] | None, typer.Option(help="those whose metadata say so: lang=en, year<2000")] = None,
     json: Json = False,
 ) -> None:
-    """Delete documents by id, or by their metadata."""
+    """Delete documents by id, or by their metadata.
+
+    The files they came from stay where they are: a document comes back when `isthmus index` reads its file again.
+    """
     with Collection.open(into, create=False, follow=False) as things:
         chosen = [*(ids or []), *(things.ids(conditions(where)) if where else [])]
         if not chosen and not where:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -31,6 +32,15 @@ def conditions(several: list[str]) -> dict[str, Any] | None:
     {'and': [{'lang': {'in': ['en']}}, {'year': {'gte': 2000}}]}
     """
     return {"and": [_condition(text) for text in several]} if several else None
+
+
+def names_in(several: Sequence[str]) -> list[str]:
+    """Return the names that ``--where`` options look at, but for those in JSON.
+
+    >>> names_in(["lang=en", "year>=2000"])
+    ['lang', 'year']
+    """
+    return [found["name"].strip() for text in several if (found := CONDITION.match(text)) and text[:1] != "{"]
 
 
 def _condition(text: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as js
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,15 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from isthmus.cli import show
-from isthmus.cli.options import Device, In, Json, Threads, conditions, weights
+from isthmus.cli.options import Device, In, Json, Threads, conditions, names_in, weights
 from isthmus.documents import Document, Query
-from isthmus.errors import BadInput, CannotWrite
-from isthmus.search import Collection, Stats
+from isthmus.errors import CannotWrite
+from isthmus.registry import suggestion
+from isthmus.search import Collection, Hit, Stats
 
 
 def search(  # noqa: PLR0913 - one name per option
     into: In,
-    words: Annotated[str | None, typer.Argument(help="what is looked for, in words")] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="what is looked for, in words")] = None,
     image: Annotated[Path | None, typer.Option(help="a picture to ask with, alone or beside the words")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="how many hits")] = 10,
     offset: Annotated[int, typer.Option(min=0, help="leave out so many of the first")] = 0,
@@ -37,7 +39,8 @@ def search(  # noqa: PLR0913 - one name per option
     explain: Annotated[bool, typer.Option(help="say how each score came about")] = False,
     calibration: Annotated[str | None, typer.Option(help="none: rank by raw cosine, for comparison")] = None,
     part_weights: Annotated[
-        str | None, typer.Option("--weights", help="how much words and picture count: text=2,image=1")
+        str | None,
+        typer.Option("--weights", envvar="ISTHMUS_SEARCH_WEIGHTS", help="what words and picture count: text=2,image=1"),
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,
@@ -52,9 +55,12 @@ def search(  # noqa: PLR0913 - one name per option
     The bar and the percentage are P(match): how likely the hit is a right answer. Then come the calibrated score, the
     kind of document, its id, and where it matched.
     """
-    if image is None and not (words and words.strip()):
+    text = " ".join(words or [])
+    if image is None and not text.strip():
         raise typer.BadParameter('Say what to look for: isthmus search "a red sofa", or --image FILE, or both.')
-    query = Query(text=words, image=image and str(image), weights=weights(part_weights))
+    if calibration not in (None, "none"):
+        raise typer.BadParameter(f"--calibration is none or left out, not {calibration}: see isthmus calibrate.")
+    query = Query(text=text or None, image=image and str(image), weights=weights(part_weights))
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         found = things.search(
             query,
@@ -71,9 +77,25 @@ def search(  # noqa: PLR0913 - one name per option
         if json:
             show.as_json([show.hit_json(hit) for hit in found])
         else:
-            show.hits(found, explain=explain)
+            show.hits(found, text, explain=explain)
+            _why_nothing(things, found, query, where or [], min_probability)
         if things.drifted and not json:
             typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
+
+
+def _why_nothing(
+    things: Collection, found: Sequence[Hit], query: Query, where: Sequence[str], least: float | None
+) -> None:
+    """Say on stderr what kept everything out: a name that no document has, or a probability that none reaches."""
+    if found:
+        return
+    known = things.fields()
+    for name in names_in(where):
+        if name not in known:
+            typer.echo(f"no document has metadata called {name!r}. {suggestion(name, known)}", err=True)
+    best = things.search(query, 1, where=conditions(list(where))) if least is not None else []
+    if best and best[0].probability is not None:
+        typer.echo(f"the best hit is {best[0].id!r}, with {best[0].probability:.0%}", err=True)
 
 
 def stats(
@@ -160,7 +182,7 @@ def _export(things: Collection, to: Path) -> int:
         calibrated = things.calibration or things.calibrate()
         calibrated.fitted.save(to)
         return 1
-    raise BadInput(f"{to.name} ends in {to.suffix or 'nothing'}: name a file .jsonl, .npz or .calibration.")
+    raise typer.BadParameter(f"{to.name} ends in {to.suffix or 'nothing'}: name a file .jsonl, .npz or .calibration.")
 
 
 def _row(document: Document) -> dict[str, Any]:

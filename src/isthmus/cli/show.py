@@ -16,6 +16,7 @@ import typer
 
 from isthmus.documents import Document
 from isthmus.search import Hit, Indexed, Skipped
+from isthmus.search.phrases import SENTENCE, content_words
 
 BAR = 10  # characters of a full bar
 BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -35,29 +36,31 @@ def bar(share: float) -> str:
     return (BLOCKS[8] * whole + (BLOCKS[rest] if rest else "")).ljust(BAR)
 
 
-def snippet(hit: Hit, width: int = SNIPPET) -> str:
-    """Return the beginning of the passage that matched, or where the picture is."""
-    if hit.passage is not None:
-        words = " ".join(hit.passage.text.split())
-        return words if len(words) <= width else words[: width - 1].rstrip() + "…"
-    return "(a picture)" if hit.document.image is not None else ""
+def snippet(hit: Hit, query: str = "", width: int = SNIPPET) -> str:
+    """Return the sentence of the best passage that shares most words with the query; else say that it is a picture."""
+    if hit.passage is None:
+        return "(a picture)" if hit.document.image is not None else ""
+    asked = {word.lower() for word in content_words(query)}
+    sentences = [part for part in SENTENCE.split(hit.passage.text) if part.strip()]
+    best = max(sentences, key=lambda part: len(asked & {word.lower() for word in content_words(part)}), default="")
+    words = " ".join(best.split())
+    return words if len(words) <= width else words[: width - 1].rstrip() + "…"
 
 
-def hits(found: Sequence[Hit], *, explain: bool = False) -> None:
-    """Print hits, best first: rank, bar, P(match), modality, id, snippet."""
+def hits(found: Sequence[Hit], query: str = "", *, explain: bool = False) -> None:
+    """Print hits, best first: rank, bar and P(match), score, modality, id, snippet."""
     if not found:
         typer.echo("Nothing found.")
         return
-    best, worst = found[0].score, found[-1].score
     wide = max(len(hit.modality) for hit in found)
     names = min(40, max(len(_line(hit.id)) for hit in found))
     for hit in found:
-        share = hit.probability if hit.probability is not None else (hit.score - worst) / max(best - worst, 1e-9)
+        drawn = bar(hit.probability or 0.0)
         p = "   –" if hit.probability is None else f"{hit.probability:4.0%}"
         name = _line(hit.id)
         name = name if len(name) <= names else "…" + name[1 - names :]
-        left = f"{hit.rank:>3}  {bar(share)} {p}  {hit.score:7.3f}"
-        typer.echo(f"{left}  {hit.modality:<{wide}}  {name:<{names}}  {snippet(hit)}")
+        left = f"{hit.rank:>3}  {drawn} {p}  {hit.score:7.3f}"
+        typer.echo(f"{left}  {hit.modality:<{wide}}  {name:<{names}}  {snippet(hit, query)}")
         if hit.duplicates:
             typer.echo(f"     and nearly the same: {', '.join(map(_line, hit.duplicates))}")
         if explain and hit.explanation is not None:
@@ -131,6 +134,8 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[Indexed], 
         return
     redraw = sys.stderr.isatty()
     began = last = time.monotonic()
+    sys.stderr.write(f"{what} …" if redraw else f"{what} …\n")
+    sys.stderr.flush()
 
     def show(report: Indexed) -> None:
         nonlocal last

@@ -146,7 +146,8 @@ def _answers(
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
         p = _probability(served, str(vectors.modality[row]), found.scores[order], fields[row])
-        answers.append(Answer(again, p, share[order]))
+        gain = np.where(np.isnan(share), np.nan, joined.joined(found.scores, share, found.modality) - found.scores)
+        answers.append(Answer(again, p, gain[order]))
     return answers
 
 

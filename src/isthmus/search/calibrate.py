@@ -108,7 +108,10 @@ def matched(served: Served, store: Store, references: References) -> Match:
     trial = references.trial
     curves, held_out = {}, {}
     for modality in trial.queries.modalities:
-        rows = np.flatnonzero(trial.judges & (trial.queries.modality == modality))
+        asked = (trial.queries.modality == modality) & (trial.sources >= 0)
+        rows = np.flatnonzero(asked & trial.judges)
+        if modality == "image" and len(rows):  # people also ask with the very picture that they look for
+            rows = np.concatenate([rows, np.flatnonzero(asked & ~trial.judges)[: len(rows)]])
         if not len(rows):
             continue
         observed = _observed(served, store, trial, rows)

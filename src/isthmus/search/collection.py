@@ -202,6 +202,10 @@ class Collection:
         statement = f"SELECT id FROM documents WHERE row IN ({condition.sql}) ORDER BY row"
         return [name for (name,) in self._opened.database.all(statement, *condition.values)]
 
+    def fields(self) -> list[str]:
+        """Return the names that metadata have here, which are those that ``where`` can look at."""
+        return ["id", "modality", *self._store.fields()]
+
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         if not self._opened.database.writable:
@@ -340,6 +344,7 @@ class Collection:
 
     def stats(self) -> Stats:
         """Return what there is to know about the collection."""
+        self._log.flush()
         return stats(self.path, self._opened.database, self._keeper)
 
     def verify(self) -> list[str]:

@@ -112,6 +112,7 @@ class Follower:
     next_unit: int = 0
     batch: dict[str, Arrival] = field(default_factory=dict)
     held: int = 0  # bytes of the batch
+    cost: int = 0
     same: list[int] = field(default_factory=list)
     bad: set[int] = field(default_factory=set)  # units of which something was skipped
     ended: list[tuple[str, int]] = field(default_factory=list)  # stamps of units that were read to their end
@@ -127,7 +128,7 @@ class Follower:
         with closing(ahead(events(self.store, self.source), AHEAD, _bytes)) as coming:
             for event in coming:
                 self._take(event)
-                if len(self.batch) >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:
+                if self.cost >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:
                     self._flush()
         self._flush()
         if prune and not self.unlisted:
@@ -178,6 +179,7 @@ class Follower:
             one = replace(one, document=replace(one.document, id=free))
         self.batch[free] = Arrival(one, self.unit, self.run)
         self.held += one.bytes
+        self.cost += one.cost
 
     def _free(self, name: str) -> str | None:
         """Return the id, the id after the source's name when another source has it, or None when both are taken."""
@@ -208,7 +210,7 @@ class Follower:
     def _flush(self) -> None:
         """Commit what has come together, and take out what units that ended no longer hold."""
         batch, same, ended = self.batch, self.same, self.ended
-        self.batch, self.same, self.ended, self.held = {}, [], [], 0
+        self.batch, self.same, self.ended, self.held, self.cost = {}, [], [], 0, 0
         met = [(self.run, number) for number in same]
         self.writer.after.append(lambda c: c.executemany("UPDATE units SET run = ? WHERE number = ?", met))
 

@@ -20,7 +20,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a score came about: ``score = slope · (similarity + shift − bias) + offset``."""
+    """How a score came about: ``score = slope · (similarity + shift − bias) + offset``, and ``words`` on top of it."""
 
     parts: Mapping[str, float]  # the raw cosine of the query with each part of the document
     similarity: float
@@ -31,12 +31,12 @@ class Explanation:
     score: float
     rank_before: int | None  # by raw similarity, over the whole collection; None when it stands too far down
     rank: int
-    words: float | None = None  # the share of what words could give, in a hybrid search
+    words: float | None = None  # what words added to the score, in a hybrid search
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         before = "beyond" if self.rank_before is None else f"rank {self.rank_before}"
-        words = "" if self.words is None else f"; words {self.words:.2f}"
+        words = "" if self.words is None else f", words {self.words:+.2f} = {self.score + self.words:.2f}"
         return (
             f"{before} by raw similarity {self.similarity:.3f} ({parts}); shift {self.shift:+.3f}, bias "
             f"{-self.bias:+.3f}, then × {self.slope:.2f} {self.offset:+.2f} = score {self.score:.2f}{words}; now rank "

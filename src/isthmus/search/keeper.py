@@ -260,13 +260,13 @@ class Keeper:
                 other = Database(self.folder)
                 task(Keeper(self.folder, Store(other), self.encoder, follows=False))
                 self.renewed, self.trouble = True, ""
-            except (IsthmusError, OSError) as error:  # what is served goes on; `stats` says why
+            except (IsthmusError, OSError, RuntimeError) as error:  # RuntimeError: the interpreter is ending
                 self.trouble = str(error)
             finally:
                 if other is not None:
                     other.close()
 
-        self.busy = Thread(target=work, name="isthmus-keeper", daemon=True)
+        self.busy = Thread(target=work, name="isthmus-keeper")  # not a daemon: a program that ends waits for it
         self.busy.start()
 
     def wait(self) -> None:

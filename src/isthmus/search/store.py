@@ -159,6 +159,14 @@ class Store:
             found.add(after := str(row[0]))
         return found
 
+    def fields(self) -> list[str]:
+        """Return the names of the metadata, at the cost of one look into the index for each."""
+        found: list[str] = []
+        statement = "SELECT min(name) FROM facts WHERE name > ?"
+        while (row := self.database.one(statement, found[-1] if found else "")) and row[0] is not None:
+            found.append(str(row[0]))
+        return found
+
     def copies(self, row: int) -> set[int]:
         """Return the rows of the documents that hold the very same parts as this one, itself among them."""
         hashes = "SELECT text_hash, image_hash, own_hash FROM documents WHERE row = ?"

@@ -19,7 +19,7 @@ from isthmus.types import Rows, Vectors
 
 Action: TypeAlias = Callable[[sqlite3.Connection], object]
 
-BATCH = 256  # documents that are encoded and committed together
+BATCH = 256  # texts, or half as many pictures, that are encoded and committed together
 BYTES = 32 << 20  # of texts and pictures in a batch, at most
 
 
@@ -175,13 +175,14 @@ def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> 
 def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
     """Cut what arrives into batches; an id stands once in each."""
     batch: dict[str, Arrival] = {}
-    held = 0
+    held = cost = 0
     for arrival in arriving:
-        if arrival.id in batch or len(batch) >= BATCH or held > BYTES:
+        if arrival.id in batch or cost >= BATCH or held > BYTES:
             yield list(batch.values())
-            batch, held = {}, 0
+            batch, held, cost = {}, 0, 0
         batch[arrival.id] = arrival
         held += arrival.one.bytes
+        cost += arrival.one.cost
     if batch:
         yield list(batch.values())
 
