@@ -93,7 +93,7 @@ def test_comparing_is_fitting_and_scoring_by_hand(spec: str, kind: str) -> None:
 
 
 def test_a_row_for_each_spec_measure_and_slice_in_this_order() -> None:
-    of, specs = corpus(), ["none", "rrf", "alone", "auto", "center + nnn( k=3 )"]
+    of, specs = corpus(), ["none", "rrf", "alone", "auto", "center + nnn( k=3 )", "none"]
     seen: list[tuple[str, bool]] = []
     rows = compare(
         of,
@@ -102,7 +102,7 @@ def test_a_row_for_each_spec_measure_and_slice_in_this_order() -> None:
         resamples=50,
         notice=lambda name, fitted: seen.append((name, fitted is None)),
     )
-    names = ["none", "rrf", "alone", "auto", "center+nnn(k=3)"]
+    names = ["none", "rrf", "alone", "auto", "center + nnn( k=3 )"]
     parts = ["overall", "image", "image+text", "text", "long", "short"]
     expected = [(name, measure, part) for name in names for measure in ("nDCG@10", "R@1", "MRR") for part in parts]
     assert [(row.calibration, row.measure, row.slice) for row in rows] == expected

@@ -108,13 +108,13 @@ def compare(
     seed: int = 0,
     notice: Notice | None = None,
 ) -> list[Row]:
-    """Return a row for each spec, measure and slice, in this order.
+    """Return a row for each spec, measure and slice, in this order; a spec is called as it was written.
 
     ``notice(name, fitted)`` is called when a spec is about to be measured: progress, and what ``auto`` took;
     ``fitted`` is None for ``alone``.
     """
-    names = [_checked(spec) for spec in specs]
-    wanted = [Measure.parse(measure) for measure in measures]
+    names = list(dict.fromkeys(map(_checked, specs)))
+    wanted = list(dict.fromkeys(map(Measure.parse, measures)))
     if not names or not wanted:
         raise BadInput("Give at least one calibration and one measure to compare by.")
     depth = max(measure.k or DEPTH for measure in wanted)
@@ -149,7 +149,7 @@ def fit(corpus: Corpus, spec: str | Spec) -> Fitted:
 
 def ranked(corpus: Corpus, fitted: Fitted, k: int = DEPTH) -> dict[str, dict[str, float]]:
     """Search every query under a fitted calibration and return the run."""
-    return _run(corpus, scored(corpus, fitted), k)
+    return _run(corpus, scored(corpus, fitted), k, corpus.query_ids)
 
 
 def alone(corpus: Corpus, qrels: Qrels | None = None, k: int = DEPTH) -> dict[str, dict[str, float]]:
@@ -160,30 +160,32 @@ def alone(corpus: Corpus, qrels: Qrels | None = None, k: int = DEPTH) -> dict[st
     qrels = corpus.qrels if qrels is None else qrels
     passages = Passages.of(corpus.documents, corpus.owner)
     code = dict(zip(map(str, corpus.document_ids), passages.modality_code.tolist(), strict=True))
-    allowed = np.zeros((len(corpus.query_ids), len(passages.modalities)), dtype=bool)
-    for row, query in enumerate(corpus.query_ids):
-        right = [d for d, rel in qrels.get(query, {}).items() if rel > 0 and d in code]
-        allowed[row, [code[document] for document in right]] = True
-    raw = calibration.fit("none", corpus.documents, corpus.queries, owner=corpus.owner)
+    asked = np.array([row for row, query in enumerate(corpus.query_ids) if query in qrels], dtype=np.intp)
+    names = [str(corpus.query_ids[row]) for row in asked]
+    allowed = np.zeros((len(names), len(passages.modalities)), dtype=bool)
+    for row, query in enumerate(names):
+        allowed[row, [code[d] for d, rel in qrels[query].items() if rel > 0 and d in code]] = True
+    raw = fit(corpus, "none")
     blocks = (
         (rows, np.where(allowed[rows][:, passages.modality_code], scores, -np.inf))
-        for rows, scores in scored(corpus, raw)
+        for rows, scores in scored(corpus, raw, corpus.queries.take(asked))
     )
-    return _run(corpus, blocks, k)
+    return _run(corpus, blocks, k, names)
 
 
-def scored(corpus: Corpus, fitted: Fitted) -> Iterator[tuple[slice, Matrix]]:
-    """Yield queries and their scores of all documents, ``(some queries, n_documents)``, block by block."""
+def scored(corpus: Corpus, fitted: Fitted, asked: Vectors | None = None) -> Iterator[tuple[slice, Matrix]]:
+    """Yield queries (the corpus's own unless others are asked) and their scores of all documents, block by block."""
+    asked = corpus.queries if asked is None else asked
     passages = Passages.of(corpus.documents, corpus.owner)
     step = max(1, BLOCK_BYTES // (8 * max(1, len(corpus.documents))))
-    blocks = [slice(first, min(first + step, len(corpus.queries))) for first in range(0, len(corpus.queries), step)]
+    blocks = [slice(first, min(first + step, len(asked))) for first in range(0, len(asked), step)]
     if fitted.spec.per_query is not None:
         for rows in blocks:
-            yield rows, fitted.scores(corpus.queries.take(rows), corpus.documents, owner=corpus.owner)
+            yield rows, fitted.scores(asked.take(rows), corpus.documents, owner=corpus.owner)
         return
     folded = fitted.fold(corpus.documents, sources=_sources(corpus), owner=corpus.owner)
-    active = fitted.activation(corpus.queries, folded) if fitted.spec.dynamic else None
-    queries = fitted.fold_queries(corpus.queries, active=active)
+    active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
+    queries = fitted.fold_queries(asked, active=active)
     found = passages.modality
     for rows in blocks:
         inner = best_columns(queries.vectors[rows] @ folded.vectors.T, passages.starts)
@@ -195,13 +197,15 @@ def _sources(corpus: Corpus) -> PairsLike | None:
     return corpus.references.sources if corpus.references.documents is None else None
 
 
-def _run(corpus: Corpus, blocks: Iterable[tuple[slice, Matrix]], k: int) -> dict[str, dict[str, float]]:
+def _run(corpus: Corpus, blocks: Iterable[tuple[slice, Matrix]], k: int, queries: Ids) -> dict[str, dict[str, float]]:
     out: dict[str, dict[str, float]] = {}
     for rows, scores in blocks:
-        out |= run_of(scores, corpus.query_ids[rows], corpus.document_ids, k)
+        out |= run_of(scores, queries[rows], corpus.document_ids, k)
     return out
 
 
 def _checked(spec: str | Spec) -> str:
-    """Return the spec as it is written in a table, or refuse it before anything is fitted."""
-    return str(spec) if spec in (ALONE, AUTO) else str(Spec.parse(spec))
+    """Return the spec as it was written, or refuse it before anything is fitted."""
+    if spec not in (ALONE, AUTO):
+        Spec.parse(spec)
+    return str(spec)
