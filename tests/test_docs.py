@@ -21,7 +21,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-@pytest.mark.parametrize("room", ["", ".calibration", ".encoders", ".index", ".search", ".sources"])
+@pytest.mark.parametrize("room", ["", ".calibration", ".encoders", ".evaluate", ".index", ".search", ".sources"])
 def test_what_a_module_exports_is_sorted_and_exists(room: str) -> None:
     loaded = importlib.import_module(f"isthmus{room}")
     constants_first = sorted(loaded.__all__, key=lambda name: (not name.isupper(), name.islower(), name))

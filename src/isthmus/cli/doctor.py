@@ -30,6 +30,7 @@ EXTRAS = {
     "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),
     "heic": ("HEIC pictures", "pillow_heif"),
     "watch": ("index --watch", "watchfiles"),
+    "evaluate": ("measures by trec_eval's own code", "ir_measures"),
     "plot": ("pictures of results", "matplotlib"),
     "st": ("sentence-transformers models as encoders", "sentence_transformers"),
     "train": ("training", "torch"),

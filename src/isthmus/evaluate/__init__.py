@@ -1,0 +1,48 @@
+"""How good rankings are: measures as values, intervals, significance, slices, and calibrations side by side.
+
+    values("nDCG@10", run, qrels)              a number for each judged query
+    interval(values(…)), paired(a, b)          how sure it is; whether two runs differ
+    compare(corpus, specs, measures)           rows for a table: calibration × measure × slice
+
+It takes arrays, runs and judgements, never a model.
+"""
+
+from isthmus.evaluate.compare import ALONE, Corpus, References, alone, compare, fit, ranked
+from isthmus.evaluate.intervals import Interval, Paired, interval, macro, paired
+from isthmus.evaluate.measures import MEASURES, Measure, left_out, values
+from isthmus.evaluate.runs import Qrels, Run, read_qrels, read_run, run_of, write_qrels, write_run
+from isthmus.evaluate.slices import OVERALL, slices
+from isthmus.evaluate.table import FORMS, Row, from_csv, from_json, render
+
+__all__ = [
+    "ALONE",
+    "FORMS",
+    "MEASURES",
+    "OVERALL",
+    "Corpus",
+    "Interval",
+    "Measure",
+    "Paired",
+    "Qrels",
+    "References",
+    "Row",
+    "Run",
+    "alone",
+    "compare",
+    "fit",
+    "from_csv",
+    "from_json",
+    "interval",
+    "left_out",
+    "macro",
+    "paired",
+    "ranked",
+    "read_qrels",
+    "read_run",
+    "render",
+    "run_of",
+    "slices",
+    "values",
+    "write_qrels",
+    "write_run",
+]

@@ -1,0 +1,211 @@
+"""Calibrations beside one another, on one benchmark: fit each, search, measure, by slice, with intervals.
+
+    Corpus ──fit each spec──▸ scores, block by block ──best k──▸ Run ──measures, slices──▸ rows
+
+Besides every calibration, ``auto`` and the per-query baselines (``minmax``, ``zscore``, ``rrf``) there is ``alone``:
+raw cosine, each query searched only among documents of its right documents' modality. That is what perfect routing
+would give; no calibration knows it, so it is a yardstick and not a competitor.
+
+Scores are those of the folded vectors, as a search has them; what does not fold is scored by its equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from isthmus import calibration
+from isthmus.calibration import Fitted, Spec
+from isthmus.calibration.pairs import PairsLike
+from isthmus.calibration.passages import OwnerLike, Passages, best_columns
+from isthmus.errors import BadInput
+from isthmus.evaluate.intervals import RESAMPLES, interval
+from isthmus.evaluate.measures import Measure, values
+from isthmus.evaluate.runs import Ids, Qrels, run_of
+from isthmus.evaluate.slices import slices
+from isthmus.evaluate.table import Row
+from isthmus.types import Matrix, Vectors
+
+ALONE = "alone"
+AUTO = "auto"
+DEPTH = 1000  # how much of a ranking a measure without a cut sees, as at TREC
+BLOCK_BYTES = 1 << 27  # of one block of scores in float64
+
+Notice: TypeAlias = Callable[[str, Fitted | None], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class References:
+    """What calibrations are fitted on: reference queries and, when not those searched, the documents they go with.
+
+    ``sources``: which document each query was made from, as ``calibration.fit`` takes it; numbers of ``documents``
+    where there are some, of the searched ones otherwise. ``owner``: whose passage each row of ``documents`` is.
+    ``gallery``: the bank of documents that ``dbnorm`` needs.
+    """
+
+    queries: Vectors
+    sources: PairsLike | None = None
+    documents: Vectors | None = None
+    owner: OwnerLike | None = None
+    gallery: Vectors | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Corpus:
+    """A benchmark as arrays: encoded documents and queries, their ids, the judgements, what calibrations learn from.
+
+    ``owner``: which document each row of ``documents`` is a passage of; ids are of documents, not of rows.
+    ``types``: the type of each query that has one. A right document that is not here counts, and cannot be found.
+    """
+
+    document_ids: Ids
+    documents: Vectors
+    query_ids: Ids
+    queries: Vectors
+    qrels: Qrels
+    references: References
+    owner: OwnerLike | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    benchmark: str = ""
+    encoder: str = ""
+
+    def __post_init__(self) -> None:
+        passages = Passages.of(self.documents, self.owner)
+        for name, ids, count in (
+            ("document", self.document_ids, len(passages)),
+            ("query", self.query_ids, len(self.queries)),
+        ):
+            if len(ids) != count:
+                raise BadInput(f"{count} {name} vectors came with {len(ids)} ids. Give each {name} one.")
+            if len(set(ids)) < count:
+                raise BadInput(f"Some {name} ids are there twice. Ids name one {name} each.")
+        asked, found = set(self.query_ids), set(self.document_ids)
+        unknown = [query for query in self.qrels if query not in asked]
+        if unknown:
+            raise BadInput(
+                f"{len(unknown)} judged queries are not among the queries, the first of them {unknown[0]!r}."
+            )
+        right = [d for judged in self.qrels.values() for d, rel in judged.items() if rel > 0]
+        if not any(document in found for document in right):
+            raise BadInput("No right document is among the documents. Do ids and judgements belong together?")
+
+    @property
+    def modality(self) -> dict[str, str]:
+        """The modality of each document."""
+        found = Passages.of(self.documents, self.owner).modality
+        return {str(name): str(kind) for name, kind in zip(self.document_ids, found, strict=True)}
+
+
+def compare(
+    corpus: Corpus,
+    specs: Iterable[str | Spec],
+    measures: Iterable[str | Measure] = ("nDCG@10",),
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    notice: Notice | None = None,
+) -> list[Row]:
+    """Return a row for each spec, measure and slice, in this order; a spec is called as it was written.
+
+    ``notice(name, fitted)`` is called when a spec is about to be measured: progress, and what ``auto`` took;
+    ``fitted`` is None for ``alone``.
+    """
+    names = list(dict.fromkeys(map(_checked, specs)))
+    wanted = list(dict.fromkeys(map(Measure.parse, measures)))
+    if not names or not wanted:
+        raise BadInput("Give at least one calibration and one measure to compare by.")
+    depth = max(measure.k or DEPTH for measure in wanted)
+    parts = slices(corpus.qrels, modality=corpus.modality, types=corpus.types)
+    out: list[Row] = []
+    for name in names:
+        fitted = None if name == ALONE else fit(corpus, name)
+        if notice is not None:
+            notice(name, fitted)
+        run = None if fitted is None else ranked(corpus, fitted, depth)
+        runs = {part: alone(corpus, qrels, depth) if run is None else run for part, qrels in parts.items()}
+        for measure in wanted:
+            for part, qrels in parts.items():
+                found = interval(values(measure, runs[part], qrels), resamples=resamples, rng=seed)
+                out.append(Row(corpus.benchmark, corpus.encoder, name, str(measure), part, *found))
+    return out
+
+
+def fit(corpus: Corpus, spec: str | Spec) -> Fitted:
+    """Fit a calibration on the corpus's references."""
+    known = corpus.references
+    elsewhere = known.documents is not None
+    return calibration.fit(
+        spec,
+        corpus.documents if known.documents is None else known.documents,
+        known.queries,
+        sources=known.sources,
+        reference_documents=known.gallery,
+        owner=known.owner if elsewhere else corpus.owner,
+    )
+
+
+def ranked(corpus: Corpus, fitted: Fitted, k: int = DEPTH) -> dict[str, dict[str, float]]:
+    """Search every query under a fitted calibration and return the run."""
+    return _run(corpus, scored(corpus, fitted), k, corpus.query_ids)
+
+
+def alone(corpus: Corpus, qrels: Qrels | None = None, k: int = DEPTH) -> dict[str, dict[str, float]]:
+    """Search every judged query by raw cosine among documents of its right documents' modalities, and return the run.
+
+    ``qrels``: those of a slice; then the right documents are those of the slice.
+    """
+    qrels = corpus.qrels if qrels is None else qrels
+    passages = Passages.of(corpus.documents, corpus.owner)
+    code = dict(zip(map(str, corpus.document_ids), passages.modality_code.tolist(), strict=True))
+    asked = np.array([row for row, query in enumerate(corpus.query_ids) if query in qrels], dtype=np.intp)
+    names = [str(corpus.query_ids[row]) for row in asked]
+    allowed = np.zeros((len(names), len(passages.modalities)), dtype=bool)
+    for row, query in enumerate(names):
+        allowed[row, [code[d] for d, rel in qrels[query].items() if rel > 0 and d in code]] = True
+    raw = fit(corpus, "none")
+    blocks = (
+        (rows, np.where(allowed[rows][:, passages.modality_code], scores, -np.inf))
+        for rows, scores in scored(corpus, raw, corpus.queries.take(asked))
+    )
+    return _run(corpus, blocks, k, names)
+
+
+def scored(corpus: Corpus, fitted: Fitted, asked: Vectors | None = None) -> Iterator[tuple[slice, Matrix]]:
+    """Yield queries (the corpus's own unless others are asked) and their scores of all documents, block by block."""
+    asked = corpus.queries if asked is None else asked
+    passages = Passages.of(corpus.documents, corpus.owner)
+    step = max(1, BLOCK_BYTES // (8 * max(1, len(corpus.documents))))
+    blocks = [slice(first, min(first + step, len(asked))) for first in range(0, len(asked), step)]
+    if fitted.spec.per_query is not None:
+        for rows in blocks:
+            yield rows, fitted.scores(asked.take(rows), corpus.documents, owner=corpus.owner)
+        return
+    folded = fitted.fold(corpus.documents, sources=_sources(corpus), owner=corpus.owner)
+    active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
+    queries = fitted.fold_queries(asked, active=active)
+    found = passages.modality
+    for rows in blocks:
+        inner = best_columns(queries.vectors[rows] @ folded.vectors.T, passages.starts)
+        yield rows, fitted.finish(inner, queries.modality[rows], found)
+
+
+def _sources(corpus: Corpus) -> PairsLike | None:
+    """Return which reference query came from which searched document: none where they came from others."""
+    return corpus.references.sources if corpus.references.documents is None else None
+
+
+def _run(corpus: Corpus, blocks: Iterable[tuple[slice, Matrix]], k: int, queries: Ids) -> dict[str, dict[str, float]]:
+    out: dict[str, dict[str, float]] = {}
+    for rows, scores in blocks:
+        out |= run_of(scores, queries[rows], corpus.document_ids, k)
+    return out
+
+
+def _checked(spec: str | Spec) -> str:
+    """Return the spec as it was written, or refuse it before anything is fitted."""
+    if spec not in (ALONE, AUTO):
+        Spec.parse(spec)
+    return str(spec)

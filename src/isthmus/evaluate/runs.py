@@ -1,0 +1,221 @@
+"""Judgements and rankings: ``Qrels`` and ``Run``, and the files that the field keeps them in.
+
+    TREC run     query Q0 document rank score tag      one line a hit
+    TREC qrels   query 0 document relevance            one line a judgement
+    BEIR qrels   query ⇥ document ⇥ relevance          with a line of names above
+
+TREC's columns are parted by spaces, so an id with a space in it cannot be written there: it is refused, not escaped,
+because other programs would read the escaped one as another document. BEIR's are parted by tabs.
+
+A file is written beside its place and moved there in one step; a damaged one is refused with the number of the line.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.errors import BadFile, BadInput
+from isthmus.types import Matrix, Rows
+
+Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
+Run: TypeAlias = Mapping[str, Mapping[str, float]]
+Ids: TypeAlias = Sequence[str] | NDArray[np.str_]
+Layout: TypeAlias = Literal["trec", "beir"]
+
+BEIR_HEADER = ("query-id", "corpus-id", "score")
+
+
+def ranking(hits: Mapping[str, float], k: int | None = None, query: str = "") -> list[str]:
+    """Return the documents best first; of equal scores, in the order in which ``hits`` has them.
+
+    >>> ranking({"a": 0.5, "b": 0.9, "c": 0.5}, 2)
+    ['b', 'a']
+    """
+    for document, score in hits.items():
+        if math.isnan(score):
+            raise BadInput(f"The score of document {document!r} for query {query!r} is not a number.")
+    return sorted(hits, key=lambda document: -hits[document])[:k]
+
+
+def best_rows(scores: Matrix, k: int) -> Rows:
+    """Return the places of the ``k`` largest of one list of scores, best first; of equal ones the first.
+
+    >>> best_rows(np.array([0.5, 0.9, 0.5, 0.1]), 2).tolist()
+    [1, 0]
+    """
+    near: Rows = np.arange(len(scores))
+    if k < len(scores):
+        near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # the k best, and all that tie with the last
+    return np.asarray(near[np.argsort(-scores[near], kind="stable")][:k])
+
+
+def run_of(scores: Matrix, queries: Ids, documents: Ids, k: int = 1000) -> dict[str, dict[str, float]]:
+    """Return the ``k`` best documents of each query from dense scores, ``(n_queries, n_documents)``.
+
+    Equal scores rank in the order of the documents; −inf says that a document is not searched for this query.
+
+    >>> run_of(np.array([[0.5, 0.9, 0.5]]), ["q"], ["a", "b", "c"], k=2)
+    {'q': {'b': 0.9, 'a': 0.5}}
+    """
+    if k < 1:
+        raise BadInput(f"A run keeps at least 1 document of each query, not {k}.")
+    scores = np.asarray(scores)
+    if scores.shape != (len(queries), len(documents)):
+        raise BadInput(f"{len(queries)} queries and {len(documents)} documents came with scores of {scores.shape}.")
+    _once(queries, "query")
+    _once(documents, "document")
+    wrong = np.isnan(scores).any(axis=1)
+    if wrong.any():
+        raise BadInput(f"A score of query {queries[int(np.argmax(wrong))]!r} is not a number.")
+    out: dict[str, dict[str, float]] = {}
+    for query, row in zip(queries, scores, strict=True):
+        best = best_rows(row, k)
+        out[str(query)] = {str(documents[i]): float(row[i]) for i in best if row[i] != -np.inf}
+    return out
+
+
+def read_run(path: str | PathLike[str]) -> dict[str, dict[str, float]]:
+    """Read a TREC run. Scores rank, as trec_eval has it; the column of ranks is not looked at."""
+    run: dict[str, dict[str, float]] = {}
+    for number, line in _lines(path):
+        columns = line.split()
+        if len(columns) != 6:
+            _damaged(path, number, f"a run has 6 columns (query Q0 document rank score tag), this line {len(columns)}")
+        query, _, document, _, written, _ = columns
+        hits = run.setdefault(query, {})
+        if document in hits:
+            _damaged(path, number, f"document {document!r} is there twice for query {query!r}")
+        hits[document] = _score(path, number, written)
+    return run
+
+
+def write_run(run: Run, path: str | PathLike[str], *, tag: str = "isthmus") -> None:
+    """Write a TREC run, each query's documents best first, scores in full."""
+    _write(path, _run_lines(run, _word(tag, "tag")))
+
+
+def read_qrels(path: str | PathLike[str]) -> dict[str, dict[str, int]]:
+    """Read judgements in TREC's layout or in BEIR's, which its tabs and its line of names tell apart."""
+    qrels: dict[str, dict[str, int]] = {}
+    beir: bool | None = None
+    for number, line in _lines(path):
+        if beir is None:
+            beir = len(line.split("\t")) == 3
+            if beir and tuple(line.split("\t")) == BEIR_HEADER:
+                continue
+        columns = line.split("\t") if beir else line.split()
+        if len(columns) != (3 if beir else 4):
+            form = "3 columns parted by tabs" if beir else "4 columns (query 0 document relevance)"
+            _damaged(path, number, f"judgements have {form}, this line {len(columns)}")
+        query, document, written = columns[0], columns[-2], columns[-1]
+        if not query or not document:
+            _damaged(path, number, "an id is empty")
+        relevance = _score(path, number, written)
+        if relevance != int(relevance):
+            _damaged(path, number, f"a relevance is a whole number, not {written!r}")
+        if qrels.setdefault(query, {}).setdefault(document, int(relevance)) != relevance:
+            _damaged(path, number, f"document {document!r} was judged otherwise for query {query!r} before")
+    if not qrels:
+        raise BadFile(f"{path} holds no judgements.")
+    return qrels
+
+
+def write_qrels(qrels: Qrels, path: str | PathLike[str], *, layout: Layout = "trec") -> None:
+    """Write judgements, in TREC's layout or in BEIR's."""
+    if layout not in ("trec", "beir"):
+        raise BadInput(f"Judgements are laid out as 'trec' or 'beir', not {layout!r}.")
+    _write(path, _trec_lines(qrels) if layout == "trec" else _beir_lines(qrels))
+
+
+def _run_lines(run: Run, tag: str) -> Iterator[str]:
+    for query, hits in run.items():
+        asked = _word(query, "query")
+        for rank, document in enumerate(ranking(hits, query=query), start=1):
+            score = float(hits[document])
+            if math.isinf(score):
+                raise BadInput(f"The score of document {document!r} for query {query!r} is infinite.")
+            yield f"{asked} Q0 {_word(document, 'document')} {rank} {score!r} {tag}"
+
+
+def _trec_lines(qrels: Qrels) -> Iterator[str]:
+    for query, judged in qrels.items():
+        asked = _word(query, "query")
+        yield from (f"{asked} 0 {_word(document, 'document')} {rel:d}" for document, rel in judged.items())
+
+
+def _beir_lines(qrels: Qrels) -> Iterator[str]:
+    yield "\t".join(BEIR_HEADER)
+    for query, judged in qrels.items():
+        asked = _cell(query, "query")
+        yield from (f"{asked}\t{_cell(document, 'document')}\t{rel:d}" for document, rel in judged.items())
+
+
+def _word(name: str, kind: str) -> str:
+    if len(name.split()) != 1 or name != name.strip():
+        raise BadInput(
+            f"The {kind} {name!r} cannot stand in a TREC file, whose columns are parted by spaces. Give it a name "
+            "without them; judgements may be written with layout='beir'."
+        )
+    return name
+
+
+def _cell(name: str, kind: str) -> str:
+    if not name or len(name.splitlines()) != 1 or "\t" in name or name != name.strip("\r\n"):
+        raise BadInput(f"The {kind} {name!r} cannot stand in a table of lines and tabs. Give it another id.")
+    return name
+
+
+def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, numbered from 1."""
+    with Path(path).open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                _damaged(path, number, "it is not UTF-8")
+            if "\0" in line:
+                _damaged(path, number, "it holds a zero byte")
+            if line.strip():
+                yield number, line
+
+
+def _score(path: str | PathLike[str], number: int, written: str) -> float:
+    with suppress(ValueError):
+        score = float(written)
+        if math.isfinite(score):
+            return score
+    return _damaged(path, number, f"{written!r} is not a finite number")
+
+
+def _damaged(path: Any, number: int, why: str) -> NoReturn:
+    raise BadFile(f"{path}, line {number}: {why}.")
+
+
+def _write(path: str | PathLike[str], lines: Iterable[str]) -> None:
+    """Write beside the target, then move over it: a reader sees the old file or the new one, never a half."""
+    target = Path(path)
+    draft = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _once(ids: Ids, kind: str) -> None:
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = next(name for name in ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise BadInput(f"The {kind} {twice!r} is there twice. Ids name one {kind} each.")

@@ -1,0 +1,51 @@
+"""Who is averaged: all queries, those of one type, those whose right documents are of one modality.
+
+A slice is a smaller ``Qrels``, nothing else, so every measure works on it. A query with right documents of several
+modalities counts in each of them, with those alone relevant: the rest of the ranking stays as it is.
+
+>>> qrels = {"q": {"note": 1, "photo": 1}, "r": {"photo": 2}}
+>>> slices(qrels, modality={"note": "text", "photo": "image"}, types={"q": "short", "r": "long"})["image"]
+{'q': {'photo': 1}, 'r': {'photo': 2}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isthmus.evaluate.runs import Qrels
+
+OVERALL = "overall"
+
+
+def slices(
+    qrels: Qrels, *, modality: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None
+) -> dict[str, Qrels]:
+    """Return the qrels of each slice: ``overall``, each document modality, each query type.
+
+    A slice in which no query has a relevant document is not there. A query type that is called like a modality is
+    named apart: ``text queries``.
+    """
+    found = by_modality(qrels, modality or {})
+    asked = by_type(qrels, types or {})
+    named = {f"{name} queries" if name in found or name == OVERALL else name: part for name, part in asked.items()}
+    everything = {OVERALL: qrels} if any(rel > 0 for judged in qrels.values() for rel in judged.values()) else {}
+    return everything | found | named
+
+
+def by_modality(qrels: Qrels, modality: Mapping[str, str]) -> dict[str, Qrels]:
+    """Return, for each modality of a right document, those judgements alone; a document not in the table has none."""
+    out: dict[str, dict[str, dict[str, int]]] = {}
+    for query, judged in qrels.items():
+        for document, rel in judged.items():
+            if rel > 0 and document in modality:
+                out.setdefault(modality[document], {}).setdefault(query, {})[document] = rel
+    return {name: out[name] for name in sorted(out)}
+
+
+def by_type(qrels: Qrels, types: Mapping[str, str]) -> dict[str, Qrels]:
+    """Return, for each query type, the judgements of its queries; a query not in the table has none."""
+    out: dict[str, dict[str, Mapping[str, int]]] = {}
+    for query, judged in qrels.items():
+        if query in types and any(rel > 0 for rel in judged.values()):
+            out.setdefault(types[query], {})[query] = judged
+    return {name: out[name] for name in sorted(out)}
