@@ -1,0 +1,3 @@
+"""Evaluate: benchmarks, and how well a ranking does on them."""
+
+__all__: list[str] = []
