@@ -55,7 +55,8 @@ def mixbench(data: Path) -> None:
     write_lines(
         folder / "queries.jsonl", [{"query_id": 1, "text": "a cat"}, {"query_id": 2, "text": "?", "image": "q.jpg"}]
     )
-    mixed = [{"corpus_id": 1, "text": "a cat sits", "image": ""}, {"corpus_id": 2, "text": None, "image": "2.jpg"}]
+    mixed: list[dict[str, object]] = [{"corpus_id": 1, "text": "a cat sits", "image": ""}]
+    mixed += [{"corpus_id": 2, "text": None, "image": "2.jpg"}]
     write_lines(folder / "mixed_corpus.jsonl", [*mixed, {"corpus_id": 3, "text": "a bus", "image": "3.jpg"}])
     write_lines(folder / "corpus.jsonl", [{"corpus_id": n, "text": "words", "image": f"{n}.jpg"} for n in (1, 2, 3)])
     write(folder / "qrels/qrels.tsv", "query_id\tcorpus_id\tscore\n1\t1\t1\n2\t2\t1\n")
@@ -145,12 +146,16 @@ def docvqa(data: Path) -> None:
 def mr_right(data: Path) -> None:
     documents = [{"id": n, "title": f"T{n}", "doc_text": f"text {n}", "img_url": f"http://x/{n}.jpg"} for n in (0, 1)]
     write_json(data / "multimodal_documents.json", [documents[0] | {"doc_image": "0.jpg"}, documents[1]])
-    three = {"query_text": "a river", "query_img": "a blue river", "query_multi": "a blue river of France"}
-    write_json(data / "multimodal_test_queries.json", [{"id": 1, "title": "T1", "doc_text": "text 1"} | three])
-    write_json(data / "multimodal_val_queries.json", [{"id": 0, "title": "T0"} | three])
-    write_json(data / "multimodal_finetune_pairs.json", [documents[0] | three, documents[0] | three | {"id": 77}])
-    pretrain = {"query_text": "made", "query_img": "drawn", "org_doc_text": "…"}
-    write_json(data / "multimodal_pretrain_pairs.json", [documents[0] | pretrain])
+    three: dict[str, object] = {
+        "query_text": "a river",
+        "query_img": "a blue river",
+        "query_multi": "a blue river of France",
+    }
+    write_json(data / "multimodal_test_queries.json", [three | {"id": 1, "title": "T1", "doc_text": "text 1"}])
+    write_json(data / "multimodal_val_queries.json", [three | {"id": 0, "title": "T0"}])
+    write_json(data / "multimodal_finetune_pairs.json", [three | documents[0], three | documents[0] | {"id": 77}])
+    pretrain: dict[str, object] = {"query_text": "made", "query_img": "drawn", "org_doc_text": "…"}
+    write_json(data / "multimodal_pretrain_pairs.json", [pretrain | documents[0]])
     write(data / "images/0.jpg", PNG)
 
 
@@ -302,7 +307,8 @@ def test_mixbench_is_read_as_tables_with_the_pictures_inside(tmp_path: Path) -> 
         folder / "queries.parquet",
         [{"id": "1", "text": "a cat", "image": None}, {"id": "2", "text": "?", "image": picture}],
     )
-    corpus = [{"id": "1", "text": "a cat sits", "image": None}, {"id": "2", "text": None, "image": picture}]
+    corpus: list[dict[str, Any]] = [{"id": "1", "text": "a cat sits", "image": None}]
+    corpus += [{"id": "2", "text": None, "image": picture}]
     write_table(folder / "mixed_corpus.parquet", corpus)
     read = load("mixbench:MSCOCO", tmp_path)
     assert modalities(read) == {"1": "text", "2": "image"}
@@ -391,6 +397,10 @@ def test_docvqa_pages_are_whole_or_apart(mini: Callable[[str], Benchmark], tmp_p
     assert modalities(apart) == {"aa_1": "image", "bb_2": "image", "aa_1#text": "text"}
     assert apart.qrels["1"] == {"aa_1": 1, "aa_1#text": 1}
     assert len(load("docvqa:mixed", tmp_path).documents) == 2
+    held = load("docvqa:held-out", tmp_path)
+    assert ([page.id for page in held.documents], set(held.qrels)) == (["bb_2"], {"2"})
+    assert [page.id for page in held.reference_documents] == ["aa_1"]
+    assert held.references == [(Query("What 1?"), "aa_1"), (Query("What 3?"), "aa_1")]
     (tmp_path / "page_text.json").unlink()
     assert set(modalities(load("docvqa:images", tmp_path)).values()) == {"image"}
 

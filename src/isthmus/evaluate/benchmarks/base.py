@@ -32,9 +32,9 @@ class Benchmark:
     """
 
     name: str
-    documents: Sequence[Document] = field(repr=False)
-    questions: Sequence[Question] = field(repr=False)
-    qrels: Mapping[str, Mapping[str, int]] = field(repr=False)
+    documents: Sequence[Document]
+    questions: Sequence[Question]
+    qrels: Mapping[str, Mapping[str, int]]
     references: Sequence[tuple[Query, str | None]] = ()
     reference_documents: Sequence[Document] = ()
     domains: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,9 @@
 DocVQA asks for the answer on a page that is given; here the page is what is asked for. A page is an image+text
 document with its parsed text; ``images`` takes the pages without it, ``apart`` makes the image and the text two
 documents, both right, and ``mixed`` makes each page a text, an image or both, 1:1:1, always in the same way. Pages
-that nothing was parsed from are images. Reference: Mathew, Karatzas & Jawahar, DocVQA, WACV 2021.
+that nothing was parsed from are images. The validation split is all that is read, so there is nothing to calibrate on,
+unless ``held-out`` is said too: every third of the documents that pages are from is then for that, with its questions,
+and only the rest is asked (``docvqa:mixed,held-out``). Reference: Mathew, Karatzas & Jawahar, DocVQA, WACV 2021.
 """
 
 from __future__ import annotations
@@ -27,28 +29,38 @@ from isthmus.registry import lookup
 
 HOME = "https://rrc.cvc.uab.es/?ch=17"
 SEED = 0
+HELD_OUT = "held-out"
+THIRD = 3
 
 
 def load(data: Path, words: Sequence[str]) -> Benchmark:
     """Read pages and questions, as ``both`` (when nothing is said), ``images``, ``apart`` or ``mixed``."""
-    variant = words[0] if words else "both"
+    variant = next((word for word in words if word != HELD_OUT), "both")
     made = lookup(VARIANTS, variant, "variant of docvqa")
     folder = Folder(data, "docvqa", HOME)
     if (inner := folder.inside("docvqa")).path.is_dir():
         folder = inner
     path = folder.file("val_v1.0.json", "val_v1.0_withQT.json")
-    asked = listed(path, "data")
     pictures = folder.file("documents", "img640")
     texts = content(folder.file("page_text.json")) if variant != "images" else {}
     try:
-        pages = list(dict.fromkeys(Path(each["image"]).stem for each in asked))
-        questions = [Question(str(each["questionId"]), Query(each["question"]), _kind(each)) for each in asked]
-        whole = [Document(page, texts.get(page), _picture(pictures, page)) for page in pages]
-        documents, right = made(whole)
-        qrels = {str(each["questionId"]): dict.fromkeys(right[Path(each["image"]).stem], 1) for each in asked}
+        asked = [(Path(row["image"]).stem, _question(row)) for row in listed(path, "data")]
+        pages = [
+            Document(page, texts.get(page), _picture(pictures, page)) for page in dict.fromkeys(p for p, _ in asked)
+        ]
     except (KeyError, TypeError, AttributeError) as error:
         raise BadFile(f"{path} is not as DocVQA's questions are: {error}.") from None
-    return Benchmark("docvqa" if variant == "both" else f"docvqa:{variant}", documents, questions, qrels)
+    held_out = _held_out(pages) if HELD_OUT in words else set()
+    documents, right = made([page for page in pages if page.id not in held_out])
+    seen, sources = made([page for page in pages if page.id in held_out])
+    return Benchmark(
+        ":".join(["docvqa", *([",".join(words)] if words else [])]),
+        documents,
+        [question for page, question in asked if page not in held_out],
+        {question.id: dict.fromkeys(right[page], 1) for page, question in asked if page not in held_out},
+        [(question.query, sources[page][0]) for page, question in asked if page in held_out],
+        seen,
+    )
 
 
 Made = tuple[Sequence[Document], Mapping[str, Sequence[str]]]
@@ -81,5 +93,16 @@ def _picture(folder: Path, page: str) -> Path:
     return folder / f"{page}{'.webp' if folder.name == 'img640' else '.png'}"
 
 
-def _kind(row: Mapping[str, Any]) -> str:
-    return "+".join(row.get("question_types", ()))
+def _question(row: Mapping[str, Any]) -> Question:
+    return Question(str(row["questionId"]), Query(row["question"]), "+".join(row.get("question_types", ())))
+
+
+def _held_out(pages: Sequence[Document]) -> set[str]:
+    """Return the pages of every third document: pages of one document are on one side."""
+    documents = sorted({_document(page) for page in pages})
+    chosen = set(documents[::THIRD])
+    return {page.id for page in pages if _document(page) in chosen}
+
+
+def _document(page: Document) -> str:
+    return page.id.rpartition("_")[0]

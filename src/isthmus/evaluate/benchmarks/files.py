@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def content(path: Path) -> Any:
     """Return what a JSON file holds."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise BadFile(f"{path} is not JSON, or cut short: {error}. Download it again.") from None
 
 
@@ -69,13 +70,13 @@ def listed(path: Path, name: str) -> list[Any]:
 
 def lines(path: Path) -> Iterator[str]:
     """Give the lines of a text file, gzipped or not, that are not blank."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
-        try:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
             for line in stream:
                 if not line.isspace():
                     yield line.rstrip("\n")
-        except (ValueError, OSError, EOFError) as error:
-            raise BadFile(f"{path} cannot be read: {error}. Download it again.") from None
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise BadFile(f"{path} cannot be read: {error}. Download it again.") from None
 
 
 def judgements(path: Path, query: str, document: str) -> dict[str, dict[str, int]]:
