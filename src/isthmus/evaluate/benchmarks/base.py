@@ -1,0 +1,67 @@
+"""What a benchmark is: documents, questions about them, and which documents answer which question."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from isthmus.documents import Document, Query
+from isthmus.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query of a benchmark; ``kind`` is its type where the benchmark has types, such as TextQ."""
+
+    id: str
+    query: Query
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Documents, questions, and by question which documents are right and how much.
+
+    ``references`` are queries to calibrate on, from another split, each with the id of the document it was made
+    from: one of ``reference_documents``, or of ``documents`` where there are none of those; None where nobody
+    knows. ``domains`` says the domain of each question, for benchmarks that average over domains.
+
+    >>> Benchmark("one", [Document("d", "a cat")], [Question("q", Query("cat"))], {"q": {"d": 1}})
+    <Benchmark one: 1 text; 1 question>
+    """
+
+    name: str
+    documents: Sequence[Document]
+    questions: Sequence[Question]
+    qrels: Mapping[str, Mapping[str, int]]
+    references: Sequence[tuple[Query, str | None]] = ()
+    reference_documents: Sequence[Document] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        asked = _distinct(self.name, "question", [question.id for question in self.questions])
+        known = _distinct(self.name, "document", [document.id for document in self.documents])
+        if unasked := self.qrels.keys() - asked:
+            raise BadInput(f"The qrels of {self.name} judge {min(unasked)!r}, which is none of its questions.")
+        if unjudged := asked - self.qrels.keys():
+            raise BadInput(f"The question {min(unjudged)!r} of {self.name} has no qrels: nothing could answer it.")
+        sources = {document.id for document in self.reference_documents} or known
+        if astray := {source for _, source in self.references if source is not None} - sources:
+            raise BadInput(
+                f"A reference query of {self.name} was made from {min(astray)!r}, which is no document of it."
+            )
+
+    def __repr__(self) -> str:
+        modalities = Counter(document.modality for document in self.documents)
+        held = ", ".join(f"{count} {modality}" for modality, count in sorted(modalities.items()))
+        n = len(self.questions)
+        return f"<Benchmark {self.name}: {held}; {n} question{'s' if n != 1 else ''}>"
+
+
+def _distinct(name: str, kind: str, ids: Sequence[str]) -> set[str]:
+    distinct = set(ids)
+    if len(distinct) < len(ids):
+        twice = next(key for key, count in Counter(ids).items() if count > 1)
+        raise BadInput(f"{name} has two {kind}s with the id {twice!r}. Download its files again.")
+    return distinct

@@ -1,0 +1,79 @@
+"""WebQA: questions that snippets of text answer (TextQ) or pictures do (ImageQ).
+
+    DIR/WebQA_train_val.json       {guid: {"Q", "split", "txt_posFacts": [{"snippet_id", "fact"}], "txt_negFacts",
+                                    "img_posFacts": [{"image_id", "caption"}], "img_negFacts"}}
+    DIR/images/30000001.jpg        the pictures by ``image_id``
+
+WebQA publishes its pictures as one table, ``imgs.tsv`` (id ⇥ base64): write them out as files first, which takes 50 GB
+either way. The corpus is every fact of the val split, right or wrong; its questions are asked, and those of the train
+split are to calibrate on (their facts are not read). ``webqa:captions`` makes a picture and its caption an image+text
+document; without it pictures stand alone. The test split has no judgements. Reference: Chang et al., WebQA, CVPR 2022;
+TextQ and ImageQ as in similarity standardisation (Yamashita et al.).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isthmus.documents import Document, Query
+from isthmus.errors import BadFile, BadInput
+from isthmus.evaluate.benchmarks.base import Benchmark, Question
+from isthmus.evaluate.benchmarks.files import Folder, content, words
+from isthmus.registry import lookup
+
+HOME = "https://github.com/WebQnA/WebQA"
+FILE = "WebQA_train_val.json"
+
+
+def load(data: Path, chosen: Sequence[str]) -> Benchmark:
+    """Read the val split."""
+    for word in chosen:
+        lookup({"captions": True}, word, "variant of webqa")
+    folder = Folder(data, "webqa", HOME)
+    path = folder.file(FILE)
+    if not (pictures := folder.find("images", "imgs")) and folder.find("imgs.tsv"):
+        raise BadInput(f"webqa needs its pictures as files: write {data / 'imgs.tsv'} out to {data / 'images'}.")
+    pictures = pictures or folder.file("images")
+    held = content(path)
+    if not isinstance(held, Mapping):
+        raise BadFile(f"{path} holds no questions by guid. It is another file than {FILE}.")
+    documents: dict[str, Document] = {}
+    questions, qrels, references = [], {}, []
+    try:
+        for guid, row in held.items():
+            asked = Query(_unquoted(row["Q"]))
+            if row["split"] != "val":
+                references.append((asked, None))
+                continue
+            right = _facts(row, "pos", pictures, "captions" in chosen)
+            for fact in [*right, *_facts(row, "neg", pictures, "captions" in chosen)]:
+                documents.setdefault(fact.id, fact)
+            if right:
+                questions.append(Question(guid, asked, "ImageQ" if row["img_posFacts"] else "TextQ"))
+                qrels[guid] = {fact.id: 1 for fact in right}
+    except (KeyError, TypeError) as error:
+        raise BadFile(f"{path}: question {guid!r} is not as WebQA's are: {error}.") from None
+    name = ":".join(["webqa", *chosen])
+    return Benchmark(name, list(documents.values()), questions, qrels, references)
+
+
+def _facts(row: Mapping[str, Any], sign: str, pictures: Path, captions: bool) -> list[Document]:
+    """Return the facts that are right (``pos``) or wrong (``neg``)."""
+    texts = [Document(str(each["snippet_id"]), words(each["fact"])) for each in row[f"txt_{sign}Facts"]]
+    images = [
+        Document(str(each["image_id"]), words(each["caption"]) if captions else None, _picture(pictures, each))
+        for each in row[f"img_{sign}Facts"]
+    ]
+    return [*texts, *images]
+
+
+def _picture(pictures: Path, fact: Mapping[str, Any]) -> Path:
+    return pictures / f"{fact['image_id']}.jpg"
+
+
+def _unquoted(question: str) -> str:
+    """Take away the quotation marks that every question of WebQA stands in."""
+    inner = question.strip()
+    return inner[1:-1] if len(inner) > 2 and inner[0] == inner[-1] == '"' else inner
