@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from isthmus.cli.demo import demo
+from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.search import export, search, stats
@@ -22,7 +23,7 @@ app = typer.Typer(
     help="One search over text, images and both, ranked fairly. Every option can come from the environment: "
     "ISTHMUS_COLLECTION names the collection, ISTHMUS_SEARCH_K=5 is `search -k 5`.",
 )
-for verb in (index, search, calibrate, stats, export, delete, doctor, demo):
+for verb in (index, search, calibrate, stats, diagnose, export, delete, doctor, demo):
     app.command()(verb)
 train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
 app.add_typer(train, name="train")
