@@ -87,7 +87,8 @@ def diagnose(evidence: Evidence, state: State) -> Diagnosis:
     kinds = sorted(set(evidence.asked.tolist()), key=lambda name: (name != "text", name))
     by_kind = tuple(_shares(evidence, kind) for kind in kinds)
     main = evidence.asked == kinds[0] if kinds else np.zeros(0, dtype=bool)
-    crowd = hubs(evidence.raw.lists[main], evidence.calibrated.lists[main], sum(evidence.corpus.values()))
+    documents = max(sum(evidence.corpus.values()), len(evidence.modality))  # some may have come or gone meanwhile
+    crowd = hubs(evidence.raw.lists[main], evidence.calibrated.lists[main], documents)
     known = np.flatnonzero(main & (evidence.target != "")) if kinds else np.zeros(0, dtype=np.intp)
     moved = moves(evidence.raw.ranks[known], evidence.calibrated.ranks[known], evidence.target[known])
     numbers = Numbers(

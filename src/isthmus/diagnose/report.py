@@ -60,8 +60,8 @@ def _gap(told: Diagnosis) -> str:
     names = sorted(told.corpus)
     text = (
         "<h2>Is there a gap?</h2><p>Each dot is a document, placed by its vector: near dots are alike to the encoder. "
-        "Large dots are the middle of each kind. Where kinds lie apart, a question is near all of one kind and far from "
-        "all of another, whatever it asks.</p>"
+        "Large dots are the middle of each kind. Where kinds lie apart, a question is near all of one kind and far "
+        "from all of another, whatever it asks.</p>"
     )
     if len(names) < 2:
         return f"{text}<p>All documents are of one kind, so there is no gap to look for.</p>"
@@ -84,8 +84,8 @@ def _gap(told: Diagnosis) -> str:
     ]
     table = _table(["between the middles of", "distance", "cosine", "distance after"], rows)
     note = (
-        f'<p class="note">Kinds drawn by lot would explain about {told.gap_before.chance:.0%}. Calibration also changes '
-        "scores, which no picture of vectors shows; and kinds may lie apart because they are about different "
+        f'<p class="note">Kinds drawn by lot would explain about {told.gap_before.chance:.0%}. Calibration also '
+        "changes scores, which no picture of vectors shows; and kinds may lie apart because they are about different "
         "things.</p>"
     )
     return f'{text}{_legend(names)}<div class="two">{figures}</div>{table}{note}'
@@ -119,8 +119,8 @@ def _first(told: Diagnosis, shares: Shares) -> str:
     if not shares.known:
         return '<p class="note">No right answers are known, so chance is all there is to compare with.</p>'
     text = (
-        f"<h3>And who comes first?</h3><p>For {shares.known:,} of them the right document is known. Counting as if each "
-        "kind were asked for equally often, the line marks how often it should come first.</p>"
+        f"<h3>And who comes first?</h3><p>For {shares.known:,} of them the right document is known. Counting as if "
+        "each kind were asked for equally often, the line marks how often it should come first.</p>"
     )
     return text + _bars(told, shares.first_before, shares.first_after, shares.right, "right answers")
 
@@ -140,8 +140,8 @@ def _hubs(found: Examination) -> str:
     text = (
         "<h2>The worst hubs</h2><p>Hubs are documents near everything: they turn up for questions that have nothing to "
         f"do with them. Over {hubs.questions:,} questions each document would be in about {hubs.expected:.0f} top-10 "
-        f"lists if all turned up alike. The counts have a skewness of {hubs.skew_before:.1f}{after} (0 is even, above 1 "
-        f"a few crowd out others); {hubs.never_before:.0%} of the documents are in no list{never}.</p>"
+        f"lists if all turned up alike. The counts have a skewness of {hubs.skew_before:.1f}{after} (0 is even, above "
+        f"1 a few crowd out others); {hubs.never_before:.0%} of the documents are in no list{never}.</p>"
     )
     cards = "".join(_hub(found.cards[hub.document], hub.before, hub.after, told) for hub in hubs.worst)
     return f'{text}<ul class="hubs">{cards}</ul>'
@@ -212,14 +212,16 @@ def _place(rank: int) -> str:
 
 
 def _line(line: Line) -> str:
+    kind = escape(line.card.modality)
     tick = ' <span class="tick">✓</span>' if line.right else ""
     picture = (
-        f'<img src="{_data(line.card.picture)}" alt="">' if line.card.picture else '<span class="blank">text</span>'
+        f'<img src="{_data(line.card.picture)}" alt="">'
+        if line.card.picture
+        else '<span class="blank">' + kind + "</span>"
     )
     return (
         f'<li class="{"right" if line.right else "other"}"><span class="dim">{line.rank}</span>{picture}<span>'
-        f'<span class="name">{escape(line.card.id)}</span>{tick}<br><span class="kind">{escape(line.card.modality)}</span>'
-        "</span></li>"
+        f'<span class="name">{escape(line.card.id)}</span>{tick}<br><span class="kind">{kind}</span></span></li>'
     )
 
 

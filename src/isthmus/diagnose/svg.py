@@ -30,13 +30,13 @@ def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
     x = SIDE / 2 * (1 + points[:, 0] / (1.05 * reach))
     y = SIDE / 2 * (1 - points[:, 1] / (1.05 * reach))
     order = np.random.default_rng(0).permutation(len(points))  # no modality lies on top of the others
+    kinds = {name: colour(name, names) for name in names}
     dots = "".join(
-        f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="3.2" class="{colour(str(modality[at]), names)}"/>'
-        for at in order
+        f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="3.2" class="{kinds[str(modality[at])]}"/>' for at in order
     )
     middles = "".join(
         f'<circle cx="{x[modality == name].mean():.1f}" cy="{y[modality == name].mean():.1f}" r="8" '
-        f'class="{colour(name, names)} mark" style="fill-opacity:1"><title>the middle of {escape(name)}</title></circle>'
+        f'class="{kinds[name]} mark" style="fill-opacity:1"><title>the middle of {escape(name)}</title></circle>'
         for name in names
     )
     frame = f'<rect x=".5" y=".5" width="{SIDE - 1}" height="{SIDE - 1}" rx="8" class="soft"/>'
