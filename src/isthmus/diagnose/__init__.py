@@ -6,7 +6,7 @@ hubs       documents that turn up for everything
 moves      where right answers stood before calibration, and stand after
 advice     what that means, in words
 diagnosis  all of these from one set of arrays
-collection gathers the arrays from a collection; report, svg: one page that a person reads
+collection gathers the arrays from a collection; report, drawings: one page that a person reads; summary: a dozen lines
 
 with Collection.open("things.isthmus") as things:
     found = examine(things)

@@ -38,6 +38,7 @@ class Level(StrEnum):
 
     FAIR = "fair"
     MENDED = "mended"
+    PARTLY = "partly"
     UNFAIR = "unfair"
     UNSURE = "unsure"
 
@@ -115,8 +116,8 @@ def _verdict(n: Numbers) -> tuple[Level, str]:
         return Level.FAIR, "Each kind of document gets about the places it should: this search is fair."
     if n.helped == 0 and after > before - UNFAIR / 2:
         return Level.UNFAIR, "This search is unfair, and the calibration in use makes no clear difference."
-    part = "that" if after < UNFAIR else "a part of it"
-    return Level.MENDED, f"Raw cosine would rank these documents unfairly; the calibration in use mends {part}."
+    level, part = (Level.MENDED, "that") if after < UNFAIR else (Level.PARTLY, "a part of it")
+    return level, f"Raw cosine would rank these documents unfairly; the calibration in use mends {part}."
 
 
 def _by_chance(n: Numbers, before: float, after: float) -> tuple[Level, str]:
@@ -159,11 +160,11 @@ def _places(n: Numbers) -> str:
 def _hubs(n: Numbers) -> str:
     if n.hubs is None or not n.hubs.worst:
         return ""
+    most = f"is in {n.hubs.most_before} of {n.hubs.questions:,} top-10 lists, where {n.hubs.expected:.0f} would be even"
     if n.hubs.skew_before < CROWDED:
-        return "No document crowds out the others: the most frequent ones turn up about as often as one would expect."
-    most = f"one document is in {n.hubs.most_before} of {n.hubs.questions} top-10 lists, where {n.hubs.expected:.0f}"
+        return f"No few documents crowd out the others: the most frequent {most}."
     then = "" if n.spec == RAW else f"; after calibration the most frequent is in {n.hubs.most_after}"
-    return f"There are hubs: {most} would be even{then}."
+    return f"There are hubs: one document {most}{then}."
 
 
 def _answers(n: Numbers) -> str:
@@ -193,7 +194,7 @@ def _steps(n: Numbers, level: Level) -> list[str]:
             "Run `isthmus calibrate --queries FILE` with questions people really ask and the ids of their right "
             "documents; if that does not help, `isthmus calibrate none` goes back to raw cosine."
         )
-    elif level is Level.MENDED and n.unfair[1] >= UNFAIR:
+    elif level is Level.PARTLY:
         steps.append(
             "Keep the calibration. To get further, show it what people really ask: `isthmus calibrate --queries FILE`, "
             "with the ids of the right documents, or `isthmus calibrate --log-queries` from now on."

@@ -29,7 +29,7 @@ from isthmus.types import Matrix, Rows
 QUESTIONS = 1000  # of each modality, beside those with a known source
 DEPTH = 100  # how deep a source is looked for
 AT_ONCE = 256  # questions
-THUMBNAIL = 112  # pixels a side
+THUMBNAIL = 160  # pixels a side
 SHOWN = 3  # documents of a moved question, on each side
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from isthmus.diagnose.advice import RAW, Level
 from isthmus.diagnose.collection import DEPTH, Card, Examination, Line, Moved
 from isthmus.diagnose.diagnosis import Diagnosis
+from isthmus.diagnose.drawings import bars, colour, scatter
 from isthmus.diagnose.share import Shares
-from isthmus.diagnose.svg import bars, colour, scatter
 
 BADGES = {
     Level.FAIR: "✓ fair",
     Level.MENDED: "✓ mended by calibration",
+    Level.PARTLY: "◐ mended in part",
     Level.UNFAIR: "✗ unfair",
     Level.UNSURE: "? cannot be told yet",
 }
@@ -100,10 +101,10 @@ def _top_ten(told: Diagnosis) -> str:
     for shares in told.shares[:1]:
         parts.append(
             f"<p>Over {shares.questions:,} {ASKED.get(shares.asked, escape(shares.asked) + ' questions')}, each kind's "
-            "share of the first ten places. The line marks its share of the collection: what an even chance would "
-            "give. A document that a question was made from is not counted.</p>"
+            "share of the first ten places. The line marks its share of the collection. A question's own right "
+            "document is not counted.</p>"
         )
-        parts.append(_bars(told, shares.before, shares.after, shares.corpus, "even chance"))
+        parts.append(_bars(told, shares.before, shares.after, shares.corpus, "an even chance for every document"))
         parts.append(_first(told, shares))
     rows = [
         [ASKED.get(one.asked, escape(one.asked)), f"{one.questions:,}", *(f"{off:.0%}" for off in one.off_chance)]
@@ -122,15 +123,16 @@ def _first(told: Diagnosis, shares: Shares) -> str:
         f"<h3>And who comes first?</h3><p>For {shares.known:,} of them the right document is known. Counting as if "
         "each kind were asked for equally often, the line marks how often it should come first.</p>"
     )
-    return text + _bars(told, shares.first_before, shares.first_after, shares.right, "right answers")
+    return text + _bars(
+        told, shares.first_before, shares.first_after, shares.right, "how often it holds the right answer"
+    )
 
 
 def _bars(
     told: Diagnosis, before: Mapping[str, float], after: Mapping[str, float], ideal: Mapping[str, float], said: str
 ) -> str:
-    rows = [("raw cosine", before, "0.45"), ("calibrated", after, "1")]
-    drawn = bars(rows[:1] if told.state.spec == RAW else rows, ideal, said)
-    return f"<figure>{drawn}</figure>"
+    rows = [("raw cosine", before, "pale"), ("calibrated", after, "full")]
+    return bars(rows[:1] if told.state.spec == RAW else rows, ideal, said)
 
 
 def _hubs(found: Examination) -> str:
@@ -277,7 +279,7 @@ def _dot(name: str, names: Iterable[str]) -> str:
 def _face(card: Card) -> str:
     if card.picture is not None:
         return f'<img src="{_data(card.picture)}" alt="{escape(card.text[:80] or card.id)}">'
-    return f'<div class="face">{escape(card.text) or "(vectors alone)"}</div>'
+    return f'<div class="face"><span>{escape(card.text) or "(vectors alone)"}</span></div>'
 
 
 def _data(picture: bytes) -> str:

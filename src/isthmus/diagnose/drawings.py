@@ -1,4 +1,4 @@
-"""Small drawings as SVG text: a scatter of documents, and bars of shares. Colours come from the page, by class."""
+"""Small drawings for the page: a scatter of documents as SVG, bars of shares. Colours come from the page, by class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from isthmus.types import Matrix, Names
 
 SIDE = 300  # of a scatter
-WIDE, ROW, LEFT, RIGHT = 640, 26, 176, 52  # of bars
 
 
 def colour(name: str, names: Sequence[str]) -> str:
@@ -46,37 +45,32 @@ def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
 def bars(rows: Sequence[tuple[str, Mapping[str, float], str]], ideal: Mapping[str, float], said: str) -> str:
     """Draw shares by modality, a group for each: rows are a label, shares by modality, and how strong it is drawn.
 
-    A line marks what the share should be, and ``said`` by what.
+    A line marks what the share should be, and ``said`` by what. These are no SVG, so that letters keep their size on a
+    narrow screen.
 
-    >>> bars([("raw", {"text": 0.5}, "1")], {"text": 0.25}, "even chance").count("<rect")
+    >>> bars([("raw", {"text": 0.5}, "1")], {"text": 0.25}, "an even chance").count("50%")
     1
     """
     names = sorted(ideal)
     most = max([0.01, *ideal.values(), *(value for _, shares, _ in rows for value in shares.values())])
-    width = WIDE - LEFT - RIGHT
-    drawn: list[str] = []
-    top = 18.0
-    for name in names:
-        start = top
-        drawn.append(f'<text x="0" y="{top + 17:.0f}" font-weight="600">{escape(name)}</text>')
-        for label, shares, strength in rows:
-            long = width * shares.get(name, 0.0) / most
-            drawn.append(
-                f'<text x="{LEFT - 8}" y="{top + 17:.0f}" text-anchor="end" class="dim">{escape(label)}</text>'
-            )
-            drawn.append(
-                f'<rect x="{LEFT}" y="{top + 4:.0f}" width="{max(long, 1):.1f}" height="{ROW - 8}" rx="3" '
-                f'class="{colour(name, names)}" fill-opacity="{strength}"/>'
-            )
-            drawn.append(f'<text x="{LEFT + long + 8:.1f}" y="{top + 17:.0f}">{shares.get(name, 0.0):.0%}</text>')
-            top += ROW
-        at = LEFT + width * ideal[name] / most
-        if name == names[0]:
-            anchor = "end" if at > WIDE - 100 else "middle"
-            drawn.append(f'<text x="{at:.1f}" y="12" text-anchor="{anchor}" class="dim">{escape(said)}</text>')
-        drawn.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{start:.0f}" y2="{top:.0f}" class="mark"/>')
-        top += 12
-    return _svg(WIDE, round(top), f"shares by kind of document, against {said}", "".join(drawn))
+    groups = "".join(
+        f'<div class="bars"><b>{escape(name)}</b>'
+        + "".join(
+            _bar(label, shares.get(name, 0.0), ideal[name], most, f"{colour(name, names)} {strength}")
+            for label, shares, strength in rows
+        )
+        + "</div>"
+        for name in names
+    )
+    return f'<figure>{groups}<figcaption><span class="ideal"></span> {escape(said)}</figcaption></figure>'
+
+
+def _bar(label: str, share: float, ideal: float, most: float, kind: str) -> str:
+    return (
+        f'<div class="bar"><span class="dim">{escape(label)}</span><span class="track">'
+        f'<span class="fill {kind}" style="width:{100 * share / most:.1f}%"></span>'
+        f'<span class="ideal" style="left:{100 * ideal / most:.1f}%"></span></span><span>{share:.0%}</span></div>'
+    )
 
 
 def _svg(width: int, height: int, title: str, inside: str) -> str:
