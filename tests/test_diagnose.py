@@ -112,6 +112,14 @@ def test_hubs_are_counted_before_and_after_and_empty_places_are_nobody() -> None
     assert (found.expected, found.never_before, found.never_after) == (1.0, 0.4, 0.2)
 
 
+def test_many_documents_and_few_questions_are_no_hubs_by_themselves() -> None:
+    rng = np.random.default_rng(0)
+    lists = np.stack([rng.choice(5000, 10, replace=False) for _ in range(300)])
+    found = hubs(lists, lists, 5000)
+    assert found.skew_before > 1
+    assert found.skew_before == pytest.approx(found.skew_by_lot, rel=0.1)
+
+
 def test_shares_count_weights_and_leave_empty_places_out() -> None:
     held = np.array(["text", "", "image", "text"])
     assert shares(held, ["image", "text"]) == pytest.approx({"image": 1 / 3, "text": 2 / 3})

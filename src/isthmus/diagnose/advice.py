@@ -28,7 +28,7 @@ KNOWN = 16  # right answers of each modality
 GAP = 0.05  # of all differences between documents that modality may explain
 UNFAIR = 0.10  # of the places that may be held by the wrong modality
 FAR = 0.25  # of the places, where chance is all there is to compare with
-CROWDED = 1.0  # skewness of the counts; Radovanović et al. call more than that strong
+CROWDED = 1.0  # skewness of the counts above that by lot; Radovanović et al. call more than that strong
 CERTAIN = 2.0  # standard errors
 RAW = "none"
 
@@ -160,9 +160,10 @@ def _places(n: Numbers) -> str:
 def _hubs(n: Numbers) -> str:
     if n.hubs is None or not n.hubs.worst:
         return ""
-    most = f"is in {n.hubs.most_before} of {n.hubs.questions:,} top-10 lists, where {n.hubs.expected:.0f} would be even"
-    if n.hubs.skew_before < CROWDED:
-        return f"No few documents crowd out the others: the most frequent {most}."
+    even = f"{n.hubs.expected:.0f}" if n.hubs.expected >= 1 else f"{n.hubs.expected:.1f}"
+    most = f"is in {n.hubs.most_before} of {n.hubs.questions:,} top-10 lists, where {even} would be even"
+    if n.hubs.skew_before < n.hubs.skew_by_lot + CROWDED:
+        return f"No document crowds out the others: the most frequent {most}."
     then = "" if n.spec == RAW else f"; after calibration the most frequent is in {n.hubs.most_after}"
     return f"There are hubs: one document {most}{then}."
 
@@ -204,7 +205,8 @@ def _steps(n: Numbers, level: Level) -> list[str]:
             f"Fewer than {KNOWN} right answers are known for some kind of document: give questions with the ids of "
             "their right documents (`isthmus diagnose --queries FILE`), and relevance can be told from chance."
         )
-    if n.hubs is not None and max(n.hubs.skew_after, 0) >= CROWDED and n.hubs.most_after > 5 * n.hubs.expected:
+    crowded = n.hubs is not None and n.hubs.skew_after >= n.hubs.skew_by_lot + CROWDED
+    if crowded and n.hubs is not None and n.hubs.most_after > max(5 * n.hubs.expected, 0.05 * n.hubs.questions):
         steps.append(
             "Look at the documents that turn up most after calibration: blank pages, boilerplate and logos are better "
             "left out of the collection."

@@ -141,9 +141,10 @@ def _hubs(found: Examination) -> str:
     never = "" if told.state.spec == RAW else f", {hubs.never_after:.0%} after"
     text = (
         "<h2>The worst hubs</h2><p>Hubs are documents near everything: they turn up for questions that have nothing to "
-        f"do with them. Over {hubs.questions:,} questions each document would be in about {hubs.expected:.0f} top-10 "
-        f"lists if all turned up alike. The counts have a skewness of {hubs.skew_before:.1f}{after} (0 is even, above "
-        f"1 a few crowd out others); {hubs.never_before:.0%} of the documents are in no list{never}.</p>"
+        f"do with them. Over {hubs.questions:,} questions each document would be in about {hubs.expected:.1f} top-10 "
+        f"lists if all turned up alike. The counts have a skewness of {hubs.skew_before:.1f}{after}; drawn by lot they "
+        f"would have {hubs.skew_by_lot:.1f}, and 1 more than that says that a few crowd out others. "
+        f"{hubs.never_before:.0%} of the documents are in no list{never}.</p>"
     )
     cards = "".join(_hub(found.cards[hub.document], hub.before, hub.after, told) for hub in hubs.worst)
     return f'{text}<ul class="hubs">{cards}</ul>'
