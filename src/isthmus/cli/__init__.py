@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from isthmus.cli.demo import demo
+from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.search import export, search, stats
@@ -28,6 +29,7 @@ VERBS = {
     search: "find documents by words, a picture or both",
     calibrate: "calibrate a collection again",
     stats: "what a collection holds",
+    diagnose: "whether a search is unfair, and why",
     export: "documents, vectors or calibration as a file",
     delete: "delete documents",
     doctor: "what is installed, and what is missing",

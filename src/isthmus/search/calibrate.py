@@ -128,7 +128,7 @@ def matched(served: Served, store: Store, references: References) -> Match:
 
 def _observed(served: Served, store: Store, trial: Corpus, rows: Rows) -> Observed:
     queries = trial.queries.take(rows)
-    own = _own_scores(served, trial, rows)
+    own = own_scores(served, trial, rows)
     where = store.rows_of(trial.ids[place] for place in trial.sources[rows])
     score, field, right = (np.empty((2, len(rows))) for _ in range(3))
     for at, ranking in enumerate(ranked(served, queries, FIELD + 2)):
@@ -143,7 +143,7 @@ def _observed(served: Served, store: Store, trial: Corpus, rows: Rows) -> Observ
     return Observed(score.ravel(), field.ravel(), right.ravel().astype(bool), numbers)
 
 
-def _own_scores(served: Served, trial: Corpus, rows: Rows) -> Matrix:
+def own_scores(served: Served, trial: Corpus, rows: Rows) -> Matrix:
     """Return the score of each query with its own document, as that document stands on trial."""
     fitted_, sources = served.calibrated.fitted, served.calibrated.sources
     wanted = np.unique(trial.sources[rows])

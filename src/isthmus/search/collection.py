@@ -36,8 +36,8 @@ from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
 from isthmus.search.manifest import Opened, opened
 from isthmus.search.querylog import QueryLog, of_words
-from isthmus.search.references import Own
-from isthmus.search.served import Calibrated
+from isthmus.search.references import Own, References, gather
+from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches
@@ -327,6 +327,22 @@ class Collection:
         """Bring what is served up to date, and write it where the next process finds it."""
         self._keeper.served()
         self._keeper.persist()
+
+    @property
+    def store(self) -> Store:
+        """What the collection holds, to be read: documents and their raw vectors."""
+        return self._store
+
+    def served(self, *, raw: bool = False) -> Served:
+        """Return what answers queries now: a calibration and the vectors folded by it; with ``raw``, plain cosine."""
+        return self._keeper.raw() if raw else self._keeper.served()
+
+    def references(self, own: Own = ()) -> References:
+        """Return what a calibration is fitted and judged on now: sampled documents, and questions with their sources.
+
+        ``own`` come first; those given to earlier calibrations, or logged, follow.
+        """
+        return gather(self._store, self.encoder, [*own, *self._keeper.asked()])
 
     def export_vectors(self, path: str | PathLike[str]) -> int:
         """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""

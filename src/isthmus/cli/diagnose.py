@@ -1,0 +1,47 @@
+"""``isthmus diagnose``: whether a search is unfair, why, and whether calibration helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from isthmus.cli import show
+from isthmus.cli.options import Device, In, Json, Threads, references
+from isthmus.errors import CannotWrite
+from isthmus.search import Collection
+
+
+def diagnose(
+    into: In,
+    report: Annotated[Path | None, typer.Option(help="write a page with pictures here: report.html")] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="your own questions: one per line, or JSON lines with query and, if known, id")
+    ] = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Tell whether a search is unfair: the gap, who gets into the top 10, hubs, what calibration changes, what to do.
+
+        isthmus diagnose --in things.isthmus --report report.html
+
+    Without --queries it asks questions made from the documents, and general ones.
+    """
+    from isthmus.diagnose import examine, page, summary, told
+
+    with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
+        found = examine(things, references(queries))
+    if report is not None:
+        try:
+            report.write_text(page(found), encoding="utf-8")
+        except OSError as error:
+            raise CannotWrite(f"{report} cannot be written: {error.strerror or error}.") from None
+    if json:
+        written: dict[str, Any] = {"report": str(report)} if report is not None else {}
+        show.as_json({**summary(found), **written})
+        return
+    typer.echo(told(found))
+    if report is not None:
+        typer.echo(f"\nThe page with pictures is {report}")

@@ -1,0 +1,70 @@
+"""A diagnosis in a dozen lines for the terminal, and as plain values for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from textwrap import fill
+from typing import Any
+
+from isthmus.diagnose.advice import RAW
+from isthmus.diagnose.collection import Examination, Moved
+
+WIDTH = 110
+HUBS = 3  # that are named
+
+
+def told(found: Examination) -> str:
+    """Return the verdict, what it rests on, and what to do."""
+    one = found.diagnosis
+    lines = [one.advice.verdict, ""]
+    lines += [_hanging("- ", said) for said in one.advice.findings]
+    for shares in one.shares[:1]:
+        lines += ["", f"{'top 10':<14}{'even chance':>12}{'raw cosine':>12}{'calibrated':>12}"]
+        lines += [
+            f"{name:<14}{shares.corpus[name]:>12.0%}{shares.before[name]:>12.0%}{shares.after[name]:>12.0%}"
+            for name in shares.corpus
+        ]
+    if one.hubs.worst:
+        named = [(found.cards[hub.document].id, hub.before, hub.after) for hub in one.hubs.worst[:HUBS]]
+        then = "" if one.state.spec == RAW else " → after calibration"
+        said = ", ".join(f"{name!r} {old}" + (f" → {new}" if then else "") for name, old, new in named)
+        lines += ["", _hanging("most frequent: ", f"{said} of {one.hubs.questions:,} lists")]
+    lines += ["", *(_hanging("what to do: ", step) for step in one.advice.steps)]
+    return "\n".join(lines)
+
+
+def _hanging(mark: str, said: str) -> str:
+    return fill(said, WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark))
+
+
+def summary(found: Examination) -> dict[str, Any]:
+    """Return every number and word of a diagnosis, as JSON can hold it; pictures stay behind."""
+    one = found.diagnosis
+    return {
+        "collection": asdict(one.state) | {"documents": dict(one.corpus), "sampled": found.sampled},
+        "verdict": one.advice.verdict,
+        "level": str(one.advice.level),
+        "findings": list(one.advice.findings),
+        "steps": list(one.advice.steps),
+        "gap": {"raw": asdict(one.gap_before), "calibrated": asdict(one.gap_after)},
+        "shares": [
+            asdict(shares) | {"off_chance": shares.off_chance, "off_relevance": shares.off_relevance}
+            for shares in one.shares
+        ],
+        "hubs": asdict(one.hubs) | {"worst": [_hub(found, asdict(hub)) for hub in one.hubs.worst]},
+        "moves": asdict(one.moves)
+        | {"gain": one.moves.gain, "certain": one.moves.certain}
+        | {"up": [_moved(m) for m in found.up], "down": [_moved(m) for m in found.down]},
+    }
+
+
+def _hub(found: Examination, hub: Mapping[str, Any]) -> dict[str, Any]:
+    card = found.cards[hub["document"]]
+    return {"id": card.id, "modality": card.modality, "before": hub["before"], "after": hub["after"]}
+
+
+def _moved(one: Moved) -> dict[str, Any]:
+    ids = {"raw": [line.card.id for line in one.raw], "calibrated": [line.card.id for line in one.calibrated]}
+    places = {"before": one.before, "after": one.after}
+    return {"query": one.words, "right": one.source.id, "modality": one.target, **places, **ids}
