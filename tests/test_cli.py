@@ -192,11 +192,22 @@ def test_conditions_are_read_as_people_write_them() -> None:
 
 
 def test_every_verb_explains_itself() -> None:
-    for verb in ("index", "search", "calibrate", "stats", "export", "delete", "doctor", "train"):
+    for verb in (
+        "index",
+        "search",
+        "calibrate",
+        "stats",
+        "diagnose",
+        "evaluate",
+        "export",
+        "delete",
+        "doctor",
+        "train",
+    ):
         done = run(app, [verb, "--help"])
         assert done.exit_code == 0
         assert "--help" in done.stdout
-    assert "evaluate" not in run(app, ["--help"]).stdout  # what is not built is not in the help
+    assert "serve" not in run(app, ["--help"]).stdout  # what is not built is not in the help
 
 
 def test_an_id_with_a_line_break_stays_on_its_line(folder: Path, encoder: str, tmp_path: Path) -> None:
@@ -291,3 +302,24 @@ print(len(things.search("cat")))
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
         assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"10", b"")
+
+
+def test_evaluate_compares_calibrations_on_a_benchmark(encoder: str, tmp_path: Path) -> None:
+    words = ["cat", "dog", "red sofa", "grass tree", "house", "runs"]
+    lines = [
+        json.dumps({"_id": f"d{n}", "title": "", "text": f"the {word} and the {word}"}) for n, word in enumerate(words)
+    ]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    asked_for = [json.dumps({"_id": f"q{n}", "text": word}) for n, word in enumerate(words)]
+    (tmp_path / "queries.jsonl").write_text("\n".join(asked_for))
+    (tmp_path / "qrels").mkdir()
+    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(len(words)))
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    options = ["--data", str(tmp_path), "--encoder", encoder, "--calibration", "none,center+nnn(k=2,alpha=0.5),alone"]
+    rows = asked("evaluate", "beir", *options, "--measure", "nDCG@10,R@1")
+    assert {row["calibration"] for row in rows} == {"none", "center+nnn(k=2,alpha=0.5)", "alone"}
+    assert set(rows[0]) == {"benchmark", "encoder", "calibration", "measure", "slice", "value", "low", "high"}
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+    shown = run(app, ["evaluate", "beir", *options, "--form", "markdown"])
+    assert shown.exit_code == 0, shown.output
+    assert "| none |" in shown.stdout

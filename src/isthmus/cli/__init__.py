@@ -12,6 +12,7 @@ import typer
 from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
+from isthmus.cli.evaluate import evaluate
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.search import export, search, stats
 from isthmus.errors import BadInput, BadSpec, IsthmusError, UnknownName
@@ -30,6 +31,7 @@ VERBS = {
     calibrate: "calibrate a collection again",
     stats: "what a collection holds",
     diagnose: "whether a search is unfair, and why",
+    evaluate: "compare calibrations on a benchmark",
     export: "documents, vectors or calibration as a file",
     delete: "delete documents",
     doctor: "what is installed, and what is missing",

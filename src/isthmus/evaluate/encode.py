@@ -1,0 +1,61 @@
+"""A benchmark becomes arrays: the one place of ``evaluate`` where an encoder is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from isthmus.documents import Document
+from isthmus.encoders import Encoder
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
+from isthmus.errors import BadInput
+from isthmus.evaluate.benchmarks import Benchmark
+from isthmus.evaluate.compare import Corpus, References
+from isthmus.types import Rows, Vectors
+
+
+def encoded(benchmark: Benchmark, encoder: Encoder, skip: Callable[[str, BadInput], None] | None = None) -> Corpus:
+    """Encode documents by passage, questions, and reference queries; what cannot be read goes to ``skip``.
+
+    A benchmark that brings no reference queries is calibrated on the built-in bank.
+    """
+    ids, documents, owner = _passages(encoder, benchmark.documents, skip)
+    questions = benchmark.questions
+    return Corpus(
+        document_ids=ids,
+        documents=documents,
+        owner=owner,
+        query_ids=[question.id for question in questions],
+        queries=encoder.encode_queries([question.query for question in questions]),
+        qrels=benchmark.qrels,
+        types={question.id: question.kind for question in questions if question.kind},
+        references=_references(benchmark, encoder, ids, skip),
+        benchmark=benchmark.name,
+        encoder=encoder.name,
+    )
+
+
+def _references(
+    benchmark: Benchmark, encoder: Encoder, ids: Sequence[str], skip: Callable[[str, BadInput], None] | None
+) -> References:
+    if not benchmark.references:
+        return References(queries=bank_vectors(encoder, limit=SHIPPED_QUERIES))
+    queries = encoder.encode_queries([query for query, _ in benchmark.references])
+    documents = owner = None
+    if benchmark.reference_documents:
+        ids, documents, owner = _passages(encoder, benchmark.reference_documents, skip)
+    place = {name: row for row, name in enumerate(ids)}
+    sources = np.array([place.get(source, -1) if source else -1 for _, source in benchmark.references])
+    known = sources if (sources >= 0).any() else None
+    return References(queries=queries, sources=known, documents=documents, owner=owner)
+
+
+def _passages(
+    encoder: Encoder, documents: Sequence[Document], skip: Callable[[str, BadInput], None] | None
+) -> tuple[list[str], Vectors, Rows]:
+    """Return the ids of the documents that could be encoded, a row per passage, and whose each is."""
+    tell = None if skip is None else (lambda row, problem: skip(documents[row].id, problem))
+    vectors, owner = encoder.encode_passages(documents, skip=tell)
+    kept, numbers = np.unique(owner, return_inverse=True)
+    return [documents[row].id for row in kept], vectors, numbers
