@@ -62,7 +62,7 @@ def values_of(metadata: Mapping[str, Any], name: str, prefix: str = "") -> list[
             found += values_of(value, name, f"{prefix}{key}.")
         elif f"{prefix}{key}" == name:
             found += [one for one in (value if isinstance(value, list) else [value]) if one is not None]
-    return found
+    return [*found, *(float(one) for one in found if one in ("1", "1.0"))]  # what is plainly a number is one as well
 
 
 def holds(where: Mapping[str, Any], document: Document, modality: str) -> bool:

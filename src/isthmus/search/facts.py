@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from isthmus.errors import BadInput
 
 Scalar: TypeAlias = str | int | float
+NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?")  # no leading zeros: those are codes
 LARGEST = 2**63 - 1  # of SQLite's whole numbers
 
 
 def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
     """Yield each scalar by name: inner names are joined by dots, each member of a list is a value of its own.
 
+    A string that is plainly a number is one as well: tables often hold nothing but strings.
+
+    >>> list(facts({"year": "2021", "code": "007"}))
+    [('year', '2021'), ('year', 2021.0), ('code', '007')]
     >>> sorted(facts({"lang": "en", "tags": ["a", "b"], "by": {"name": "Ada"}, "draft": True, "note": None}))
     [('by.name', 'Ada'), ('draft', 1), ('lang', 'en'), ('tags', 'a'), ('tags', 'b')]
     """
@@ -28,6 +34,8 @@ def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
                 plain = scalar(one)
                 if plain is not None:
                     yield readable(f"{prefix}{name}"), plain
+                if isinstance(plain, str) and NUMBER.fullmatch(plain):
+                    yield readable(f"{prefix}{name}"), float(plain)
 
 
 def scalar(value: object) -> Scalar | None:

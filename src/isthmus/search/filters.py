@@ -8,7 +8,8 @@
     {"lang": {"exists": true}}                       has the name at all
 
 A list in the metadata holds if one of its members does; inner names are joined by dots (``author.name``). Numbers
-compare with numbers and strings with strings. ``id`` and ``modality`` are names, too.
+compare with numbers and strings with strings; a string that is plainly a number (``"2021"``) is both. ``id`` and
+``modality`` are names, too.
 
 >>> compiled({"lang": "en"}).values
 ('lang', 'en')
