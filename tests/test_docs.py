@@ -12,6 +12,8 @@ import pytest
 
 import isthmus
 from isthmus.calibration import METHODS, NNN_PAPER_GRID, Spec
+from isthmus.cli import VERBS
+from isthmus.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reproduce").glob("*.md")])
@@ -57,6 +59,13 @@ def test_every_module_stands_in_the_readmes_tree() -> None:
     assert missing == []
 
 
+def test_every_benchmark_and_every_verb_stands_in_the_docs() -> None:
+    text = (ROOT / "docs/evaluate.md").read_text()
+    assert [name for name in BENCHMARKS if f"`{name}`" not in text] == []
+    verbs = (ROOT / "docs/collections.md").read_text()
+    assert [verb.__name__ for verb in VERBS if f"`isthmus {verb.__name__}" not in verbs] == []
+
+
 def test_every_relative_link_leads_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
@@ -93,11 +102,13 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
     assert [row for row in shown if row not in expected] == []
 
 
-@pytest.mark.parametrize("name", ["collection", "match"])
-def test_the_tables_of_the_collections_page_are_what_reproduce_expects(name: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "name"), [("collections", "collection"), ("collections", "match"), ("evaluate", "headline")]
+)
+def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:
     with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
         header, *expected = list(csv.reader(file))
-    text = (ROOT / "docs/collections.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
+    text = (ROOT / f"docs/{page}.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
     assert [cells(line) for line in text.strip().splitlines()[1:]] == expected
 
 
