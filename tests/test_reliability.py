@@ -22,7 +22,7 @@ from damage import make_damaged_folder
 from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotWrite
-from isthmus.search import following, writer
+from isthmus.search import following, ingest, writer
 from stock import Counting, looked_at, mixed, own, unit
 from writing import document
 
@@ -383,6 +383,7 @@ def test_an_interruption_leaves_a_whole_collection_and_no_threads(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "BATCH", 5)
+    monkeypatch.setattr(ingest, "PICTURE", 1)
     monkeypatch.setattr(following, "BATCH", 5)
     (tmp_path / "many").mkdir()
     for i in range(40):

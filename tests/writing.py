@@ -17,7 +17,7 @@ import numpy as np
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import CannotWrite
-from isthmus.search import writer
+from isthmus.search import ingest, writer
 from stock import pixels, words
 
 BATCH = 5
@@ -115,6 +115,7 @@ def read(folder: Path, other: Path) -> None:
 def main() -> None:
     folder, encoder, what, *rest = sys.argv[1:]
     writer.BATCH = BATCH
+    ingest.PICTURE = 1  # so that a batch is so many documents, whatever they hold
     if what == "read":
         return read(Path(folder), Path(rest[0]))
     with Collection.open(Path(folder), encoder, calibration="center") as things:

@@ -21,6 +21,8 @@ from isthmus.search.store import Entry, Piece, Store, own_hash
 ALIKE = 4  # documents of the same content that are asked for its vectors
 PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
 
+PICTURE = 2  # what a picture costs of a batch, in texts
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
@@ -34,7 +36,7 @@ class Prepared:
     @property
     def cost(self) -> int:
         """How much of a batch it takes up: a picture is encoded more slowly than a text."""
-        return 1 if self.document.image is None else 2
+        return 1 if self.document.image is None else PICTURE
 
     @property
     def bytes(self) -> int:
