@@ -112,6 +112,15 @@ def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -
     assert [cells(line) for line in text.strip().splitlines()[1:]] == expected
 
 
+def test_the_table_of_hubs_is_of_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/hubs.csv").open() as file:
+        header, *expected = list(csv.reader(file))
+    text = (ROOT / "docs/evaluate.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
+    shown = [cells(line) for line in text.strip().splitlines()[1:]]
+    assert len(shown) >= 5
+    assert [row for row in shown if row not in expected] == []
+
+
 def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> None:
     with (ROOT / "reproduce/expected/clip_f8k.csv").open() as file:
         value = {row["calibration"]: row["nDCG@10"] for row in csv.DictReader(file)}
