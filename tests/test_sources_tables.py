@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from isthmus._optional import need
 from isthmus.documents import Document
-from isthmus.sources import Unit, jsonl, open_source
+from isthmus.sources import Skipped, Unit, jsonl, open_source
 from isthmus.sources.files import File
 from isthmus.sources.rows import Table
 from test_sources import PNG, read, write
@@ -290,3 +290,13 @@ def test_any_row_is_a_document_that_json_can_hold_or_is_skipped(row: dict[str, A
         assert json.loads(json.dumps(found.metadata, allow_nan=False)) == found.metadata
         (found.id + (found.text or "")).encode()
         assert all(np.isfinite(vector).all() for vector in found.vectors.values())
+
+
+def test_a_row_whose_text_is_blank_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,year\n1,a cat,2020\n2,,2021\n")
+    (unit,) = open_source(tmp_path / "a.csv").units()
+    assert isinstance(unit, Unit)
+    good, bad = unit.read()
+    assert isinstance(good, Document)
+    assert isinstance(bad, Skipped)
+    assert "its text is blank" in bad.why

@@ -77,5 +77,5 @@ def _fields(header: list[str], row: list[str], file: File) -> dict[str, object]:
         raise BadInput(f"has {len(row)} fields where the header has {len(header)}")
     if not all(is_text(value) for value in row):
         raise BadInput(f"is not UTF-8. {convert('WINDOWS-1252', file.name)}")
-    named = {name: value for name, value in zip(header, row, strict=True) if value}
-    return {name: loads(value) if name in JSON_COLUMNS else value for name, value in named.items()}
+    named = {name: value or None for name, value in zip(header, row, strict=True)}
+    return {name: loads(value) if value and name in JSON_COLUMNS else value for name, value in named.items()}

@@ -60,6 +60,11 @@ class Table:
     def document(self, row: Mapping[str, Any], number: int) -> Document:
         """Make a document of a row, or raise."""
         left = {name: value for name, value in row.items() if value is not None}
+        blank = [name for name in FIELDS if name in row]
+        if blank and not left.keys() & set(FIELDS):
+            raise BadInput(
+                f"its {' and '.join(blank)} {'is' if len(blank) == 1 else 'are'} blank: nothing could be found"
+            )
         if not left.keys() & set(FIELDS):
             raise BadInput(f"has no {', '.join(FIELDS[:-1])} or {FIELDS[-1]}. Rename the field that holds the text")
         name = self._id(left, number)
