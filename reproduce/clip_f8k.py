@@ -13,22 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tables import Row, arguments, compared
+from tables import SINGLE, Row, arguments, compared
 
 from isthmus import calibration
 from isthmus.calibration.tune import ndcg_at_10
 from isthmus.types import Matrix, Vectors
 
 SPECS = (
-    "none",
-    "minmax",
-    "zscore",
-    "rrf",
-    "center",
-    "dn",
-    "standardize",
-    "nnn(k=16)",
-    "qbnorm",
+    *SINGLE,
     "qbnorm(dynamic=true)",
     "dbnorm",
     "dbnorm(dynamic=true)",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tables import Row, arguments, compared
+from tables import SINGLE, Row, arguments, compared
 
 from isthmus import encoders
 from isthmus.evaluate import compare
@@ -21,15 +21,7 @@ from isthmus.evaluate.encode import encoded
 
 BENCHMARKS = ("flickr8k-mix", "docvqa:mixed,held-out")
 SPECS = (
-    "none",
-    "minmax",
-    "zscore",
-    "rrf",
-    "center",
-    "dn",
-    "standardize",
-    "nnn(k=16)",
-    "qbnorm",
+    *SINGLE,
     "center+standardize",
     "center+nnn(k=16)",
     "nnn(k=16)+standardize",

@@ -13,22 +13,14 @@ from pathlib import Path
 
 import flickr8k
 import numpy as np
-from tables import Row, arguments, compared
+from tables import SINGLE, Row, arguments, compared
 
 from isthmus import calibration, encoders
 from isthmus.calibration import ndcg_at_10
 from isthmus.types import Rows, Vectors
 
 SPECS = (
-    "none",
-    "minmax",
-    "zscore",
-    "rrf",
-    "center",
-    "dn",
-    "standardize",
-    "nnn(k=16)",
-    "qbnorm",
+    *SINGLE,
     "qbnorm(dynamic=true)",
     "center+standardize",
     "center+nnn(k=16)",
