@@ -2,7 +2,8 @@
 
     Query ──caption──▸ question ‖ image description ──rewrite──▸ the query that is searched
 
-Three stages: a `Captioner` reads pictures, a `Rewriter` says what is asked for, a `Retriever` finds it. Reference: BRIDGE, whose stages are called caption, FORGE and LENS.
+Three stages: a `Captioner` reads pictures, a `Rewriter` says what is asked for, a `Retriever` finds it.
+Reference: BRIDGE, whose stages are called caption, FORGE and LENS.
 """
 
 from isthmus.align.base import Aligned, Aligner, Captioner, Retriever, Rewriter, Rewritten, joined

@@ -1,0 +1,64 @@
+"""``forge-mini``: keeps the words that matter, and drops the talk around them.
+
+A small transformer reads question and captions through two layers of `mini`'s text tower and says of each word how likely
+it should be kept; those more likely than not are the query, in their order. It was trained by what a retriever then finds:
+see ``isthmus.train.forge_mini``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isthmus.align.base import Rewritten
+from isthmus.align.reading import Reader, padded, reader
+from isthmus.types import Matrix
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+MODEL = Path(__file__).parent / "forge-mini.onnx"
+KEEP = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForgeMini:
+    """The rewriter."""
+
+    reader: Reader
+    model: InferenceSession
+    name: str = "forge-mini"
+
+    def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
+        """Return of each text the words that matter; the text itself where that would be none."""
+        return [self._rewrite(text) for text in texts]
+
+    def likely(self, text: str) -> list[tuple[str, float]]:
+        """Return the words of a text, each with the probability that it matters."""
+        windows = self.reader.read(text)
+        out: list[tuple[str, float]] = []
+        for window in windows:
+            inputs, mask = padded([window])
+            logits: Matrix = self.model.run(None, {"inputs": inputs, "mask": mask})[0][0]
+            chance = 1 / (1 + np.exp(-logits[window.first]))
+            out += zip(window.words, chance.tolist(), strict=True)
+        return out
+
+    def _rewrite(self, text: str) -> Rewritten:
+        kept = [word for word, chance in self.likely(text) if chance >= KEEP]
+        if not kept:
+            return Rewritten(text, "no word was worth keeping")
+        return Rewritten(" ".join(kept))
+
+
+@cache
+def load(model: Path = MODEL) -> ForgeMini:
+    """Return the shipped rewriter, or another trained one."""
+    from onnxruntime import InferenceSession
+
+    return ForgeMini(reader(), InferenceSession(str(model)))
