@@ -1,4 +1,4 @@
-"""A text as forge-mini sees it: its words, and for each token a vector of `mini`'s lower layers and a few plain signs."""
+"""A text as forge-mini sees it: its words, and for each token a vector of `mini`'s lower layers and some signs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class Reader:
         options.log_severity_level = 3  # it warns of every weight of the upper layers
         options.intra_op_num_threads = threads
         tower = InferenceSession(cut((folder / "text.onnx").read_bytes(), FEATURES), options)
-        return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), tower)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(tokenizer, tower)
 
     def read(self, text: str) -> list[Window]:
         """Return the windows of a text, without the mark that stands before captions."""

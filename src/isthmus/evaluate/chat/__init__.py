@@ -51,8 +51,8 @@ class Chat:
         return drawn(self.lines)
 
 
-def chats(claims: Mapping[str, str], *, split: Split, seed: int = 0) -> list[Chat]:
-    """Make a chat of each claim.
+def chats(claims: Mapping[str, str], *, split: Split, seed: int = 0, hidden: float = 0.5) -> list[Chat]:
+    """Make a chat of each claim, with that share of its content words on the screenshot alone.
 
     >>> (chat,) = chats({"c1": "Vitamin D deficiency raises the risk of asthma attacks."}, split="test")
     >>> [word in chat.text for word in ("Vitamin", "deficiency", "raises", "risk", "asthma", "attacks")]
@@ -62,15 +62,15 @@ def chats(claims: Mapping[str, str], *, split: Split, seed: int = 0) -> list[Cha
     """
     parts = _parts(split)
     return [
-        _chat(name, claim, parts, np.random.default_rng([seed, row]))
+        _chat(name, claim, hidden, parts, np.random.default_rng([seed, row]))
         for row, (name, claim) in enumerate(claims.items())
     ]
 
 
-def _chat(name: str, claim: str, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Chat:
+def _chat(name: str, claim: str, share: float, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Chat:
     words = claim.split()
     content = [place for place, word in enumerate(words) if content_words(word)]
-    hidden = set(rng.permutation(content)[: len(content) // 2].tolist())
+    hidden = set(rng.permutation(content)[: int(len(content) * share)].tolist())
     shown = " ".join(word for place, word in enumerate(words) if place not in hidden).rstrip(".")
     message = list(_message(parts, rng))
     text = " ".join(message).replace("{}", shown)
