@@ -57,9 +57,7 @@ def scifact(data: Path) -> tuple[Corpus, dict[str, dict[str, str]], dict[str, fr
     folder = data / "scifact"
     read = [json.loads(line) for line in (folder / "corpus.jsonl").open(encoding="utf-8")]
     corpus = Corpus([each["_id"] for each in read], [f"{each['title']} {each['text']}".strip() for each in read])
-    said = {
-        each["_id"]: each["text"] for each in map(json.loads, (folder / "queries.jsonl").open(encoding="utf-8"))
-    }
+    said = {each["_id"]: each["text"] for each in map(json.loads, (folder / "queries.jsonl").open(encoding="utf-8"))}
     right: dict[str, set[str]] = {}
     claims: dict[str, dict[str, str]] = {"train": {}, "test": {}}
     for split, of in claims.items():
@@ -82,19 +80,32 @@ def captions(data: Path) -> tuple[Corpus, list[Asked]]:
     return corpus, [*asked, *(Asked(claim, claim, frozenset([name]), 1) for name, claim in said.items())]
 
 
-def claims_asked(claims: Mapping[str, str], right: Mapping[str, frozenset[str]]) -> list[Asked]:
-    """Return each claim as a chat in several ways, with a screenshot and without, and as it is."""
-    sent = [pair for turn in range(TURNS) for pair in _sent(claims, turn, 0.5 if turn % 4 else 0.0)]
+def claims_asked(
+    claims: Mapping[str, str], right: Mapping[str, frozenset[str]], everyday: Sequence[str] = ()
+) -> list[Asked]:
+    """Return each claim as a chat in several ways, with a screenshot and without, and as it is.
+
+    ``everyday`` sentences are among the tangents of every second chat: no list of tangents is long enough.
+    """
+    sent = [
+        pair
+        for turn in range(TURNS)
+        for pair in _sent(claims, turn, 0.5 if turn % 4 else 0.0, everyday if turn % 2 else ())
+    ]
     noisy = [Asked(text, claims[name], right[name]) for name, text in sent]
-    return [*noisy, *(Asked(claim, claim, right[name]) for name, claim in claims.items())] * 1
+    return [*noisy, *(Asked(claim, claim, right[name]) for name, claim in claims.items())]
 
 
-def _sent(claims: Mapping[str, str], seed: int, hidden: float) -> Iterator[tuple[str, str]]:
-    for chat in chats(claims, split="train", seed=seed, hidden=hidden):
+def _sent(
+    claims: Mapping[str, str], seed: int, hidden: float, everyday: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    for chat in chats(claims, split="train", seed=seed, hidden=hidden, tangents=everyday):
         yield chat.id, joined(chat.text, [chat.screen] if hidden else [])
 
 
-def examples(asked: Sequence[Asked], reader: Reader, threads: int, report: Callable[[str], object] = str) -> list[Example]:
+def examples(
+    asked: Sequence[Asked], reader: Reader, threads: int, report: Callable[[str], object] = str
+) -> list[Example]:
     """Read every query; those longer than one window are left out."""
     report(f"reading {len(asked)} queries")
     with ThreadPoolExecutor(threads) as pool:

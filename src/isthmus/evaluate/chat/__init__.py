@@ -51,8 +51,12 @@ class Chat:
         return drawn(self.lines)
 
 
-def chats(claims: Mapping[str, str], *, split: Split, seed: int = 0, hidden: float = 0.5) -> list[Chat]:
+def chats(
+    claims: Mapping[str, str], *, split: Split, seed: int = 0, hidden: float = 0.5, tangents: Sequence[str] = ()
+) -> list[Chat]:
     """Make a chat of each claim, with that share of its content words on the screenshot alone.
+
+    ``tangents`` are said too, as often as those of the split.
 
     >>> (chat,) = chats({"c1": "Vitamin D deficiency raises the risk of asthma attacks."}, split="test")
     >>> [word in chat.text for word in ("Vitamin", "deficiency", "raises", "risk", "asthma", "attacks")]
@@ -62,9 +66,19 @@ def chats(claims: Mapping[str, str], *, split: Split, seed: int = 0, hidden: flo
     """
     parts = _parts(split)
     return [
-        _chat(name, claim, hidden, parts, np.random.default_rng([seed, row]))
+        _chat(name, claim, hidden, _with(parts, tangents, rng), rng)
         for row, (name, claim) in enumerate(claims.items())
+        for rng in [np.random.default_rng([seed, row])]
     ]
+
+
+def _with(
+    parts: Mapping[str, Sequence[str]], tangents: Sequence[str], rng: np.random.Generator
+) -> Mapping[str, Sequence[str]]:
+    if not tangents:
+        return parts
+    some = [tangents[place] for place in rng.integers(len(tangents), size=len(parts["tangents"]))]
+    return {**parts, "tangents": [*parts["tangents"], *some]}
 
 
 def _chat(name: str, claim: str, share: float, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Chat:
