@@ -89,6 +89,7 @@ class Policy:
     prompt: str = PROMPT
     longest: int = 384  # tokens of a query that are read
     new: int = 64  # tokens of a rewrite at most: L
+    adapted: bool = False  # LoRA: only the adapters are trained
 
     @property
     def device(self) -> torch.device:
@@ -303,7 +304,8 @@ def log_probs(policy: Policy, model: Any, rewrites: Rewrites, temperature: float
 
 def said(policy: Policy, rewrites: Rewrites) -> list[str]:
     """Return rewrites as words, on one line each."""
-    rows = [row[live.bool()] for row, live in zip(rewrites.tokens, rewrites.live, strict=True)]
+    lengths = rewrites.live.sum(1).tolist()
+    rows = [row[:length] for row, length in zip(rewrites.tokens.tolist(), lengths, strict=True)]
     return [" ".join(policy.words.decode(row, skip_special_tokens=True).split()) for row in rows]
 
 
