@@ -58,7 +58,7 @@ def _messages(claims: dict[str, str], split: str, seed: int = 0) -> list[Lesson]
 def main(options: argparse.Namespace) -> int:
     data = Set(options)
     options.out.mkdir(parents=True, exist_ok=True)
-    wanted = STAGES if options.stage == "all" else [options.stage]
+    wanted = {"all": STAGES, "none": ()}.get(options.stage, (options.stage,))
     for stage in wanted:
         _say(f"== {stage}")
         train_one(stage, options, data)

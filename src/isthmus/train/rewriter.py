@@ -158,9 +158,9 @@ def draw(out: Path) -> None:
     axes.plot(steps, _smooth(best), color="#b8c4ce", label="best of each group")
     axes.plot(steps, _smooth(rewards), color="#2a6f97", label="mean of each group")
     if (out / "held_out.jsonl").exists():
-        held = [json.loads(line) for line in (out / "held_out.jsonl").read_text().splitlines()]
-        axes.plot(*zip(*((row["step"], row["value"]) for row in held), strict=True), "o-", ms=3, color="#e07a5f",
-                  label="held-out queries, greedy")  # fmt: skip
+        rows = (json.loads(line) for line in (out / "held_out.jsonl").read_text().splitlines())
+        held = {row["step"]: row["value"] for row in rows}  # after an interruption a step may be there twice
+        axes.plot(list(held), list(held.values()), "o-", ms=3, color="#e07a5f", label="held-out queries, greedy")
     axes.set(xlabel="step", ylabel="reward")
     axes.legend(frameon=False)
     figure.savefig(out / "curve.png", dpi=110)
