@@ -376,5 +376,6 @@ def _resume(out: Path, recipe: Recipe, model: Any, optimiser: torch.optim.Optimi
         model.load_state_dict(saved["model"], strict=False)
         optimiser.load_state_dict(saved["optimiser"])
     if log.exists():  # what came after the checkpoint is done again
-        log.write_text("".join(line for line in log.open() if json.loads(line)["step"] <= step))
+        lines = log.read_text().splitlines(keepends=True)
+        log.write_text("".join(line for line in lines if json.loads(line)["step"] <= step))
     return step

@@ -11,7 +11,7 @@ import copy
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from isthmus.align.retrievers import Bm25, Dense
 from isthmus.documents import Document
 from isthmus.errors import BadFile, BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
-from isthmus.registry import suggestion
+from isthmus.registry import lookup, suggestion
 from isthmus.train import forge, warmup
 from isthmus.train.forge import Lesson, Policy, Recipe
 from isthmus.train.reward import Retrieval
@@ -107,6 +107,30 @@ def chatty(clean: Sequence[Lesson], *, seed: int = 0, noises: int = NOISES) -> l
     claims = {lesson.id: lesson.query for lesson in clean}
     made = (chat for noise in range(noises) for chat in chats(claims, split="train", seed=seed + noise))
     return [Lesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
+
+
+def changed(settings: Sequence[str], recipe: Recipe | None = None) -> Recipe:
+    """Return the recipe with other settings.
+
+    >>> changed(["group=4", "clip=0.2"]).clip
+    0.2
+    >>> changed(["gruop=4"])
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No setting of the recipe is called 'gruop'. Did you mean 'group'?
+    """
+    recipe = recipe or Recipe()
+    kinds = {each.name: int if each.type == "int" else float for each in fields(Recipe)}
+    read: dict[str, Any] = {}
+    for setting in settings:
+        name, sign, value = (word.strip() for word in setting.partition("="))
+        if not sign:
+            raise BadInput(f"--set {setting!r} cannot be read. Write NAME=VALUE, as in group=8.")
+        kind = lookup(kinds, name, "setting of the recipe")
+        try:
+            read[name] = kind(value)
+        except ValueError:
+            raise BadInput(f"{name} is a number, not {value!r}.") from None
+    return replace(recipe, **read)
 
 
 def make_forge(
