@@ -159,6 +159,8 @@ def test_rewards_that_are_all_alike_move_nothing(tmp_path: Path) -> None:
     forge.train(replace(QUICK, steps=3), made, lessons(), lambda ids, texts: [0.5] * len(ids), tmp_path)
     for name, weight in start.model.state_dict().items():
         assert torch.equal(made.model.state_dict()[name], weight), name
+    with pytest.raises(BadInput, match="no query"):
+        forge.train(QUICK, made, [], worth(), tmp_path)
 
 
 def test_the_gradient_is_the_policy_gradient() -> None:

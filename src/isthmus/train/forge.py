@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -135,12 +136,15 @@ def train(
 
     Run again it goes on from the checkpoint, as if it had never stopped. ``minutes`` ends it early, with a checkpoint.
     """
-    model, late = policy.model.eval(), time.monotonic() + 60 * (minutes or 1e9)  # no dropout: ρ compares like with like
+    if not lessons:
+        raise BadInput("There is no query to learn from.")
+    late = time.monotonic() + 60 * (math.inf if minutes is None else minutes)
+    model = policy.model.eval()  # no dropout: ρ compares like with like
     start = copy.deepcopy(model).requires_grad_(False) if recipe.kl else None
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimiser = torch.optim.AdamW(weights, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=recipe.decay)
-    step = _resume(out, recipe, model, optimiser)
-    while step < recipe.steps and time.monotonic() < late:
+    step, over = _resume(out, recipe, model, optimiser), False
+    while step < recipe.steps and not over:
         began, rng = time.monotonic(), torch.Generator(policy.device).manual_seed(_seed(recipe.seed, step))
         batch = [lesson for lesson in drawn(lessons, recipe, step) for _ in range(recipe.group)]
         rewrites = sample(policy, [lesson.query for lesson in batch], recipe.temperature, rng)
@@ -154,7 +158,8 @@ def train(
         row["seconds"] = time.monotonic() - began
         _log(out, row)
         progress(row)
-        if step % recipe.every == 0 or step == recipe.steps or time.monotonic() >= late:
+        over = time.monotonic() >= late
+        if over or step % recipe.every == 0 or step == recipe.steps:
             _save(out, recipe, step, model, optimiser)
     return step
 
@@ -170,22 +175,24 @@ def update(
             _said_by(policy.model if recipe.inner > 1 else None, policy, rewrites[rows], recipe) for rows in chunks
         ]
         first = [_said_by(start, policy, rewrites[rows], recipe) for rows in chunks]
-    loss = norm = torch.zeros(())
+    loss = norm = far = torch.zeros(())
     for _ in range(recipe.inner if len(useful) else 0):
         optimiser.zero_grad(set_to_none=True)
-        loss = torch.zeros((), device=policy.device)
+        loss, far = torch.zeros((), device=policy.device), torch.zeros((), device=policy.device)
         for rows, old, reference in zip(chunks, before, first, strict=True):
             some = rewrites[rows]
             new = log_probs(policy, policy.model, some, recipe.temperature)  # (rows, t)
             gain = surrogate(new, new.detach() if old is None else old, advantage[rows, None], recipe.clip)
             if reference is not None:
-                gain = gain - recipe.kl * k3(new, reference)
+                left = k3(new, reference)
+                gain = gain - recipe.kl * left
+                far += (left.detach() * some.live).sum() / rewrites.live.sum()
             part = -(gain * some.live).sum() / (len(advantage) * policy.new)
             part.backward()  # type: ignore[no-untyped-call]
             loss += part.detach()
         norm = torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], recipe.norm)
         optimiser.step()
-    return {"loss": loss.item(), "norm": norm.item()}
+    return {"loss": loss.item(), "norm": norm.item(), **({"kl": far.item()} if recipe.kl else {})}
 
 
 def advantages(rewards: Tensor) -> Tensor:
