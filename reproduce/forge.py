@@ -63,7 +63,7 @@ def main(options: argparse.Namespace) -> int:
         _say(f"== {stage}")
         train_one(stage, options, data)
     summary(options.out, data)
-    return 0
+    return compared(options.out / "results.csv", options.write)
 
 
 def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
@@ -147,6 +147,23 @@ def summary(out: Path, data: Set) -> None:
     (out / "samples.md").write_text("\n".join(_sample(lesson, kept) for lesson in data.test[:SHOWN]))
 
 
+def compared(results: Path, write: bool) -> int:
+    """Return 1 if a mean is outside the interval that is expected of it; ``write`` takes what came out as expected."""
+    if write:
+        EXPECTED.write_text(results.read_text())
+        return 0
+    with results.open() as ours, EXPECTED.open() as theirs:
+        expected = {row["searched"]: row for row in csv.DictReader(theirs)}
+        wrong = [
+            f"{name}: nDCG@10 is {row['nDCG@10']}, expected {before['low']} to {before['high']}"
+            for row in csv.DictReader(ours)
+            if (before := expected.get(name := row["searched"]))
+            and not float(before["low"]) <= float(row["nDCG@10"]) <= float(before["high"])
+        ]
+    print("\n".join(wrong) or "as expected")
+    return 1 if wrong else 0
+
+
 def _sample(lesson: Lesson, kept: dict[str, dict[str, dict[str, str]]]) -> str:
     """Return a message, what was meant by it, and what each stage made of it."""
     lines = [f"## {lesson.id}", "", *(f"> {line}" for line in lesson.query.splitlines()), ""]
@@ -213,6 +230,7 @@ def arguments() -> argparse.Namespace:
     add("--watch", type=int, default=20, help="steps between looks at the held-out claims")
     add("--limit", type=int, help="only so many test claims, for a try")
     add("--seed", type=int, default=0)
+    add("--write", action="store_true", help="take what comes out as expected")
     return parser.parse_args()
 
 
