@@ -237,8 +237,7 @@ def arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     given = arguments()
     if not (given.data and given.model):
-        raise SystemExit(
-            "forge: needs --data (or ISTHMUS_DATA) and --model (or ISTHMUS_MODEL), a causal language model."
-        )
+        _say("forge: left out, it needs --data (or ISTHMUS_DATA) and --model (or ISTHMUS_MODEL), a language model.")
+        raise SystemExit(0)
     given.data = Path(given.data)
     raise SystemExit(main(given))
