@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -92,6 +93,44 @@ def train_mini(
         report=lambda line: typer.echo(line, err=True),
     )
     typer.echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")
+
+
+@train.command("forge")
+def train_forge(  # noqa: PLR0913 - one name per option
+    data: Annotated[Path, typer.Option(help="a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/train.tsv")],
+    model: Annotated[str, typer.Option(help="a causal language model of transformers: name or folder")],
+    retriever: Annotated[str, typer.Option(help="what the rewrites are for: bm25, or dense:ENCODER")] = "bm25",
+    out: Annotated[Path, typer.Option(help="where the rewriter, logs and checkpoints go")] = Path("forge"),
+    device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda, or cpu for a try")] = "cuda",
+    steps: Annotated[int | None, typer.Option(min=1, help="of reinforcement; 300 when not said")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="stop after so long; run again, it goes on")] = None,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="supervised steps before, towards the 'rewrite' of each query")
+    ] = 0,
+    chats: Annotated[
+        bool, typer.Option(help="make chats of the queries, which are clean, and learn to undo that")
+    ] = False,
+    lora: Annotated[int | None, typer.Option(min=1, help="train adapters of this rank instead of all weights")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="a setting of the recipe, as group=8, kl=0.02, clip=0.2, inner=2")
+    ] = None,
+) -> None:
+    """Train a rewriter of queries by what its rewrites find. Run again, it goes on where it stopped."""
+    from isthmus.train.rewriter import WARM, changed, load, make_forge
+
+    recipe = changed([*(settings or []), *([f"steps={steps}"] if steps else [])])
+    make_forge(
+        data,
+        out,
+        policy=lambda warmed: load(warmed or model, device=device, lora=lora),
+        finds=retriever,
+        recipe=recipe,
+        warm=replace(WARM, steps=warm_up, seed=recipe.seed) if warm_up else None,
+        chats=chats,
+        minutes=minutes,
+        report=lambda line: typer.echo(line, err=True),
+    )
+    typer.echo(f"The rewriter is in {out / 'model'}, what it was asked with in {out / 'model' / 'prompt.txt'}")
 
 
 def main() -> None:

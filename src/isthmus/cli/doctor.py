@@ -34,6 +34,7 @@ EXTRAS = {
     "plot": ("pictures of results", "matplotlib"),
     "st": ("sentence-transformers models as encoders", "sentence_transformers"),
     "train": ("training", "torch"),
+    "lora": ("training adapters of language models", "peft"),
 }
 
 
