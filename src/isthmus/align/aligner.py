@@ -90,6 +90,10 @@ class Stages:
         """The captioner and the rewriter."""
         return "+".join(part.name for part in (self.captioner, self.rewriter) if part is not None)
 
+    @property
+    def _rewrites(self) -> bool:
+        return not isinstance(self.rewriter, rewrite.Unchanged)
+
     def align(self, queries: Sequence[Query]) -> list[Aligned]:
         """Align queries together; what a stage costs is shared evenly among them."""
         began = perf_counter()
@@ -107,9 +111,10 @@ class Stages:
                 found.append(Aligned(read.query, read.caption, untouched=left, seconds=seconds))
                 continue
             new = next(coming)
-            if not isinstance(self.rewriter, rewrite.Unchanged):
-                seconds["rewrite"] = share
-            found.append(Aligned(read.searched(new.text), read.caption, new.fell_back, None, seconds, self.counts))
+            counts = None
+            if self._rewrites:
+                seconds["rewrite"], counts = share, self.counts
+            found.append(Aligned(read.searched(new.text), read.caption, new.fell_back, None, seconds, counts))
         return found
 
     def _read(self, queries: Sequence[Query]) -> list[Read]:
@@ -124,7 +129,7 @@ class Stages:
             return "it brings its own vectors"
         if not read.text:
             return "nothing could be said of its picture"
-        if isinstance(self.rewriter, rewrite.Unchanged) and read.caption is None:
+        if not self._rewrites and read.caption is None:
             return "nothing could be said of its picture" if read.captions else "it has no picture to put into words"
         return self.unless(read)
 
@@ -135,7 +140,7 @@ class Stages:
             one if one.text.strip() else Rewritten(text, one.fell_back or "nothing was written")
             for text, one in zip(texts, self.rewriter.rewrite(texts), strict=True)
         ]
-        if not isinstance(self.rewriter, rewrite.Unchanged):
+        if self._rewrites:
             with self._lock:
                 self.counts = self.counts.plus(new)
         return new

@@ -102,7 +102,9 @@ class Endpoint:
     def _post(self, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
         request = urllib.request.Request(f"{self.url}/chat/completions", body, headers)  # noqa: S310 - http(s) alone
-        with closing(_OPENER.open(request, timeout=self.timeout)) as answer:
+        proxies: dict[str, str] | None = {} if urlsplit(self.url).hostname in HERE else None  # none on the way here
+        opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
+        with closing(opener.open(request, timeout=self.timeout)) as answer:
             read: bytes = answer.read(LONGEST + 1)
         if len(read) > LONGEST:
             raise ValueError(f"more than {LONGEST:,} bytes")
@@ -126,9 +128,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> None:
         """Follow none."""
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from isthmus.align.ocr import Reader
-from isthmus.align.vocabulary import Vocabulary
+from isthmus.align.vocabulary import CHANCE, MOST, Vocabulary
 from isthmus.documents import ImageLike
 from isthmus.encoders import Encoder
 
 FULL = 12  # words from which a picture is plainly one of text
+
+
+class Reads(Protocol):
+    """Reads what is written in a picture."""
+
+    @property
+    def identity(self) -> str:
+        """What its readings depend on."""
+
+    def lines(self, image: ImageLike) -> list[str]:
+        """Return the lines of text in a picture, in reading order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,14 +34,15 @@ class Embedded:
     """
 
     encoder: Encoder | None = None
-    reader: Reader = field(default_factory=Reader)
+    reader: Reads = field(default_factory=Reader)
     name: str = "embedded"
     _vocabulary: Vocabulary | None = field(default=None, repr=False)
 
     @property
     def identity(self) -> str:
         """What its captions depend on."""
-        return f"{self.name}\0{self.reader.identity}\0{'' if self.encoder is None else self.encoder.identity}"
+        seen = "" if self.encoder is None else f"{self.encoder.identity}\0{CHANCE}\0{MOST}"
+        return f"{self.name}\0{self.reader.identity}\0{FULL}\0{seen}"
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
         """Return what is in each picture."""
@@ -54,7 +67,7 @@ class Embedded:
 class Pages:
     """Says what is written in pictures of text, and nothing of others."""
 
-    reader: Reader = field(default_factory=Reader)
+    reader: Reads = field(default_factory=Reader)
     name: str = "pages"
 
     @property

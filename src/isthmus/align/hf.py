@@ -50,7 +50,7 @@ def _from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded:
         return ready(kind.from_pretrained(name, local_files_only=offline()))
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
         how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"transformers cannot load {name!r}: {error} {how}") from None
+        raise BadFile(f"transformers cannot load {name!r}: {' '.join(str(error).split())} {how}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from isthmus.types import Mask, Matrix, Rows
@@ -13,8 +11,8 @@ COLUMN = 3  # lines that make a column
 WIDE = 6.0  # how many times as wide as high a column's lines are; what is narrower is a column of a table
 
 
-def reading_order(boxes: Matrix) -> list[int]:
-    """Return the order in which boxes ``(n, 4)``, each left, top, right, bottom, are read.
+def reading_rows(boxes: Matrix) -> list[list[int]]:
+    """Return the rows in which boxes ``(n, 4)``, each left, top, right, bottom, are read.
 
     The page is cut where an empty stripe runs right through it, and each piece again: between columns if both have a
     few lines of text, else between rows, at the widest. What cannot be cut is one row, read from left to right.
@@ -23,15 +21,15 @@ def reading_order(boxes: Matrix) -> list[int]:
     value stay together, is ours.
 
     >>> left, right = [[[x, y, x + 90, y + 9] for y in (20, 30, 40)] for x in (0, 120)]
-    >>> reading_order(np.array([*right, *left, [0, 0, 210, 9]]))
-    [6, 3, 4, 5, 0, 1, 2]
+    >>> reading_rows(np.array([*right, *left, [0, 0, 210, 9]]))
+    [[6], [3], [4], [5], [0], [1], [2]]
     """
     return _cut(np.asarray(boxes, dtype=np.float64).reshape(-1, 4), np.arange(len(boxes)))
 
 
-def _cut(boxes: Matrix, rows: Rows) -> list[int]:
+def _cut(boxes: Matrix, rows: Rows) -> list[list[int]]:
     if len(rows) < 2:
-        return [int(row) for row in rows]
+        return [[int(row)] for row in rows]
     before = _columns(boxes[rows])
     if before is None:
         before = _split(boxes[rows, 1], boxes[rows, 3], 0.0)
@@ -61,7 +59,7 @@ def _split(start: Matrix, stop: Matrix, least: float) -> Mask | None:
     return before
 
 
-def _rows(boxes: Matrix, rows: Rows) -> list[int]:
+def _rows(boxes: Matrix, rows: Rows) -> list[list[int]]:
     """Read boxes that overlap like tiles: a box belongs to the row above if its middle lies within that row's first."""
     found: list[list[int]] = []
     for row in sorted(rows.tolist(), key=lambda row: float(boxes[row, 1])):
@@ -70,9 +68,4 @@ def _rows(boxes: Matrix, rows: Rows) -> list[int]:
             found[-1].append(row)
         else:
             found.append([row])
-    return [row for several in found for row in sorted(several, key=lambda row: float(boxes[row, 0]))]
-
-
-def in_order(lines: Sequence[str], boxes: Matrix) -> list[str]:
-    """Return lines as they are read."""
-    return [lines[row] for row in reading_order(boxes)]
+    return [sorted(several, key=lambda row: float(boxes[row, 0])) for several in found]

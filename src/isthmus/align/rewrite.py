@@ -102,9 +102,9 @@ def cleaned(written: str) -> str:
     >>> cleaned("```\nboiling point of water\n```")
     'boiling point of water'
     """
-    before, text = None, THINKING.sub("", written)
+    before, text = None, written
     while text != before:
-        before, text = text, text.strip()
+        before, text = text, THINKING.sub("", text).strip()
         fenced = FENCE.match(text)
         text = LABEL.sub("", fenced[1] if fenced else text)
         if len(text) > 1 and QUOTES.get(text[0]) == text[-1] and text[-1] not in text[1:-1]:
