@@ -96,6 +96,8 @@ def test_a_picture_of_which_nothing_can_be_said_stays_a_picture() -> None:
     assert aligned(with_words, Last()).query == Query(text="b", image="blank.png", weights={"text": 3})
     several = Query(text="a b", image="blank.png", more_images=["blank.png"])
     assert aligned(several, Last()).query == Query(text="b", image="blank.png")
+    assert aligned(several).query == Query(text="a b", image="blank.png")
+    assert Stages(None, Last()).align([several])[0].query.images == several.images  # nobody has looked at them
 
 
 def test_words_and_captions_are_rewritten_together_and_each_stage_has_its_cost() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from threading import Lock
 from time import perf_counter
@@ -54,10 +54,13 @@ class Read:
         return joined(self.query.text, self.captions)
 
     def searched(self, text: str) -> Query:
-        """Return the query that is searched; of pictures about which nothing could be said, the first stays."""
-        if self.caption is not None:
-            return Query(text=text)
-        return Query(text=text, image=self.query.image, weights=self.query.weights)
+        """Return the query that is searched: these words, and a picture only where nothing could be said of it."""
+        return Query(text=text) if self.caption is not None else replace(self.left, text=text)
+
+    @property
+    def left(self) -> Query:
+        """The query as it is; of several pictures about which nothing could be said, the first."""
+        return self.query if not self.captions or not self.query.more_images else replace(self.query, more_images=())
 
 
 def whenever(_: Read) -> str | None:
@@ -108,7 +111,7 @@ class Stages:
         for read, left in zip(several, why, strict=True):
             seconds = {"caption": each * len(read.captions)} if read.captions else {}
             if left is not None:
-                found.append(Aligned(read.query, read.caption, untouched=left, seconds=seconds))
+                found.append(Aligned(read.left, read.caption, untouched=left, seconds=seconds))
                 continue
             new = next(coming)
             counts = None

@@ -44,7 +44,8 @@ class Reader:
             return []
         corners = np.asarray(read.boxes)  # (n, 4, 2)
         boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
-        return [" ".join(read.txts[at].strip() for at in row) for row in reading_rows(boxes)]
+        rows = [" ".join(read.txts[at].strip() for at in row) for row in reading_rows(boxes)]
+        return [row for row in rows if not speck(row)]
 
     def _loaded(self) -> Any:
         if self._engine is None:
@@ -52,10 +53,21 @@ class Reader:
             settings = {
                 "Global.log_level": "critical",  # its own logger alone; else it says which file it loads, and how
                 "Global.text_score": SURE,
+                "Global.use_cls": False,  # it turns lines that stand on their heads, and many that do not
                 "EngineConfig.onnxruntime.intra_op_num_threads": self.threads or -1,
             }
             self._engine = rapidocr.RapidOCR(params=settings)
         return self._engine
+
+
+def speck(line: str) -> bool:
+    """Whether a line is a single letter or digit of ours, as which leaves and buttons are read.
+
+    >>> speck("O"), speck("- 8"), speck("OK"), speck("猫")
+    (True, True, False, False)
+    """
+    signs = [char for char in line if char.isalnum()]
+    return len(signs) < 2 and line.isascii()
 
 
 def roomy(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
