@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import isthmus
+from isthmus.align import aligner, caption
 from isthmus.calibration import METHODS, NNN_PAPER_GRID, Spec
 from isthmus.cli import VERBS
 from isthmus.evaluate.benchmarks import BENCHMARKS
@@ -23,7 +24,9 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-@pytest.mark.parametrize("room", ["", ".calibration", ".encoders", ".evaluate", ".index", ".search", ".sources"])
+@pytest.mark.parametrize(
+    "room", ["", ".align", ".calibration", ".encoders", ".evaluate", ".index", ".search", ".sources"]
+)
 def test_what_a_module_exports_is_sorted_and_exists(room: str) -> None:
     loaded = importlib.import_module(f"isthmus{room}")
     constants_first = sorted(loaded.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
@@ -53,7 +56,7 @@ def test_the_defaults_in_the_table_of_specs_are_those_of_the_code() -> None:
 def test_every_module_stands_in_the_readmes_tree() -> None:
     tree = (ROOT / "README.md").read_text().split("## What is here")[1].split("## Read on")[0]
     root = Path(isthmus.__file__).parent
-    rooms = [str(root / room) for room in ("", "calibration", "encoders", "search")]
+    rooms = [str(root / room) for room in ("", "align", "calibration", "encoders", "search")]
     names = {m.name for m in pkgutil.iter_modules(rooms)}
     missing = [name for name in names if not name.startswith("_") and not re.search(rf"\b{name}\b", tree)]
     assert missing == []
@@ -64,6 +67,12 @@ def test_every_benchmark_and_every_verb_stands_in_the_docs() -> None:
     assert [name for name in BENCHMARKS if f"`{name}`" not in text] == []
     verbs = (ROOT / "docs/collections.md").read_text()
     assert [verb.__name__ for verb in VERBS if f"`isthmus {verb.__name__}" not in verbs] == []
+
+
+def test_every_aligner_captioner_and_prompt_stands_in_the_docs() -> None:
+    text = (ROOT / "docs/align.md").read_text()
+    prompts = [path.name for path in Path(isthmus.__file__).parent.joinpath("align/prompts").glob("*.txt")]
+    assert [name for name in (*aligner.NAMES, *caption.KINDS, *prompts) if f"`{name}" not in text] == []
 
 
 def test_every_relative_link_leads_somewhere() -> None:

@@ -2,10 +2,25 @@
 
     Query ──caption──▸ question ‖ image description ──rewrite──▸ the query that is searched
 
-Three stages: a `Captioner` reads pictures, a `Rewriter` says what is asked for, a `Retriever` finds it.
-Reference: BRIDGE, whose stages are called caption, FORGE and LENS.
+    aligner = align.load("forge-mini", encoder=encoder)
+    aligner.align([Query(text="what does this mean", image="shot.png")])      [Aligned(query=Query(text="…"), …)]
+
+Three stages: a ``Captioner`` reads pictures, a ``Rewriter`` says what is asked for, a ``Retriever`` finds it.
+Reference: BRIDGE (arXiv 2604.07201), whose stages are called caption, FORGE and LENS.
 """
 
-from isthmus.align.base import Aligned, Aligner, Captioner, Retriever, Rewriter, Rewritten, joined
+from isthmus.align.aligner import Stages, load
+from isthmus.align.base import Aligned, Aligner, Captioner, Counts, Retriever, Rewriter, Rewritten, joined
 
-__all__ = ["Aligned", "Aligner", "Captioner", "Retriever", "Rewriter", "Rewritten", "joined"]
+__all__ = [
+    "Aligned",
+    "Aligner",
+    "Captioner",
+    "Counts",
+    "Retriever",
+    "Rewriter",
+    "Rewritten",
+    "Stages",
+    "joined",
+    "load",
+]

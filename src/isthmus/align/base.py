@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from isthmus.documents import ImageLike, Query
 
@@ -27,10 +28,35 @@ class Captioner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query as a rewriter put it; or the query itself, and why."""
+    """A query as a rewriter put it; or the query itself, and why: a reason, and after a colon what is special here."""
 
     text: str
     fell_back: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many queries went to a rewriter, and how many of them came back as they were, by reason.
+
+    >>> some = Counts().plus([Rewritten("a"), Rewritten("b", "the model failed: timeout"), Rewritten("c")])
+    >>> print(some)
+    3 rewritten, 1 fell back (the model failed: 1)
+    """
+
+    asked: int = 0
+    fell_back: Mapping[str, int] = field(default_factory=dict)
+
+    def plus(self, several: Sequence[Rewritten]) -> Counts:
+        """Count these too."""
+        reasons = Counter(self.fell_back)
+        reasons.update(one.fell_back.partition(":")[0] for one in several if one.fell_back)
+        return Counts(self.asked + len(several), dict(reasons))
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.fell_back.items()))
+        return f"{self.asked} rewritten, {sum(self.fell_back.values())} fell back" + (
+            f" ({reasons})" if reasons else ""
+        )
 
 
 class Rewriter(Protocol):
@@ -57,14 +83,20 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """What became of a query."""
+    """What became of a query.
+
+    Where pictures became words, ``query`` is words alone. ``untouched`` says why nothing was done to a query.
+    """
 
     query: Query  # what is searched
-    caption: str | None = None
-    fell_back: str | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)  # what each stage cost
+    caption: str | None = None  # of all its pictures
+    fell_back: str | None = None  # why its words are not the rewriter's
+    untouched: str | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)  # what each stage cost: caption, rewrite
+    counts: Counts | None = None  # the aligner's, up to this query and those that were aligned with it
 
 
+@runtime_checkable
 class Aligner(Protocol):
     """Makes of a query with pictures and talk the query that was meant."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,25 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from isthmus._optional import need
+from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.texts import Passage, Splitter
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
 
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "ISTHMUS_OFFLINE")
 ROLE_PROMPTS: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
     """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
     st = need("sentence_transformers", extra="st")
-    offline = any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
     try:
-        model = st.SentenceTransformer(name, device=settings.device, local_files_only=offline)
+        model = st.SentenceTransformer(name, device=settings.device, local_files_only=offline())
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline else "Check the name or path."
+        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
         raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
     model.eval()
     tower = SentenceTower(model, _splitter(model, name), settings)
