@@ -71,7 +71,7 @@ class Scored:
 def draw_scores(place: Any, each: Scored) -> None:
     """Draw the scores of right and of other documents, by modality."""
     everything = np.concatenate([each.of(M, right=right) for M in COLOURS for right in (True, False)])
-    bins = np.linspace(*np.quantile(everything, [0.0005, 1]), 60).tolist()
+    bins = np.linspace(np.quantile(everything, 0.0005), everything.max(), 60).tolist()
     for M, colour in COLOURS.items():
         style = {"bins": bins, "density": True, "color": colour}
         place.hist(each.of(M, right=False), alpha=0.4, label=f"another {M}", **style)

@@ -5,9 +5,9 @@
 nDCG@10 as each document becomes a picture with probability p. *Photos*: Flickr8k's test split, caption 1 or the photo;
 caption 0 asks, captions 2 are references. *Screenshots*: the abstracts of SciFact that a test claim cites, or pictures
 of their text (means of 3 draws); train claims about other abstracts are references. ``mini`` cannot read: at p = 1
-there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which cannot both ask and
-be found: the right document of a text is its video, every *other* document is its video or, with probability p, its
-text (means of 10 draws); half of the texts ask, half are references. At p = 1 no other video is left to take a mean of.
+there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which cannot both
+ask and be found: the right document of a text is its video, every *other* document is its video or, with probability
+p, its text (means of 10 draws); half of the texts ask, half are references. At p = 1 no other video is left to centre.
 """
 
 from __future__ import annotations

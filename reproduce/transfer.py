@@ -3,13 +3,14 @@
     python reproduce/transfer.py --data DIR        (needs flickr8k/, mix/ and emb/clip_pairs.npz)
 
 *CLIP*: the mixed corpus of ``clip_f8k.py``; means of other Flickr8k photos and captions, or of Unsplash's. *mini*: the
-mixed corpus of ``mini_mix.py``; means of Flickr8k's dev and train splits, or of the built-in bank. Means of 30 and of
-100 are averages over 10 draws. The other calibrations are there for comparison, fitted as in those two scripts.
+mixed corpus of ``mini_mix.py``; means of 1,000 photos of Flickr8k's train split with two captions each, or of the
+built-in bank. Means of 100 and of 30 are averages over 10 draws. The calibrations above are fitted as in those scripts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import corpora
@@ -31,6 +32,16 @@ DRAWS = 10
 TRAIN = 1000
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Vectors that means are taken from."""
+
+    name: str
+    images: Matrix
+    texts: Matrix
+    queries: Matrix
+
+
 def described(mixed: Mixed, fitted: Fitted) -> dict[str, float]:
     """Return what is told of one ranking."""
     scores, image = mixed.scores(fitted), mixed.kind == "image"
@@ -50,48 +61,51 @@ def row(mixed: Mixed, name: str, fits: Sequence[Fitted]) -> Row:
     return {"corpus": mixed.name, "calibration": name, **means}
 
 
-def centred(images: Matrix, texts: Matrix, queries: Matrix, size: int | None = None) -> list[Fitted]:
-    """Centre with the means of these images, texts and queries, or of several draws of some of them."""
+def centred(documents: Origin, queries: Origin, size: int | None = None) -> list[Fitted]:
+    """Centre with the means of these documents and queries, or of several draws of some of them."""
     rng = np.random.default_rng(0)
     fits = []
     for _ in range(DRAWS if size else 1):
-        some = [rows[rng.permutation(len(rows))[:size]] for rows in (images, texts, queries)]
-        documents = Vectors.concat([Vectors.of(some[0], "image"), Vectors.of(some[1], "text")])
-        fits.append(calibration.fit("center", documents, Vectors.of(some[2], "text")))
+        several = documents.images, documents.texts, queries.queries
+        images, texts, asked = (rows[rng.permutation(len(rows))[:size]] for rows in several)
+        seen = Vectors.concat([Vectors.of(images, "image"), Vectors.of(texts, "text")])
+        fits.append(calibration.fit("center", seen, Vectors.of(asked, "text")))
     return fits
 
 
-def clip(data: Path) -> Iterator[Row]:
-    """Centre CLIP's vectors with means of several origins."""
-    mixed = corpora.clip(data)
+def table(mixed: Mixed, alike: Origin, other: Origin) -> Iterator[Row]:
+    """Yield every calibration, then centring with means of data that is alike, of other data, and of some of each."""
     for spec in SINGLE:
         yield row(mixed, spec, [mixed.fit(spec)])
-    held = np.load(data / "emb/clip_pairs.npz")
-    photos = held["f8k_img"][100:], held["unsplash500_img"]
-    texts = mixed.asked.parts["text"], held["unsplash500_txt"]
-    for name, shown, said in zip(("Flickr8k", "Unsplash"), photos, texts, strict=True):
+    for origin in (alike, other):
         for size in (None, *SIZES):
-            title = f"center, means of {size or f'{len(shown)} photos, {len(said)} texts'} of {name}"
-            yield row(mixed, title, centred(shown.astype(np.float32), said.astype(np.float32), said, size))
+            counts = f"{len(origin.images)} pictures, {len(origin.texts)} texts"
+            yield row(mixed, f"center, means of {size or counts} of {origin.name}", centred(origin, origin, size))
+    for seen, asked in ((other, alike), (alike, other)):
+        yield row(mixed, f"center, documents of {seen.name}, queries of {asked.name}", centred(seen, asked))
+
+
+def clip(data: Path) -> Iterator[Row]:
+    """Centre CLIP's vectors with means of Flickr8k and of Unsplash."""
+    mixed = corpora.clip(data)
+    held = {
+        name: rows.astype(np.float32) for name, rows in np.load(data / "emb/clip_pairs.npz").items() if rows.ndim > 1
+    }
+    said = mixed.asked.parts["text"]
+    alike = Origin("Flickr8k", held["f8k_img"][100:], said, said)
+    yield from table(mixed, alike, Origin("Unsplash", held["unsplash500_img"], *[held["unsplash500_txt"]] * 2))
 
 
 def mini(encoder: Encoder, data: Path) -> Iterator[Row]:
-    """Centre ``mini``'s vectors with means of several origins."""
-    mixed = corpora.mini(encoder, data)
-    for spec in SINGLE:
-        yield row(mixed, spec, [mixed.fit(spec)])
-    yield row(mixed, "center, its own means", [calibration.fit("center", mixed.documents, mixed.asked)])
+    """Centre ``mini``'s vectors with means of Flickr8k's train split and of the built-in bank."""
     photos = split(Folder(data / "flickr8k", "flickr8k", HOME), "train")[:TRAIN]
     shown = encoder.encode_documents([Document(photo.id, image=photo.image) for photo in photos]).parts["image"]
     said, asked = (encoder.encode_queries([Query(photo.captions[n]) for photo in photos]).parts["text"] for n in (0, 1))
-    for size in (TRAIN, *SIZES):
-        title = f"center, means of {size} of the train split"
-        yield row(mixed, title, centred(shown, said, asked, size if size < TRAIN else None))
     bank = bank_vectors(encoder, limit=SHIPPED_QUERIES)
-    shown, said = (bank.parts[part][bank.modality == part] for part in ("image", "text"))
-    for size in (None, *SIZES):
-        title = f"center, means of {size or f'{len(shown)} pictures, {len(said)} texts'} of the built-in bank"
-        yield row(mixed, title, centred(shown, said, said, size))
+    images, texts = (bank.parts[part][bank.modality == part] for part in ("image", "text"))
+    yield from table(
+        corpora.mini(encoder, data), Origin("Flickr8k", shown, said, asked), Origin("the bank", images, texts, texts)
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Whom a search shows when nobody is asked for: VisoGender's retrieval bias, as NNN's paper has it, on Flickr8k.
 
-    python reproduce/bias.py --data DIR        (needs flickr8k/)
+    python reproduce/groups.py --data DIR        (needs flickr8k/)
 
 VisoGender is not at hand, so the gallery is made from Flickr8k's test split: photos of which all five captions say a
 man or a boy and none a woman or a girl, and as many the other way round, drawn. The queries are the captions of these
@@ -98,4 +98,4 @@ def main(data: Path) -> list[Row]:
 
 if __name__ == "__main__":
     options = arguments(__doc__)
-    raise SystemExit(compared("bias", main(options.data), options.write))
+    raise SystemExit(compared("groups", main(options.data), options.write))
