@@ -2,12 +2,13 @@
 
     python reproduce/shares.py --data DIR        (needs flickr8k/, scifact/, emb/clip_pairs.npz; --write also draws)
 
-nDCG@10 as each document becomes a picture with probability p. *Photos*: Flickr8k's test split, caption 1 or the photo;
-caption 0 asks, captions 2 are references. *Screenshots*: the abstracts of SciFact that a test claim cites, or pictures
-of their text (means of 3 draws); train claims about other abstracts are references. ``mini`` cannot read: at p = 1
-there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which cannot both
-ask and be found: the right document of a text is its video, every *other* document is its video or, with probability
-p, its text (means of 10 draws); half of the texts ask, half are references. At p = 1 no other video is left to centre.
+nDCG@10 as each document becomes a picture with probability p, means of 3 draws. *Photos*: Flickr8k's test split,
+caption 1 or the photo; caption 0 asks, captions 2 are references. *Screenshots*: the abstracts of SciFact that a test
+claim cites, or pictures of their text; train claims about other abstracts are references. ``mini`` cannot read: at
+p = 1 there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which cannot
+both ask and be found: the right document of a text is its video, every *other* document is its video or, with
+probability p, its text (means of 10 draws); half of the texts ask, half are references. At p = 1 no other video is
+left to centre by.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from isthmus.encoders.base import Encoder
 from isthmus.evaluate.benchmarks import load
 from isthmus.evaluate.benchmarks.files import Folder
 from isthmus.evaluate.benchmarks.flickr8k import HOME, split
-from isthmus.evaluate.builders import replaced
+from isthmus.evaluate.builders import replaced, screenshot
 from isthmus.types import Mask, Rows, Vectors
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "shares.png"
@@ -64,6 +65,7 @@ def screenshots(encoder: Encoder, data: Path) -> Values:
     scifact = load("beir:scifact", data)
     cited = {document for judged in scifact.qrels.values() for document in judged}
     abstracts = [document for document in scifact.documents if document.id in cited]
+    pages = {document.id: screenshot(document.text or "") for document in abstracts}  # drawn once, for every share
     asked = encoder.encode_queries([question.query for question in scifact.questions])
     referring = encoder.encode_queries([claim for claim, source in scifact.references if source not in cited])
     relevant: Mask = np.array(
@@ -71,7 +73,7 @@ def screenshots(encoder: Encoder, data: Path) -> Values:
     )
 
     def values(share: float, draw: int) -> list[float]:
-        documents = encoder.encode_documents(replaced(abstracts, None, share, rng=np.random.default_rng(draw)))
+        documents = encoder.encode_documents(replaced(abstracts, pages, share, rng=np.random.default_rng(draw)))
         fitted = [calibration.fit(spec, documents, referring) for spec in SPECS]
         return [float(ndcg_at_10(f.scores(asked, documents), relevant).mean()) for f in fitted]
 
@@ -106,7 +108,7 @@ def videos(data: Path) -> Values:
 if __name__ == "__main__":
     options = arguments(__doc__)
     mini = encoders.load("mini", batch=64)
-    pictured = curve("photos", photos(mini, options.data), 1)
+    pictured = curve("photos", photos(mini, options.data), 3)
     seen = curve("screenshots", screenshots(mini, options.data), 3)
     filmed = curve("videos", videos(options.data), 10, SHARES[:-1])
     if options.write:
