@@ -1,0 +1,326 @@
+"""An encoder with a calibration as a model of mteb: ``mteb.evaluate(MtebModel("mini", "center"), tasks)``.
+
+    index(corpus)        documents ──encoder──▸ passages ──fit──▸ calibration       on the whole corpus
+    search(queries)      queries ──encoder──▸ scores of all documents ──▸ the best k
+
+Retrieval and reranking go through mteb's ``SearchProtocol``, because a calibration is fitted on documents: ``index`` is
+handed the whole corpus, where an ``EncoderProtocol`` sees it in pieces and must give vectors for the first before it
+has seen the last. Judgements and the task's own queries are never looked at while fitting. A search also has what no
+plain dot product has: one affine map per pair of modalities, the best passage of a long text, and corpora in which some
+documents are texts and others images.
+
+Tasks without a corpus (similarity, classification, clustering …) go through ``encode``: see there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from isthmus import calibration as calibrations
+from isthmus import encoders
+from isthmus._optional import need
+from isthmus.calibration import Fitted, Spec
+from isthmus.calibration.storage import to_bytes
+from isthmus.documents import Document, ImageLike, Query
+from isthmus.encoders import Encoder
+from isthmus.encoders.images import file_bytes
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
+from isthmus.errors import BadInput
+from isthmus.evaluate.compare import AUTO, in_blocks
+from isthmus.evaluate.encode import passages
+from isthmus.evaluate.runs import run_of
+from isthmus.types import Mask, Matrix, Rows, Vectors
+
+EXTRA = "mteb"
+AT_ONCE = 1000  # documents read from a corpus at a time
+
+
+class MtebModel:
+    """What mteb runs: an encoder, a calibration, and the reference queries it is fitted on.
+
+    ``encoder``: a name or an encoder. ``calibration``: any spec, ``auto`` and the per-query baselines too, fitted anew
+    on the corpus of each task; or a ``Fitted`` of your own, which is taken as it is. ``references``: what calibrations
+    are fitted on, queries like those that will be asked; the built-in bank when not said.
+
+    >>> MtebModel("mini", "center+nnn(k=16)")
+    <MtebModel mini, center+nnn(k=16)>
+    """
+
+    def __init__(
+        self,
+        encoder: str | Encoder,
+        calibration: str | Spec | Fitted = "none",
+        *,
+        references: Sequence[Query | str] | None = None,
+    ) -> None:
+        self.encoder = encoders.load(encoder) if isinstance(encoder, str) else encoder
+        self.calibration = (
+            calibration if isinstance(calibration, Fitted) or calibration == AUTO else Spec.parse(calibration)
+        )
+        if references is not None and not references:
+            raise BadInput("There are no reference queries. Give some, or leave them out for the built-in bank.")
+        self.references = references
+        self._searched: Searched | None = None
+
+    def __repr__(self) -> str:
+        return f"<MtebModel {self.encoder.name}, {self._said()}>"
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """What mteb files results under: the name has the calibration, the revision everything a score depends on."""
+        meta = need("mteb.models.model_meta", extra=EXTRA)
+        return meta.ModelMeta.create_empty(
+            overwrites={
+                "name": f"isthmus/{self.encoder.name} {self._said()}",
+                "revision": self._revision(),
+                "embed_dim": self.encoder.dim,
+                "modalities": sorted({part for modality in self.encoder.modalities for part in modality.split("+")}),
+                "similarity_fn_name": meta.ScoringFunction.DOT_PRODUCT,
+            }
+        )
+
+    def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
+        """Encode every document by passage, and fit the calibration on them. mteb's ``SearchProtocol``."""
+        blocks: list[tuple[list[str], Vectors, Rows]] = []
+        problems: dict[str, str] = {}
+        side = _prompt_type("document")
+        for rows in _blocks(corpus):
+            documents = [Document(row.id, row.text, row.image) for row in self._rows(rows, task_metadata, side) if row]
+            blocks.append(passages(self.encoder, documents, lambda name, why: problems.update({name: str(why)})))
+        ids = [name for names, _, _ in blocks for name in names]
+        if not ids:
+            raise BadInput(f"{task_metadata.name} has no document that the encoder {self.encoder.name} can read.")
+        _tell(len(corpus) - len(ids), len(corpus), "documents", next(iter(problems.values()), "it is empty"))
+        starts = np.cumsum([0, *(len(names) for names, _, _ in blocks)])
+        owner = np.concatenate([owners + start for start, (_, _, owners) in zip(starts, blocks, strict=False)])
+        documents_ = Vectors.concat([vectors for _, vectors, _ in blocks])
+        self._searched = Searched(ids, documents_, owner, self._fit(documents_, owner))
+
+    def search(
+        self,
+        queries: Any,
+        *,
+        task_metadata: Any,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        **_: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Return the best documents of each query; with ``top_ranked``, of those alone. mteb's ``SearchProtocol``."""
+        if self._searched is None:
+            raise BadInput("Nothing was indexed. mteb calls index(corpus) first.")
+        asked = [row for rows in _blocks(queries) for row in self._rows(rows, task_metadata, _prompt_type("query"))]
+        readable = [row for row in asked if row]
+        _tell(len(asked) - len(readable), len(asked), "queries", "it is empty")
+        nothing: dict[str, dict[str, float]] = {row.id: {} for row in asked}
+        return nothing | self._searched.ranked(
+            [row.id for row in readable],
+            self.encoder.encode_queries([Query(row.text, row.image) for row in readable]),
+            top_k,
+            top_ranked,
+        )
+
+    def encode(self, inputs: Iterable[Any], *, task_metadata: Any, prompt_type: Any = None, **_: Any) -> Matrix:
+        """Return one vector for each input, for tasks that have no corpus to search. mteb's ``EncoderProtocol``.
+
+        Without a calibration these are unit vectors, a text with an image fused as everywhere. With a ``Fitted`` that
+        is a shift or a bias, queries and documents are folded, so that their dot product is the calibrated score, for
+        mteb's own search and index backends. Everything else needs a corpus, or more than a dot product, and is
+        refused: a number that a calibration had no part in should not be filed under its name.
+        """
+        role = None if prompt_type is None else str(prompt_type.value)
+        rows = [row for batch in inputs for row in self._rows(batch, task_metadata, prompt_type)]
+        some = np.array([bool(row) for row in rows], dtype=bool)
+        readable = [row for row in rows if row]
+        if role == "query":
+            vectors = self.encoder.encode_queries([Query(row.text, row.image) for row in readable])
+        else:
+            vectors = self.encoder.encode_documents(
+                [Document(str(place), row.text, row.image) for place, row in enumerate(readable)]
+            )
+        folded = self._folded(vectors, role)
+        out = np.zeros((len(rows), folded.shape[1]), dtype=np.float32)  # what is empty is like nothing
+        out[some] = folded
+        return out
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Matrix:
+        """Return the dot products of all pairs: folded vectors are not of unit length, and must stay so."""
+        one, other = np.atleast_2d(np.asarray(embeddings1)), np.atleast_2d(np.asarray(embeddings2))
+        return np.asarray(one @ other.T)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Matrix:
+        """Return the dot product of each row with its partner."""
+        return np.asarray((np.asarray(embeddings1) * np.asarray(embeddings2)).sum(axis=-1))
+
+    def _rows(self, batch: Mapping[str, Sequence[Any]], task_metadata: Any, side: Any) -> list[Row]:
+        """Read what the task has on this side and the encoder reads; mteb warns where it does not read all of it."""
+        kinds = [kind for kind in task_metadata.get_modalities(side) if kind in self.encoder.modalities]
+        if not kinds:
+            raise BadInput(f"The encoder {self.encoder.name} reads nothing of what {task_metadata.name} holds.")
+        return rows_of(batch, kinds)
+
+    def _fit(self, documents: Vectors, owner: Rows) -> Fitted:
+        if isinstance(self.calibration, Fitted):
+            return self.calibration
+        queries = (
+            bank_vectors(self.encoder, limit=SHIPPED_QUERIES)
+            if self.references is None
+            else self.encoder.encode_queries(self.references)
+        )
+        return calibrations.fit(self.calibration, documents, queries, owner=owner)
+
+    def _folded(self, vectors: Vectors, role: str | None) -> Matrix:
+        if not len(vectors):
+            return np.zeros((0, self.encoder.dim), dtype=np.float32)
+        if str(self.calibration) == "none":
+            return calibrations.fit("none", vectors, vectors).fold(vectors).vectors  # it learns nothing
+        fitted = self.calibration
+        if not isinstance(fitted, Fitted) or role is None:
+            raise BadInput(
+                f"'{self._said()}' is fitted on a corpus and calibrates queries against documents, and this task has "
+                "none. Run it with calibration='none'."
+            )
+        if fitted.scale or fitted.coefficients or fitted.balance or fitted.spec.dynamic:
+            raise BadInput(
+                f"'{fitted.spec}' is more than a dot product: scores are mapped by modality, or query by query. Let "
+                "mteb search with this model itself, which does that."
+            )
+        return (fitted.fold_queries(vectors) if role == "query" else fitted.fold(vectors)).vectors
+
+    def _said(self) -> str:
+        return f"{self.calibration.spec}, fitted" if isinstance(self.calibration, Fitted) else str(self.calibration)
+
+    def _revision(self) -> str:
+        digest = hashlib.sha256(f"{version('isthmus')} {self.encoder.identity}".encode())
+        if isinstance(self.calibration, Fitted):
+            digest.update(to_bytes(self.calibration))
+        elif isinstance(self.calibration, Spec):
+            digest.update(self.calibration.in_full.encode())
+        for reference in self.references or ():
+            digest.update(_content(Query.of(reference)))
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Searched:
+    """A corpus as it is searched: its documents by passage, and the calibration fitted on them."""
+
+    ids: list[str]
+    documents: Vectors
+    owner: Rows
+    fitted: Fitted
+
+    def ranked(
+        self, names: Sequence[str], queries: Vectors, k: int, among: Mapping[str, Sequence[str]] | None
+    ) -> dict[str, dict[str, float]]:
+        """Return the ``k`` best documents of each query; ``among`` says which alone are asked for."""
+        place = {name: row for row, name in enumerate(self.ids)}
+        run: dict[str, dict[str, float]] = {}
+        for rows, scores in in_blocks(self.fitted, queries, self.documents, self.owner):
+            if among is not None:
+                scores = np.where(_allowed(names[rows], among, place), scores, -np.inf)
+            for name, hits in run_of(scores, names[rows], self.ids, k).items():
+                run[name] = dict(zip(hits, apart(np.fromiter(hits.values(), float)).tolist(), strict=True))
+        return run
+
+
+def apart(scores: Matrix) -> Matrix:
+    """Put equal scores of a ranking, best first, a hair apart in float32, so that mteb keeps their order.
+
+    It ranks equal ones by the names of the documents, and keeps float32. Methods that score by rank have many.
+
+    >>> apart(np.array([0.5, 0.5, 0.5, 0.25])).round(6).tolist(), len(set(apart(np.zeros(9)).tolist()))
+    ([0.5, 0.5, 0.5, 0.25], 9)
+    """
+    bits = scores.astype(np.float32).view(np.int32).astype(np.int64)
+    order = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # neighbouring floats have neighbouring numbers
+    step = np.arange(len(scores))
+    lower = np.minimum.accumulate(order + step) - step
+    back = np.where(lower < 0, -lower | 0x80000000, lower)
+    return back.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One row of a dataset of mteb's; false where there is nothing to read."""
+
+    id: str
+    text: str | None
+    image: ImageLike | None
+
+    def __bool__(self) -> bool:
+        return self.image is not None or bool(self.text and self.text.strip())
+
+
+def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[Row]:
+    """Read a batch of documents or queries: those of its columns that are of these kinds.
+
+    A title stands before its text, an instruction behind its query; a conversation is its turns.
+
+    >>> rows_of({"id": ["a"], "title": ["Cats"], "text": ["They purr."]}, ["text"])
+    [Row(id='a', text='Cats They purr.', image=None)]
+    """
+    count = len(next(iter(batch.values())))
+    none = [None] * count
+    columns = [batch.get(name, none) for name in ("id", "title", "text", "instruction", "image")]
+    return [
+        Row(
+            id=str(name),
+            text=_text(title, text, instruction) if "text" in kinds else None,
+            image=_image(image) if "image" in kinds else None,
+        )
+        for name, title, text, instruction, image in zip(*columns, strict=True)
+    ]
+
+
+def _text(title: str | None, text: Any, instruction: str | None) -> str:
+    if isinstance(text, list):
+        said = [turn if isinstance(turn, str) else f"{turn['role']}: {turn['content']}" for turn in text]
+        return " ".join(each for each in (instruction, "; ".join(said)) if each)
+    return " ".join(each for each in (title, text, instruction) if each)
+
+
+def _image(image: Any) -> ImageLike | None:
+    """Take a picture as its file, where the dataset has it."""
+    if isinstance(image, Mapping):
+        found: ImageLike | None = image["bytes"] or image["path"]
+        return found
+    return None if image is None else image
+
+
+def _content(query: Query) -> bytes:
+    image = b"" if query.image is None else file_bytes(query.image) or np.asarray(query.image).tobytes()
+    own = b"".join(vector.tobytes() for vector in query.vectors.values())
+    return repr((query.text, query.weights)).encode() + image + own
+
+
+def _blocks(dataset: Any) -> Iterator[Mapping[str, Sequence[Any]]]:
+    """Give a dataset in blocks, pictures as files: a thousand decoded photos would fill the memory."""
+    picture = need("datasets", extra=EXTRA).Image
+    if isinstance(dataset.features.get("image"), picture):
+        dataset = dataset.cast_column("image", picture(decode=False))
+    yield from dataset.iter(batch_size=AT_ONCE)
+
+
+def _allowed(names: Sequence[str], among: Mapping[str, Sequence[str]], place: Mapping[str, int]) -> Mask:
+    allowed = np.zeros((len(names), len(place)), dtype=bool)
+    for row, name in enumerate(names):
+        allowed[row, [place[document] for document in among.get(name, ()) if document in place]] = True
+    return allowed
+
+
+def _tell(count: int, total: int, what: str, why: str) -> None:
+    if count:
+        warnings.warn(
+            f"{count} of {total} {what} have nothing to read and are left out; the first: {why}", stacklevel=3
+        )
+
+
+def _prompt_type(role: str) -> Any:
+    return need("mteb.types", extra=EXTRA).PromptType(role)
