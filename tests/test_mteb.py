@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from isthmus.evaluate.mteb import MtebModel, apart, rows_of
 from tiny import LENGTH, WORDS, write_sentence_transformer
 
 CALIBRATIONS = ["none", "center", "rrf", "zscore", "auto", "center+nnn(k=4)+standardize", "qbnorm(dynamic=true)"]
+ROOT = Path(__file__).parent.parent
 RNG = np.random.default_rng(11)
 REFERENCES: list[Query | str] = [" ".join(RNG.choice(WORDS, 3, replace=False)) for _ in range(30)]
 
@@ -445,6 +447,16 @@ def test_a_name_that_mteb_does_not_know_says_so_and_offline_is_obeyed(monkeypatc
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(BadFile, match="mteb cannot load 'nobody/no-such-model'"):
         encoders.load("mteb:nobody/no-such-model")
+
+
+def test_the_example_runs_and_prints_what_the_docs_show() -> None:
+    measured = runpy.run_path(str(ROOT / "examples/mteb_task.py"))["measured"]
+    shown = (ROOT / "docs/evaluate.md").read_text().split("nDCG@10   R@10\n")[1].split("\n\n")[0].splitlines()
+    rows = {spec: (float(ndcg), float(recall)) for spec, ndcg, recall in map(str.split, shown)}
+    found = {spec: measures for spec, *measures in measured("mini", list(rows))}
+    assert len(found) == 4
+    for spec, measures in found.items():
+        assert measures == pytest.approx(rows[spec], abs=0.005)  # another machine may round another way
 
 
 def test_a_model_of_mteb_goes_back_into_mteb_with_a_calibration(saved: Path, tmp_path: Path) -> None:
