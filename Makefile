@@ -19,7 +19,7 @@ test: $(TEST_VENV)/.made ## Run every test and every example in the docs
 
 test-mteb: $(TEST_VENV)/.made ## Run the tests that need mteb, which is large: 365 MB beyond what the others install
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[mteb]'
-	@$(TEST)/python -m pytest tests/test_mteb.py
+	@$(TEST)/python -m pytest tests/test_mteb.py tests/test_encoders.py
 
 check: $(TEST_VENV)/.made ## Check format, lint and types
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'

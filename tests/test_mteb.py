@@ -20,12 +20,14 @@ from mteb.abstasks.sts import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.cache import ResultCache
 from mteb.models import EncoderProtocol, ModelMeta, SearchEncoderWrapper, SearchProtocol
+from mteb.models.search_encoder_index.search_indexes.faiss_search_index import FaissSearchIndex
 
 from isthmus import Collection, Document, Query, calibration, encoders
 from isthmus.encoders.mteb import LONGEST, wrap
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate import Corpus, References, compare
-from isthmus.evaluate.mteb import MtebModel, apart, rows_of
+from isthmus.evaluate.mteb import MtebModel, apart
+from isthmus.evaluate.mteb_rows import rows_of
 from tiny import LENGTH, WORDS, write_sentence_transformer
 
 CALIBRATIONS = ["none", "center", "rrf", "zscore", "auto", "center+nnn(k=4)+standardize", "qbnorm(dynamic=true)"]
@@ -243,7 +245,7 @@ def test_empty_documents_and_queries_are_left_out_with_a_warning_and_count_as_no
     assert found == pytest.approx(whole * 4 / 5, abs=1e-4)
 
 
-def test_titles_instructions_and_conversations_are_read_as_mteb_reads_them() -> None:
+def test_titles_instructions_and_conversations_are_read_as_mteb_reads_them(tiny: str) -> None:
     batch: dict[str, list[Any]] = {
         "id": ["a", "b"],
         "title": ["Cats", ""],
@@ -253,6 +255,10 @@ def test_titles_instructions_and_conversations_are_read_as_mteb_reads_them() -> 
     assert [row.text for row in rows_of(batch, ["text"])] == ["Cats purr", "Be brief."]
     turns: list[Any] = [[{"role": "user", "content": "a cat?"}, {"role": "assistant", "content": "a dog"}]]
     assert [row.text for row in rows_of({"text": turns}, ["text"])] == ["user: a cat?; assistant: a dog"]
+    joined = {"title": ["a cat"], "body": ["sits"], "text": ["a cat sits"]}  # as mteb's loaders hand documents over
+    named = {"task_metadata": metadata("Any", "t2t"), "prompt_type": mteb.types.PromptType.document}
+    model = MtebModel(tiny)
+    np.testing.assert_array_equal(model.encode([joined], **named), model.encode([{"text": ["a cat sits"]}], **named))
     assert [bool(row) for row in rows_of({"text": ["cat", " ", None]}, ["text"])] == [True, False, False]
 
 
@@ -280,6 +286,8 @@ def test_a_task_without_a_corpus_takes_plain_vectors_and_no_calibration(tiny: st
     assert isinstance(model, EncoderProtocol)
     assert isinstance(model, SearchProtocol)
     assert -1 <= scores(model, Similar(), tmp_path)["cosine_spearman"] <= 1
+    made = model.encode([{"text": ["cat", " "]}, {"text": [""]}], task_metadata=Similar.metadata)
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), [1, 0, 0], atol=1e-6)
     with pytest.raises(BadInput, match=r"this task has none\. Run it with calibration='none'"):
         scores(MtebModel(tiny, "center"), Similar(), tmp_path)
 
@@ -292,15 +300,17 @@ def test_mtebs_own_search_over_folded_vectors_ranks_as_ours(tiny: str, spec: str
     model = MtebModel(encoder, fitted)
     named = {"task_metadata": world.task().metadata, "hf_split": "test", "hf_subset": "default", "num_proc": None}
     found = []
-    for searcher in (model, SearchEncoderWrapper(model, corpus_chunk_size=7)):  # folded vectors need no whole corpus
+    by_faiss = SearchEncoderWrapper(model, index_backend=FaissSearchIndex(model))
+    for searcher in (model, SearchEncoderWrapper(model, corpus_chunk_size=7), by_faiss):  # no need of a whole corpus
         searcher.index(table(world.documents), encode_kwargs={"show_progress_bar": False}, **named)
         found.append(
             searcher.search(table(world.queries), top_k=10, encode_kwargs={"show_progress_bar": False}, **named)
         )
     for name in world.queries:
-        ours, theirs = (sorted(run[name].items(), key=lambda hit: -hit[1]) for run in found)
-        assert [document for document, _ in ours] == [document for document, _ in theirs]
-        np.testing.assert_allclose([s for _, s in ours], [s for _, s in theirs], atol=1e-5)
+        ours, *others = (sorted(run[name].items(), key=lambda hit: -hit[1]) for run in found)
+        for theirs in others:
+            assert [document for document, _ in ours] == [document for document, _ in theirs]
+            np.testing.assert_allclose([s for _, s in ours], [s for _, s in theirs], atol=1e-5)
 
 
 def test_what_is_more_than_a_dot_product_is_not_folded_for_mteb(tiny: str) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -28,18 +28,19 @@ from isthmus import encoders
 from isthmus._optional import need
 from isthmus.calibration import Fitted, Spec
 from isthmus.calibration.storage import to_bytes
-from isthmus.documents import Document, ImageLike, Query
+from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.images import file_bytes
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadInput
 from isthmus.evaluate.compare import AUTO, in_blocks
 from isthmus.evaluate.encode import passages
+from isthmus.evaluate.mteb_rows import Row, rows_of
+from isthmus.evaluate.mteb_rows import blocks as blocks_of
 from isthmus.evaluate.runs import run_of
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 EXTRA = "mteb"
-AT_ONCE = 1000  # documents read from a corpus at a time
 
 
 class MtebModel:
@@ -88,20 +89,20 @@ class MtebModel:
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
         """Encode every document by passage, and fit the calibration on them. mteb's ``SearchProtocol``."""
-        blocks: list[tuple[list[str], Vectors, Rows]] = []
-        problems: dict[str, str] = {}
+        problems: dict[str, BadInput] = {}
         side = _prompt_type("document")
-        for rows in _blocks(corpus):
+        several = []
+        for rows in blocks_of(corpus):
             documents = [Document(row.id, row.text, row.image) for row in self._rows(rows, task_metadata, side) if row]
-            blocks.append(passages(self.encoder, documents, lambda name, why: problems.update({name: str(why)})))
-        ids = [name for names, _, _ in blocks for name in names]
+            several.append(passages(self.encoder, documents, lambda name, why: problems.update({name: why})))
+        ids = [name for names, _, _ in several for name in names]
         if not ids:
             raise BadInput(f"{task_metadata.name} has no document that the encoder {self.encoder.name} can read.")
         _tell(len(corpus) - len(ids), len(corpus), "documents", next(iter(problems.values()), "it is empty"))
-        starts = np.cumsum([0, *(len(names) for names, _, _ in blocks)])
-        owner = np.concatenate([owners + start for start, (_, _, owners) in zip(starts, blocks, strict=False)])
-        documents_ = Vectors.concat([vectors for _, vectors, _ in blocks])
-        self._searched = Searched(ids, documents_, owner, self._fit(documents_, owner))
+        before = np.cumsum([0, *(len(names) for names, _, _ in several[:-1])])  # documents, in the blocks so far
+        owner = np.concatenate([owner + start for start, (_, _, owner) in zip(before, several, strict=True)])
+        vectors = Vectors.concat([vectors for _, vectors, _ in several])
+        self._searched = Searched(ids, vectors, owner, self._fit(vectors, owner))
 
     def search(
         self,
@@ -115,7 +116,7 @@ class MtebModel:
         """Return the best documents of each query; with ``top_ranked``, of those alone. mteb's ``SearchProtocol``."""
         if self._searched is None:
             raise BadInput("Nothing was indexed. mteb calls index(corpus) first.")
-        asked = [row for rows in _blocks(queries) for row in self._rows(rows, task_metadata, _prompt_type("query"))]
+        asked = [row for rows in blocks_of(queries) for row in self._rows(rows, task_metadata, _prompt_type("query"))]
         readable = [row for row in asked if row]
         _tell(len(asked) - len(readable), len(asked), "queries", "it is empty")
         nothing: dict[str, dict[str, float]] = {row.id: {} for row in asked}
@@ -135,18 +136,17 @@ class MtebModel:
         refused: a number that a calibration had no part in should not be filed under its name.
         """
         role = None if prompt_type is None else str(prompt_type.value)
-        rows = [row for batch in inputs for row in self._rows(batch, task_metadata, prompt_type)]
-        some = np.array([bool(row) for row in rows], dtype=bool)
-        readable = [row for row in rows if row]
-        if role == "query":
-            vectors = self.encoder.encode_queries([Query(row.text, row.image) for row in readable])
-        else:
-            vectors = self.encoder.encode_documents(
-                [Document(str(place), row.text, row.image) for place, row in enumerate(readable)]
-            )
-        folded = self._folded(vectors, role)
-        out = np.zeros((len(rows), folded.shape[1]), dtype=np.float32)  # what is empty is like nothing
-        out[some] = folded
+        some: list[bool] = []
+        folded: list[Matrix] = []
+        for batch in inputs:  # one at a time: their pictures are decoded already, and titles stand in their texts
+            joined = {part: batch[part] for part in ("text", "image") if part in batch}
+            rows = self._rows(joined, task_metadata, prompt_type)
+            some += [bool(row) for row in rows]
+            if any(rows):
+                folded.append(self._folded([row for row in rows if row], role))
+        out = np.zeros((len(some), folded[0].shape[1] if folded else self.encoder.dim), dtype=np.float32)
+        if folded:
+            out[some] = np.concatenate(folded)  # what is empty stays zero: it is like nothing
         return out
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Matrix:
@@ -175,9 +175,13 @@ class MtebModel:
         )
         return calibrations.fit(self.calibration, documents, queries, owner=owner)
 
-    def _folded(self, vectors: Vectors, role: str | None) -> Matrix:
-        if not len(vectors):
-            return np.zeros((0, self.encoder.dim), dtype=np.float32)
+    def _folded(self, rows: Sequence[Row], role: str | None) -> Matrix:
+        if role == "query":
+            vectors = self.encoder.encode_queries([Query(row.text, row.image) for row in rows])
+        else:
+            vectors = self.encoder.encode_documents(
+                [Document(str(place), row.text, row.image) for place, row in enumerate(rows)]
+            )
         if str(self.calibration) == "none":
             return calibrations.fit("none", vectors, vectors).fold(vectors).vectors  # it learns nothing
         fitted = self.calibration
@@ -246,66 +250,10 @@ def apart(scores: Matrix) -> Matrix:
     return back.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Row:
-    """One row of a dataset of mteb's; false where there is nothing to read."""
-
-    id: str
-    text: str | None
-    image: ImageLike | None
-
-    def __bool__(self) -> bool:
-        return self.image is not None or bool(self.text and self.text.strip())
-
-
-def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[Row]:
-    """Read a batch of documents or queries: those of its columns that are of these kinds.
-
-    A title stands before its text, an instruction behind its query; a conversation is its turns.
-
-    >>> rows_of({"id": ["a"], "title": ["Cats"], "text": ["They purr."]}, ["text"])
-    [Row(id='a', text='Cats They purr.', image=None)]
-    """
-    count = len(next(iter(batch.values())))
-    none = [None] * count
-    columns = [batch.get(name, none) for name in ("id", "title", "text", "instruction", "image")]
-    return [
-        Row(
-            id=str(name),
-            text=_text(title, text, instruction) if "text" in kinds else None,
-            image=_image(image) if "image" in kinds else None,
-        )
-        for name, title, text, instruction, image in zip(*columns, strict=True)
-    ]
-
-
-def _text(title: str | None, text: Any, instruction: str | None) -> str:
-    if isinstance(text, list):
-        said = [turn if isinstance(turn, str) else f"{turn['role']}: {turn['content']}" for turn in text]
-        return " ".join(each for each in (instruction, "; ".join(said)) if each)
-    return " ".join(each for each in (title, text, instruction) if each)
-
-
-def _image(image: Any) -> ImageLike | None:
-    """Take a picture as its file, where the dataset has it."""
-    if isinstance(image, Mapping):
-        found: ImageLike | None = image["bytes"] or image["path"]
-        return found
-    return None if image is None else image
-
-
 def _content(query: Query) -> bytes:
     image = b"" if query.image is None else file_bytes(query.image) or np.asarray(query.image).tobytes()
     own = b"".join(vector.tobytes() for vector in query.vectors.values())
     return repr((query.text, query.weights)).encode() + image + own
-
-
-def _blocks(dataset: Any) -> Iterator[Mapping[str, Sequence[Any]]]:
-    """Give a dataset in blocks, pictures as files: a thousand decoded photos would fill the memory."""
-    picture = need("datasets", extra=EXTRA).Image
-    if isinstance(dataset.features.get("image"), picture):
-        dataset = dataset.cast_column("image", picture(decode=False))
-    yield from dataset.iter(batch_size=AT_ONCE)
 
 
 def _allowed(names: Sequence[str], among: Mapping[str, Sequence[str]], place: Mapping[str, int]) -> Mask:
@@ -315,7 +263,7 @@ def _allowed(names: Sequence[str], among: Mapping[str, Sequence[str]], place: Ma
     return allowed
 
 
-def _tell(count: int, total: int, what: str, why: str) -> None:
+def _tell(count: int, total: int, what: str, why: object) -> None:
     if count:
         warnings.warn(
             f"{count} of {total} {what} have nothing to read and are left out; the first: {why}", stacklevel=3
