@@ -413,6 +413,7 @@ def test_roles_tasks_and_whole_pictures_reach_the_model() -> None:
     model = Random()
     encoder = wrap(model, batch=2)
     assert repr(encoder) == "<Encoder mteb:tests/random, 6 dimensions: image, image+text, text>"
+    assert repr(wrap(Random(["image"]))) == "<Encoder mteb:tests/random, 6 dimensions: image>"
     model.seen.clear()
     wide = np.zeros((20, 3000, 3), dtype=np.uint8)
     encoder.encode_documents([Document("a", "cat"), Document("b", image=wide), Document("c", image=wide[:, :50])])

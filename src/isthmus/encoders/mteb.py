@@ -34,6 +34,7 @@ Part: TypeAlias = Literal["text", "image"]
 EXTRA = "mteb"
 LONGEST = 1024  # pixels of a picture's longest side: more than these models look at
 BYTES_PER_TOKEN = 2  # of text, where nobody tells us the tokenizer: few tokens are shorter, in any script
+GREY: Pixels = np.full((32, 32, 3), 127, dtype=np.uint8)
 INSTRUCTION = "Retrieve text based on user query."  # what mteb tells instructed models in tasks that say nothing
 
 
@@ -87,17 +88,19 @@ def _encoder(model: Any, name: str, settings: Settings) -> TowerEncoder:
             "each word. Name a dense model."
         )
     modalities = model.mteb_model_meta.modalities
-    text = MtebText(model, _strings(model, name), settings) if "text" in modalities else None
-    image = MtebImages(model, settings) if "image" in modalities else None
-    if text is None and image is None:
+    if not {"text", "image"} & set(modalities):
         raise BadInput(f"{name} reads {' and '.join(modalities)}; isthmus encodes texts and images.")
-    probe = text.encode([Passage(0, 1, b"document\na")]) if text else MtebImages(model, settings).encode([GREY])
+    text = MtebText(model, _strings(model, name), settings) if "text" in modalities else None
+    images = MtebImages(model, settings)
+    probe = images.encode([GREY]) if text is None else text.encode([Passage(0, 1, b"document\na")])
     return TowerEncoder(
-        name=name, dim=probe.shape[1], identity=_identity(model), text=text, image=image, settings=settings
+        name=name,
+        dim=probe.shape[1],
+        identity=_identity(model),
+        text=text,
+        image=images if "image" in modalities else None,
+        settings=settings,
     )
-
-
-GREY: Pixels = np.full((32, 32, 3), 127, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +221,9 @@ def _identity(model: Any) -> str:
     """
     meta, module = model.mteb_model_meta, need("torch.nn", extra=EXTRA).Module
     held = (
-        [model] if isinstance(model, module) else [v for _, v in sorted(vars(model).items()) if isinstance(v, module)]
+        [model]
+        if isinstance(model, module)
+        else [v for _, v in sorted(getattr(model, "__dict__", {}).items()) if isinstance(v, module)]
     )
     known = None if held else (meta.name, meta.revision)  # a folder may move, and is named by its path
     digest = hashlib.sha256(repr(("mteb", type(model).__name__, known, meta.max_tokens)).encode())
