@@ -33,6 +33,7 @@ EXTRAS = {
     "evaluate": ("measures by trec_eval's own code", "ir_measures"),
     "plot": ("pictures of results", "matplotlib"),
     "st": ("sentence-transformers models as encoders", "sentence_transformers"),
+    "mteb": ("mteb's models as encoders, and encoders as mteb's models", "mteb"),
     "train": ("training", "torch"),
 }
 
