@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from yardsticks import CORPORA, Mixed
 from tables import SINGLE, Row, arguments, compared
+from yardsticks import CORPORA, Mixed
 
 from isthmus.evaluate import Interval, interval, slices, values
 from isthmus.evaluate.compare import ALONE, alone, fit, ranked
