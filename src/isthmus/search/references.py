@@ -19,7 +19,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
-from isthmus.search.phrases import phrase
+from isthmus.queries.phrases import phrase
 from isthmus.search.questions import query_vectors
 from isthmus.search.store import Block, Store
 from isthmus.types import Mask, Matrix, Rows, Vectors
