@@ -72,8 +72,9 @@ class Embedded:
         """
         words = [token.text for token in tokens(text[:READ]) if token.text.isalpha()]
         plain = [word.lower() for word in words if word.islower() or word.lower() in CLOSED]
-        known = sum(word in CLOSED or word in shipped() for word in plain)
-        return bool(plain) and known >= KNOWN * len(plain)
+        if not plain:  # names alone, in letters that English has
+            return any(word.isascii() for word in words)
+        return sum(word in CLOSED or word in shipped() for word in plain) >= KNOWN * len(plain)
 
     def sentence(self, text: str, start: int = 0, end: int | None = None) -> Sentence:
         """Read one sentence."""
@@ -83,7 +84,7 @@ class Embedded:
             Word(token.text, universal(code), token.start, token.end) for token, code in zip(found, tags, strict=True)
         )
         small = [token.text.lower() for token in found]
-        return Sentence(words, _places(words, clauses(small, tags)), _places(words, phrases(small, tags)))
+        return Sentence(words, places(words, clauses(small, tags)), places(words, phrases(small, tags)))
 
 
 @cache
@@ -96,5 +97,6 @@ def best() -> Parser:
     return Embedded()
 
 
-def _places(words: tuple[Word, ...], found: list[Span]) -> tuple[Span, ...]:
+def places(words: tuple[Word, ...], found: list[Span]) -> tuple[Span, ...]:
+    """Return where pieces stand in the text that are given by their first and last (not included) word."""
     return tuple((words[first].start, words[last - 1].end) for first, last in found)

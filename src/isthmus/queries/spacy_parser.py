@@ -13,7 +13,7 @@ from typing import Any
 from isthmus._optional import need
 from isthmus.errors import BadInput
 from isthmus.queries.chunks import clauses, phrases
-from isthmus.queries.parse import MODEL, Sentence, Span, Word
+from isthmus.queries.parse import MODEL, Sentence, Span, Word, places
 from isthmus.queries.tagger import UNIVERSAL
 
 SUBJECTS = ("nsubj", "nsubjpass", "nsubj:pass", "csubj")
@@ -49,7 +49,7 @@ class SpacyParser:
         if any(token.dep_ for token in found):
             return Sentence(words, tuple(_clauses(found, start)), tuple(_phrases(found, start)))
         small, codes = [word.text.lower() for word in words], [CODES.get(word.tag, "X") for word in words]
-        return Sentence(words, _places(words, clauses(small, codes)), _places(words, phrases(small, codes)))
+        return Sentence(words, places(words, clauses(small, codes)), places(words, phrases(small, codes)))
 
 
 def _loaded(name: str) -> Any:
@@ -76,7 +76,3 @@ def _phrases(found: Sequence[Any], start: int) -> Iterator[Span]:
 
 def _span(first: Any, last: Any, start: int) -> Span:
     return start + first.idx, start + last.idx + len(last.text)
-
-
-def _places(words: tuple[Word, ...], found: list[Span]) -> tuple[Span, ...]:
-    return tuple((words[first].start, words[last - 1].end) for first, last in found)
