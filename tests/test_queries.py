@@ -90,7 +90,7 @@ def test_a_document_is_asked_for_only_by_what_it_has() -> None:
     assert [query.kind for query in made(BRIDGE, rng=rng())] == [TEXT]
     assert [query.kind for query in made(Document("i", image="i.jpg"), CAPTION, rng=rng())] == [IMAGE]
     assert made(Document("i", image="i.jpg"), rng=rng()) == []
-    assert made(Document("v", vectors={"audio": [1.0]}), "", rng=rng()) == []
+    assert made(Document("v", vectors={"audio": np.ones(2)}), "", rng=rng()) == []
 
 
 def test_the_kinds_that_are_asked_for_do_not_change_what_the_others_say() -> None:
@@ -300,7 +300,7 @@ def test_two_documents_of_one_id_are_refused() -> None:
 
 def test_captions_must_be_words() -> None:
     with pytest.raises(BadInput, match="captions of 'bridge' must be strings"):
-        corpus([BRIDGE], {"bridge": [3]})  # type: ignore[dict-item, list-item]
+        corpus([BRIDGE], {"bridge": [3]})  # type: ignore[list-item]
     assert {query.kind for query in corpus([BRIDGE], {"bridge": []}).queries.values()} == {TEXT}
 
 

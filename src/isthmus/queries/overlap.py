@@ -38,4 +38,8 @@ def copied(query: str, text: str) -> bool:
 
 
 def _has(query: str, text: str, length: int) -> bool:
+    """Look for any window of the query; but first for blocks half as long, one of which every window holds."""
+    half = (length + 1) // 2
+    if not any(query[start : start + half] in text for start in range(0, len(query) - half + 1, half)):
+        return False
     return any(query[start : start + length] in text for start in range(len(query) - length + 1))
