@@ -252,6 +252,7 @@ def test_a_word_is_what_its_neighbours_make_it() -> None:
 def test_a_capital_makes_a_name_only_inside_a_sentence() -> None:
     assert tags("Dogs like Berlin")[::2] == ["NOUN", "PROPN"]
     assert tags("a British flag")[1] == "ADJ"
+    assert tags("THE OLD BRIDGE CROSSES A RIVER") == ["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]
 
 
 def test_the_lexicon_is_small_and_its_owners_are_named() -> None:

@@ -98,7 +98,9 @@ def codes(sentence: Sequence[Token]) -> list[str]:
     """Return a code for each word of a sentence."""
     small = [token.text.lower().replace("’", "'") for token in sentence]
     opens = [not before or before in OPENING for before in ["", *small]]
-    found = [_first(*word) for word in zip([token.text for token in sentence], small, opens, strict=False)]
+    written = [token.text for token in sentence]
+    shouted = len(written) > 1 and "".join(written).isupper()  # capitals everywhere name nobody
+    found = [_first(*word) for word in zip(small if shouted else written, small, opens, strict=False)]
     for rule in RULES:
         for at in range(len(found)):
             if rule.fits(small, found, at):
