@@ -17,7 +17,7 @@ from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate import slices
 from isthmus.evaluate.benchmarks.mr_right import KINDS as PUBLISHED
 from isthmus.evaluate.builders import asked
-from isthmus.queries import KINDS, Embedded, MadeQuery, corpus, made, without
+from isthmus.queries import KINDS, Embedded, MadeQuery, about, corpus, made, without
 from isthmus.queries.captions import nameless
 from isthmus.queries.filters import kept, objection
 from isthmus.queries.overlap import SHARE, SHARED, copied, longest_shared
@@ -178,6 +178,14 @@ def test_whatever_the_text_kept_queries_copy_little_and_removal_removes_the_piec
 def test_the_same_seed_makes_the_same_queries(text: str, caption: str | None, seed: int) -> None:
     source = Document("d", text, "d.jpg")
     assert made(source, caption, rng=rng(seed)) == made(source, caption, rng=rng(seed))
+
+
+@given(text=texts, seed=seeds)
+@settings(max_examples=100, deadline=None)
+def test_a_query_about_a_text_that_stays_whole_repeats_little_of_it_in_one_piece(text: str, seed: int) -> None:
+    said = about(text, rng(seed), PARSER)
+    assert said == about(text, rng(seed), PARSER)
+    assert said is None or (said and not copied(said, text))
 
 
 @given(query=st.text("ab ", max_size=90), text=st.text("ab \n", max_size=200))

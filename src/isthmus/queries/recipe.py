@@ -20,14 +20,15 @@ from isthmus.errors import BadInput
 from isthmus.queries.captions import nameless
 from isthmus.queries.filters import kept
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT, MadeQuery
-from isthmus.queries.overlap import SHARED
-from isthmus.queries.parse import Parser, Span, best
+from isthmus.queries.overlap import SHARED, copied
+from isthmus.queries.parse import Parser, Sentence, Span, best
 from isthmus.queries.phrases import content_words, phrase
 from isthmus.queries.words import sentences
 from isthmus.registry import lookup
 
 SENTENCES = 3  # from the first of them a piece is taken
 FEWEST, MOST = 3, 16  # words of a piece
+READ = 20_000  # characters of a text that stays whole are looked at
 LEFT = 3  # content words that must stay in a text when a piece is taken out
 
 
@@ -66,6 +67,26 @@ def made(
     return [query for query in fit if query.kind in kinds]
 
 
+def about(text: str, rng: np.random.Generator, parser: Parser | None = None) -> str | None:
+    """Return a query about a text that stays whole, or None when there is nothing to ask about.
+
+    A piece of any one of its sentences, where that is short enough not to count as copied; else some of its words.
+
+    >>> about("A red fox sleeps in the snow.", np.random.default_rng(0))
+    'A red fox sleeps in the snow'
+    """
+    parser = parser or best()
+    said_in = list(sentences(text[:READ])) if parser.reads(text) else []
+    if said_in:
+        start, end = said_in[int(rng.integers(len(said_in)))]
+        piece = _drawn(text, [parser.sentence(text, start, end)], rng, left=0)
+        said = " ".join(text[piece[0] : piece[1]].split()) if piece else ""
+        if said and not copied(said, text):
+            return said
+    said = phrase(text, rng) or ""
+    return (_short(said) if copied(said, text) else said) or None
+
+
 def without(document: Document, query: MadeQuery) -> Document:
     """Return the document without the piece of text that a query repeats; every other letter stays.
 
@@ -101,17 +122,21 @@ def _about_text(document: Document, rng: np.random.Generator, parser: Parser) ->
 def _piece(text: str, rng: np.random.Generator, parser: Parser) -> Span | None:
     """Draw one clause of the first sentences; where there is none, one long noun phrase."""
     read = [parser.sentence(text, start, end) for start, end in islice(sentences(text), SENTENCES)]
+    return _drawn(text, read, rng, LEFT)
+
+
+def _drawn(text: str, read: Sequence[Sentence], rng: np.random.Generator, left: int) -> Span | None:
     for pieces in ([sentence.clauses for sentence in read], [sentence.phrases for sentence in read]):
-        fit = [span for spans in pieces for span in spans if _can_go(text, span)]
+        fit = [span for spans in pieces for span in spans if _can_go(text, span, left)]
         if fit:
             return fit[int(rng.integers(len(fit)))]
     return None
 
 
-def _can_go(text: str, span: Span) -> bool:
+def _can_go(text: str, span: Span, left: int) -> bool:
     start, end = span
     rest = f"{text[max(0, start - 1_000) : start]} {text[end : end + 1_000]}"
-    return FEWEST <= len(text[start:end].split()) <= MOST and len(content_words(rest)) >= LEFT
+    return FEWEST <= len(text[start:end].split()) <= MOST and len(content_words(rest)) >= left
 
 
 def _short(said: str) -> str:

@@ -66,11 +66,10 @@ class Rule:
     previous: tuple[str, ...] = ()
 
     def fits(self, small: Sequence[str], codes: Sequence[str], at: int) -> bool:
-        """Tell whether the word at a place is one to change."""
+        """Tell whether the neighbours of the word at a place say that it is to change."""
         left = codes[at - 1] if at else " "
         return (
-            codes[at] in self.old
-            and (not self.before or left in self.before)
+            (not self.before or left in self.before)
             and (not self.after or (codes[at + 1] if at + 1 < len(codes) else " ") in self.after)
             and (not self.second or (codes[at - 2] if at > 1 else " ") in self.second)
             and (not self.word or small[at] in self.word)
@@ -102,8 +101,8 @@ def codes(sentence: Sequence[Token]) -> list[str]:
     shouted = len(written) > 1 and "".join(written).isupper()  # capitals everywhere name nobody
     found = [_first(*word) for word in zip(small if shouted else written, small, opens, strict=False)]
     for rule in RULES:
-        for at in range(len(found)):
-            if rule.fits(small, found, at):
+        for at, code in enumerate(found):
+            if code in rule.old and rule.fits(small, found, at):
                 found[at] = rule.new
     return found
 
