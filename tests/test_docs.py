@@ -24,7 +24,9 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-@pytest.mark.parametrize("room", ["", ".calibration", ".encoders", ".evaluate", ".index", ".search", ".sources"])
+@pytest.mark.parametrize(
+    "room", ["", ".calibration", ".encoders", ".evaluate", ".index", ".queries", ".search", ".sources"]
+)
 def test_what_a_module_exports_is_sorted_and_exists(room: str) -> None:
     loaded = importlib.import_module(f"isthmus{room}")
     constants_first = sorted(loaded.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
@@ -111,6 +113,8 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("evaluate", "headline"),
         ("evaluate", "trade"),
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
+        ("queries", "queries"),
+        ("queries", "tagger"),
     ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:

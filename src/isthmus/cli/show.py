@@ -15,8 +15,8 @@ import numpy as np
 import typer
 
 from isthmus.documents import Document
+from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Indexed, Skipped
-from isthmus.search.phrases import SENTENCE, content_words
 
 BAR = 10  # characters of a full bar
 BLOCKS = " ▏▎▍▌▋▊▉█"

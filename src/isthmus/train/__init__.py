@@ -1,1 +1,1 @@
-"""Training, on a GPU in minutes: ``mini``, the embedded encoder. Everything here needs the extra ``train``."""
+"""Training, on a GPU in minutes: ``mini``, the embedded encoder. Needs the extra ``train``; ``lexicon`` does not."""
