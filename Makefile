@@ -6,7 +6,7 @@ TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench reproduce clean
+.PHONY: help demo test test-mteb check bench reproduce clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,10 @@ demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated s
 
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
 	@$(TEST)/python -m pytest
+
+test-mteb: $(TEST_VENV)/.made ## Run the tests that need mteb, which is large: 365 MB beyond what the others install
+	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[mteb]'
+	@$(TEST)/python -m pytest tests/test_mteb.py tests/test_encoders.py
 
 check: $(TEST_VENV)/.made ## Check format, lint and types
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'

@@ -1,103 +1,61 @@
-"""The mixed corpora that several scripts measure on: photos with captions, scanned pages, real CLIP vectors.
-
-Beside each is the corpus that a calibration should be held against: the same documents, as many, all of one kind, so
-that there is no gap. `alone` (each kind searched by itself) is easier for another reason: a third of the documents.
-"""
+"""Two mixed corpora, CLIP's of ``clip_f8k.py`` and mini's of ``mini_mix.py``, and what calibrations are fitted on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import flickr8k
 import numpy as np
+from clip_f8k import F8k
+from mini_mix import references
 
-from isthmus import encoders
-from isthmus.documents import Document
-from isthmus.evaluate import Corpus, References
-from isthmus.evaluate.benchmarks import Benchmark, flickr8k, load
-from isthmus.evaluate.benchmarks.files import Folder
-from isthmus.evaluate.builders import MODALITIES
-from isthmus.evaluate.encode import encoded
-from isthmus.types import Vectors
+from isthmus import calibration
+from isthmus.calibration import Fitted
+from isthmus.encoders.base import Encoder
+from isthmus.types import Mask, Matrix, Names, Rows, Vectors
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """A mixed corpus (or several in which each document is another kind in turn), and all of it as each one kind."""
+    """Documents, queries and which are right; reference queries, the documents they go with, and the pairs of these."""
 
     name: str
-    corpora: Sequence[Corpus]
-    one_kind: Mapping[str, Corpus]
+    documents: Vectors
+    queries: Vectors
+    relevant: Mask
+    seen: Vectors
+    asked: Vectors
+    pairs: Rows  # (reference query, document seen): what belongs together
 
+    @property
+    def kind(self) -> Names:
+        """The modality of each document."""
+        return self.documents.modality
 
-def photos(data: Path) -> Mixed:
-    """Flickr8k's mixed corpus with `mini`, calibrated on the dev split."""
-    mix = load("flickr8k-mix", data)
-    test = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
-    both = {key: photo for photo in test for key in (str(photo.image), photo.captions[0])}
-    whole = [
-        Document(each.id, photo.captions[0], photo.image)
-        for each in mix.documents
-        for photo in [both[str(each.image) if each.image is not None else str(each.text)]]
-    ]
-    return _with_mini("flickr8k-mix", mix, whole)
+    def fit(self, spec: str, *, labelled: bool = False, hidden: bool = True) -> Fitted:
+        """Fit a calibration; its own source is hidden from a reference query, or their pair is taken as known."""
+        positives, sources = self.pairs if labelled else None, self.pairs if hidden else None
+        return calibration.fit(spec, self.seen, self.asked, positives=positives, sources=sources)
 
-
-def pages(data: Path) -> Mixed:
-    """DocVQA's pages with `mini`, a third each as text, picture and both; calibrated on other documents' pages."""
-    return _with_mini("docvqa", load("docvqa:mixed,held-out", data), load("docvqa:held-out", data).documents)
+    def scores(self, fitted: Fitted) -> Matrix:
+        """Return the scores of all documents for all queries."""
+        met_again = self.seen is self.documents and fitted.spec.bias is not None  # biases alone ask the references
+        sources = self.pairs if met_again else None
+        return fitted.scores(self.queries, self.documents, sources=sources)
 
 
 def clip(data: Path) -> Mixed:
-    """100 Flickr8k photos with CLIP ViT-B/32's vectors, each as text, as photo and as both in turn.
-
-    Caption 0 is a document's text, 1 and 2 ask, 3 and 4 are references, kept from their own document.
-    """
-    held = np.load(data / "emb/clip_pairs.npz")
-    images = held["f8k_img"][:100].astype(np.float32)
-    captions = held["f8k_txt"].astype(np.float32).reshape(100, 5, -1)
-    n = len(images)
-    ids = [str(row) for row in range(n)]
-    asked = [f"{row}:{caption}" for row in range(n) for caption in (1, 2)]
-    known = References(
-        queries=Vectors.of(captions[:, 3:].reshape(2 * n, -1), "text"), sources=np.repeat(np.arange(n), 2)
-    )
-
-    def corpus(kind: np.ndarray) -> Corpus:
-        present = {"text": kind != "image", "image": kind != "text"}
-        used = {part: there for part, there in present.items() if there.any()}
-        parts = {"text": captions[:, 0], "image": images}
-        return Corpus(
-            document_ids=ids,
-            documents=Vectors({part: parts[part] for part in used}, used),
-            query_ids=asked,
-            queries=Vectors.of(captions[:, 1:3].reshape(2 * n, -1), "text"),
-            qrels={name: {name.partition(":")[0]: 1} for name in asked},
-            references=known,
-        )
-
-    turns = [np.array([MODALITIES[(row + turn) % 3] for row in range(n)]) for turn in range(3)]
-    return Mixed("clip-f8k", [corpus(turn) for turn in turns], {kind: corpus(np.full(n, kind)) for kind in MODALITIES})
+    """Return 100 photos and 100 captions with CLIP's vectors; every query has a right photo and a right text."""
+    f8k = F8k(data)
+    pairs = np.array(f8k.sources)
+    return Mixed("CLIP", f8k.documents, f8k.queries, f8k.relevant, f8k.documents, f8k.references, pairs)
 
 
-CORPORA: dict[str, Callable[[Path], Mixed]] = {"flickr8k-mix": photos, "docvqa": pages, "clip-f8k": clip}
-
-
-def _with_mini(name: str, mix: Benchmark, whole: Sequence[Document]) -> Mixed:
-    mini = encoders.load("mini", batch=64)
-    return Mixed(
-        name,
-        [encoded(mix, mini)],
-        {kind: encoded(replace(mix, documents=_as(whole, kind)), mini) for kind in MODALITIES},
-    )
-
-
-def _as(documents: Sequence[Document], kind: str) -> list[Document]:
-    """Leave of each document what makes it that kind; one that lacks it stays as it is."""
-    return [
-        Document(each.id, each.text if kind != "image" else None, each.image if kind != "text" else None)
-        if each.modality == "image+text"
-        else each
-        for each in documents
-    ]
+def mini(encoder: Encoder, data: Path) -> Mixed:
+    """Return 999 texts, photos and both with ``mini``'s vectors; every query has one right document."""
+    documents, queries, right = flickr8k.mix(encoder, data)
+    relevant = np.zeros((len(queries), len(documents)), dtype=bool)
+    relevant[right[:, 0], right[:, 1]] = True
+    seen, asked, sources = references(flickr8k.split(encoder, data / "flickr8k", "dev"))
+    return Mixed("mini", documents, queries, relevant, seen, asked, np.column_stack([np.arange(len(sources)), sources]))

@@ -9,17 +9,19 @@ photo. References are captions 2 to 4, kept from their own document. nDCG@10.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from tables import Row, arguments, compared
+from tables import SINGLE, Row, arguments, compared
 
 from isthmus import calibration
 from isthmus.calibration import ndcg_at_10
 from isthmus.types import Matrix, Vectors
 
 SHARES = tuple(round(0.1 * step, 1) for step in range(11))
-SPECS = ("none", "center", "center+nnn(k=16)+standardize")
+SPECS = (*SINGLE, "center+nnn(k=16)+standardize")
+DRAWN = {"rrf": "0.75", "zscore": "0.55", "none": "C0", "center": "C1", "center+nnn(k=16)+standardize": "C2"}
 DRAWS = 40
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "curves.png"
 
@@ -69,22 +71,29 @@ def by_fusion(images: Matrix, captions: Matrix) -> list[Row]:
 
 def draw(share: list[Row], fusion: list[Row]) -> None:
     """Draw both curves."""
+    panels = {
+        ("A mixed corpus", "share of photos among the documents"): share,
+        ("Documents that are both", "α: share of caption"): fusion,
+    }
+    drawn(panels, PICTURE)
+
+
+def drawn(panels: Mapping[tuple[str, str], list[Row]], picture: Path) -> None:
+    """Draw curves beside one another; each panel has a title and what is below it."""
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    titles = (
-        ("A mixed corpus", "share of photos among the documents"),
-        ("Documents that are both", "α: share of caption"),
-    )
-    for place, (rows, (title, below)) in enumerate(zip((share, fusion), titles, strict=True)):
-        for spec in SPECS:
-            axes[place].plot(SHARES, [float(row[spec]) for row in rows], marker="o", markersize=3, label=spec)
-        axes[place].set_title(title, loc="left")
-        axes[place].set(xlabel=below)
-        axes[place].grid(alpha=0.3)
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.9), sharey=True, layout="constrained")
+    for place, ((title, below), rows) in zip(axes, panels.items(), strict=True):
+        for spec, colour in DRAWN.items():
+            values = [float(row[spec]) for row in rows]
+            place.plot(SHARES[: len(rows)], values, marker="o", markersize=3, color=colour, label=spec)
+        place.set_title(title, loc="left")
+        place.set(xlabel=below)
+        place.grid(alpha=0.3)
     axes[0].set(ylabel="nDCG@10", ylim=(0, 1))
-    axes[0].legend(frameon=False, loc="lower left")
-    figure.savefig(PICTURE, dpi=120)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(DRAWN))
+    figure.savefig(picture, dpi=120)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python reproduce/headline.py --data DIR        (needs flickr8k/, mix/, docvqa/, emb/; --write also draws it)
 
-`mini` on Flickr8k's mixed corpus and on DocVQA's pages, CLIP ViT-B/32's vectors of Flickr8k photos (corpora.py).
+`mini` on Flickr8k's mixed corpus and on DocVQA's pages, CLIP ViT-B/32's vectors of Flickr8k photos (yardsticks.py).
 nDCG@10 with 95% bootstrap intervals. Two yardsticks know what no calibration does: *alone*, each kind searched by
 itself (perfect routing), and *one kind*, all documents being of the kind of the right one: as many, and no gap.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from corpora import CORPORA, Mixed
 from tables import SINGLE, Row, arguments, compared
+from yardsticks import CORPORA, Mixed
 
 from isthmus.evaluate import Interval, interval, slices, values
 from isthmus.evaluate.compare import ALONE, alone, fit, ranked

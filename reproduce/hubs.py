@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tables import Row, arguments, compared
+from tables import SINGLE, Row, arguments, compared
 
 from isthmus import calibration
 from isthmus.diagnose.hubs import occurrences, skewness
@@ -21,11 +21,8 @@ from isthmus.types import Matrix, Rows, Vectors
 
 TOP = 10
 SPECS = (
-    "none",
-    "center",
-    "dn",
-    "qbnorm",
-    *(f"nnn(k={k})" for k in (1, 4, 16, 64, 256)),
+    *SINGLE,
+    *(f"nnn(k={k})" for k in (1, 4, 64, 256)),
     *(f"nnn(k=16,alpha={alpha})" for alpha in (0.25, 0.5, 1.0, 1.5)),
     "center+nnn(k=16)",
 )

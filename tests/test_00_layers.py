@@ -8,7 +8,7 @@ import isthmus
 LAYERS = [
     {"types", "errors", "_optional"},
     {"registry", "config", "documents", "samples"},
-    {"sources", "encoders", "calibration", "index", "samples"},
+    {"sources", "encoders", "calibration", "index", "queries", "samples"},
     {"align", "search"},
     {"evaluate", "diagnose"},
     {"train"},

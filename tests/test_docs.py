@@ -17,6 +17,7 @@ from isthmus.cli import VERBS
 from isthmus.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent
+HELPERS = ("corpora", "flickr8k", "mixture", "tables", "yardsticks")  # of reproduce: what its scripts share
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reproduce").glob("*.md")])
 
 
@@ -25,7 +26,7 @@ def cells(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "room", ["", ".align", ".calibration", ".encoders", ".evaluate", ".index", ".search", ".sources"]
+    "room", ["", ".align", ".calibration", ".encoders", ".evaluate", ".index", ".queries", ".search", ".sources"]
 )
 def test_what_a_module_exports_is_sorted_and_exists(room: str) -> None:
     loaded = importlib.import_module(f"isthmus{room}")
@@ -83,9 +84,7 @@ def test_every_relative_link_leads_somewhere() -> None:
 
 def test_every_reproduce_script_is_listed_and_has_expected_values() -> None:
     listed = (ROOT / "reproduce/README.md").read_text()
-    scripts = [
-        p.stem for p in (ROOT / "reproduce").glob("*.py") if p.stem not in ("tables", "flickr8k", "mixture", "corpora")
-    ]
+    scripts = [p.stem for p in (ROOT / "reproduce").glob("*.py") if p.stem not in HELPERS]
     assert scripts
     for name in scripts:
         assert f"reproduce/{name}.py" in listed
@@ -115,7 +114,15 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
 
 @pytest.mark.parametrize(
     ("page", "name"),
-    [("collections", "collection"), ("collections", "match"), ("evaluate", "headline"), ("evaluate", "trade")],
+    [
+        ("collections", "collection"),
+        ("collections", "match"),
+        ("evaluate", "headline"),
+        ("evaluate", "trade"),
+        *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
+        ("queries", "queries"),
+        ("queries", "tagger"),
+    ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:
     with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
@@ -124,10 +131,11 @@ def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -
     assert [cells(line) for line in text.strip().splitlines()[1:]] == expected
 
 
-def test_the_table_of_hubs_is_of_what_reproduce_expects() -> None:
-    with (ROOT / "reproduce/expected/hubs.csv").open() as file:
+@pytest.mark.parametrize("name", ["hubs", "shares", "standardize"])
+def test_the_shorter_tables_of_the_experiments_are_of_what_reproduce_expects(name: str) -> None:
+    with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
         header, *expected = list(csv.reader(file))
-    text = (ROOT / "docs/evaluate.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
+    text = (ROOT / "docs/experiments.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
     shown = [cells(line) for line in text.strip().splitlines()[1:]]
     assert len(shown) >= 5
     assert [row for row in shown if row not in expected] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tiny import LENGTH, write_encoder, write_sentence_transformer
 ROOM = LENGTH - 2
 TEXTS = ["a cat sits on the red sofa", "dog", "the house", "a cat", "red red red grass", "cat and dog and tree"]
 ODD_TEXTS = ["the and of a", "🐱🐱 🐱", "שלום עולם", "cat שלום 猫 кот", "zebra quagga", "\ud83d lone", "!?"]
+MTEB = ["mteb"] if find_spec("mteb") else []  # which `make test-mteb` installs
 LONG = " ".join(np.random.default_rng(0).choice(["cat", "dog", "sofa", "tree"], 5 * ROOM))
 
 
@@ -45,15 +47,16 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         parts: Kind(f"onnx:{write_encoder(root / parts, parts)}", tuple(parts.split("+")))
         for parts in ("text", "image", "image+text")
     }
-    return {**made, "st": Kind(f"st:{write_sentence_transformer(root / 'st')}", ("text",))}
+    saved = write_sentence_transformer(root / "st")
+    return {**made, "st": Kind(f"st:{saved}", ("text",)), "mteb": Kind(f"mteb:{saved}", ("text",))}
 
 
-@pytest.fixture(params=["text", "image", "image+text", "st"])
+@pytest.fixture(params=["text", "image", "image+text", "st", *MTEB])
 def kind(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["text", "image+text", "st"])
+@pytest.fixture(params=["text", "image+text", "st", *MTEB])
 def reader(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 

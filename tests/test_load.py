@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import tiny
 from isthmus import Document, Query, encoders
 from isthmus.encoders.cache import FolderCache, MemoryCache
 from isthmus.encoders.onnx import PROVIDERS
-from isthmus.errors import BadFile, BadInput, BadVectors, UnknownName
+from isthmus.errors import BadFile, BadInput, BadVectors, MissingExtra, UnknownName
 from tiny import IMAGE_TABLE, TEXT_TABLE, text_model, write_encoder, write_sentence_transformer
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: mini, onnx, st."),
+        ("/models/mine", "Known: mini, mteb, onnx, st."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:
@@ -35,10 +36,17 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: 
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["onnx", "onnx:", "st", "st:", "mini:large"])
+@pytest.mark.parametrize("name", ["onnx", "onnx:", "st", "st:", "mteb", "mteb:", "mini:large"])
 def test_half_a_name_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="not an encoder's full name"):
         encoders.load(name)
+
+
+@pytest.mark.parametrize(("kind", "module"), [("st", "sentence_transformers"), ("mteb", "mteb")])
+def test_a_kind_that_is_not_installed_names_its_extra(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"pip install 'isthmus\[{kind}\]'"):
+        encoders.load(f"{kind}:some/model")
 
 
 def test_every_kind_of_encoder_stands_in_the_docs() -> None:

@@ -34,7 +34,9 @@ EXTRAS = {
     "watch": ("index --watch", "watchfiles"),
     "evaluate": ("measures by trec_eval's own code", "ir_measures"),
     "plot": ("pictures of results", "matplotlib"),
+    "spacy": ("spaCy's parser, for queries made from documents", "spacy"),
     "st": ("sentence-transformers models as encoders", "sentence_transformers"),
+    "mteb": ("mteb's models as encoders, and encoders as mteb's models", "mteb"),
     "train": ("training", "torch"),
     "lora": ("training adapters of language models", "peft"),
 }

@@ -25,7 +25,8 @@ def index(
         typer.Option("--into", "--in", envvar="ISTHMUS_COLLECTION", help="the collection; made when it is not there"),
     ],
     encoder: Annotated[
-        str | None, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, onnx:FOLDER, st:NAME, or none for own vectors")
+        str | None,
+        typer.Option(envvar="ISTHMUS_ENCODER", help="mini, onnx:FOLDER, st:NAME, mteb:NAME, or none for own vectors"),
     ] = None,
     calibration: Annotated[
         str, typer.Option(envvar="ISTHMUS_CALIBRATION", help="auto, none, or a spec: center+nnn(k=16)+standardize")

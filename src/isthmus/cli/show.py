@@ -15,9 +15,9 @@ import numpy as np
 import typer
 
 from isthmus.documents import Document
+from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Indexed, Skipped
 from isthmus.search.hits import Explanation
-from isthmus.search.phrases import SENTENCE, content_words
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned

@@ -22,6 +22,7 @@ from isthmus.registry import lookup
 __all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
 
 MINI = Path(__file__).parent / "mini"
+NAMED = ("onnx:FOLDER", "st:NAME_OR_PATH", "mteb:NAME_OR_PATH")
 
 
 def load(
@@ -33,7 +34,7 @@ def load(
     batch: int = 32,
     progress: Progress | None = None,
 ) -> Encoder:
-    """Load an encoder by name: ``mini``, ``onnx:PATH`` or ``st:NAME_OR_PATH``.
+    """Load an encoder by name: ``mini``, ``onnx:PATH``, ``st:NAME_OR_PATH`` or ``mteb:NAME_OR_PATH``.
 
     ``threads`` is how many the model may use, and how many read pictures beside it (all cores when not
     said); ``cache`` is a folder that keeps vectors for the next time, in memory when not said; ``batch`` is
@@ -48,7 +49,7 @@ def load(
     opener = lookup(KINDS, kind, "encoder")
     settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
     if (kind == "mini") == bool(colon) or (colon and not which):
-        raise BadInput(f"{name!r} is not an encoder's full name. Write mini, onnx:FOLDER or st:NAME_OR_PATH.")
+        raise BadInput(f"{name!r} is not an encoder's full name. Write mini, {', '.join(NAMED)}.")
     return opener(which, settings)
 
 
@@ -58,7 +59,7 @@ def _mini(_: str, settings: Settings) -> Encoder:
     if not (MINI / DESCRIPTION).exists():
         raise BadFile(
             f"The encoder 'mini' is not in this installation: {MINI} has no {DESCRIPTION}. Install isthmus again, or "
-            "name another encoder (onnx:FOLDER, st:NAME_OR_PATH)."
+            f"name another encoder ({', '.join(NAMED)})."
         )
     return open_folder(MINI, settings)
 
@@ -75,4 +76,12 @@ def _st(name: str, settings: Settings) -> Encoder:
     return open_model(name, settings)
 
 
-KINDS: Mapping[str, Callable[[str, Settings], Encoder]] = MappingProxyType({"mini": _mini, "onnx": _onnx, "st": _st})
+def _mteb(name: str, settings: Settings) -> Encoder:
+    from isthmus.encoders.mteb import open_model
+
+    return open_model(name, settings)
+
+
+KINDS: Mapping[str, Callable[[str, Settings], Encoder]] = MappingProxyType(
+    {"mini": _mini, "onnx": _onnx, "st": _st, "mteb": _mteb}
+)

@@ -1,4 +1,4 @@
-"""Any picture becomes a square of RGB bytes; threads read ahead while the model runs.
+"""Any picture becomes RGB bytes of the size a model wants; threads read ahead while the model runs.
 
 What a picture looks like is what counts: transparent pixels show white paper, 16-bit grey is scaled and
 not clipped, a camera's rotation is applied, an animation shows its first frame. A file's name is not
@@ -28,8 +28,8 @@ from isthmus.errors import BadImage, MissingExtra
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Pixels: TypeAlias = NDArray[np.uint8]  # (size, size, 3)
-Fit: TypeAlias = Literal["squash", "crop"]
+Pixels: TypeAlias = NDArray[np.uint8]  # (height, width, 3)
+Fit: TypeAlias = Literal["squash", "crop", "within"]
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
@@ -43,7 +43,11 @@ HEIF_OPENER = Lock()  # Pillow has one table of openers for all threads
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The square a model looks at: ``squash`` the whole picture into it, or ``crop`` the middle out."""
+    """What a model looks at: ``squash`` the whole picture into a square, or ``crop`` the middle out.
+
+    ``within`` is for models that make a square of their own: the picture keeps its proportions, is never made larger,
+    and its longest side has ``size`` pixels at most.
+    """
 
     size: int
     fit: Fit = "squash"
@@ -51,12 +55,14 @@ class Frame:
 
 
 def read(image: ImageLike, frame: Frame) -> Pixels:
-    """Turn a picture of any kind into ``(size, size, 3)`` bytes.
+    """Turn a picture of any kind into bytes, ``(size, size, 3)`` where the frame is a square.
 
     >>> half = np.zeros((2, 2), dtype=np.uint8)
     >>> half[:, 1:] = 255
     >>> read(half, Frame(2)).tolist()[0]
     [[0, 0, 0], [255, 255, 255]]
+    >>> read(np.zeros((40, 20), dtype=np.uint8), Frame(10, "within")).shape
+    (10, 5, 3)
     """
     if isinstance(image, np.ndarray):
         return _framed(from_array(image), frame)
@@ -195,16 +201,19 @@ def _framed(image: Image, frame: Frame) -> Pixels:
     turn = TURNS.get(_orientation(image))  # read before pixels are touched: a conversion may lose it
     plain = _rgb(image)
     width, height = plain.size
-    box = None
+    size, box = (frame.size, frame.size), None
+    if frame.fit == "within":
+        shrink = min(1.0, frame.size / max(width, height))
+        size = max(1, round(width * shrink)), max(1, round(height * shrink))
     if frame.fit == "crop":
         side = min(width, height)
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
     method = pillow.Resampling[frame.resample.upper()]
-    square = plain.resize((frame.size, frame.size), method, box=box, reducing_gap=3.0)
-    if turn is not None:  # a square turns after it is resized, at a fraction of the cost
-        square = square.transpose(pillow.Transpose[turn])
-    return np.array(square, dtype=np.uint8)
+    resized = plain.resize(size, method, box=box, reducing_gap=3.0)
+    if turn is not None:  # it turns after it is resized, at a fraction of the cost
+        resized = resized.transpose(pillow.Transpose[turn])
+    return np.array(resized, dtype=np.uint8)
 
 
 def _upright(image: Image) -> Image:

@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isthmus.documents import ImageLike
 from isthmus.encoders.base import Role, Settings, unit
@@ -34,14 +33,14 @@ class TextTower(Protocol):
 
 
 class ImageTower(Protocol):
-    """Encodes squares of pixels."""
+    """Encodes pictures as pixels."""
 
     @property
     def frame(self) -> Frame:
-        """The square it looks at."""
+        """What it looks at."""
 
-    def encode(self, pixels: NDArray[np.uint8]) -> Matrix:
-        """Return one row per square, of any length; ``pixels`` is (n, size, size, 3)."""
+    def encode(self, pixels: Sequence[Pixels]) -> Matrix:
+        """Return one row per picture, of any length; each fits the frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Run:
         keys: dict[int, bytes] = {}
 
         def flush() -> None:
-            self.keep(list(batch), tower.encode(np.stack(list(batch.values()))))
+            self.keep(list(batch), tower.encode(list(batch.values())))
             self.step(len(batch))
             batch.clear()
 
@@ -128,7 +127,7 @@ class Run:
                 return Opened(name, read_bytes(data, source_name(image), frame) if wanted else None)
             with self.pillow:
                 pixels = read(image, frame)
-            name = key(self.identity, "pixels", pixels.tobytes())
+            name = key(self.identity, f"pixels {pixels.shape}", pixels.tobytes())
             return Opened(name, pixels if self.claim(name) else None)
         except BadImage as problem:
             return Opened(name, problem=problem)

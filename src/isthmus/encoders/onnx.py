@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import ImageSection, TextSection, describe
-from isthmus.encoders.images import Fit, Frame
+from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.texts import Passage, Splitter
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
@@ -89,12 +89,12 @@ class OnnxImage:
         """The square it looks at."""
         return Frame(self.section.size, cast("Fit", self.section.fit), self.section.resample)
 
-    def encode(self, pixels: NDArray[np.uint8]) -> Matrix:
+    def encode(self, pixels: Sequence[Pixels]) -> Matrix:
         """Give the squares the type and the order of axes that the model wants, and run."""
-        ready: NDArray[Any] = pixels  # (n, size, size, 3)
+        ready: NDArray[Any] = np.stack(pixels)  # (n, size, size, 3)
         if self.section.dtype == "float32":
             mean, std = (np.array(three, dtype=np.float32) for three in (self.section.mean, self.section.std))
-            ready = (pixels.astype(np.float32) / np.float32(255) - mean) / std
+            ready = (ready.astype(np.float32) / np.float32(255) - mean) / std
         if self.section.layout == "nchw":
             ready = np.ascontiguousarray(ready.transpose(0, 3, 1, 2))
         return self.model.run({self.section.pixels: ready})

@@ -12,7 +12,7 @@ import numpy as np
 
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.texts import Passage, Splitter
+from isthmus.encoders.texts import Passage, Splitter, Strings
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
@@ -29,7 +29,7 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
         how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
         raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
     model.eval()
-    tower = SentenceTower(model, _splitter(model, name), settings)
+    tower = SentenceTower(model, Strings(splitter(model, name), _prompts(model)), settings)
     dim = tower.encode([Passage(0, 1, b"document\na")]).shape[1]
     return TowerEncoder(
         name=f"st:{name}", dim=dim, identity=_identity(model), text=tower, image=None, settings=settings
@@ -38,57 +38,35 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceTower:
-    """A sentence-transformers model behind passages; a passage's content is its role and its text."""
+    """A sentence-transformers model behind passages."""
 
     model: Any
-    splitter: Splitter | None  # None: the model reads texts of any length
+    strings: Strings
     settings: Settings
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
         """Return the passages of each text, as stretches of it."""
-        return [
-            [Passage(start, end, f"{role}\n{text[start:end]}".encode()) for start, end in self._stretches(text, role)]
-            for text in texts
-        ]
+        return self.strings.split(texts, role)
 
     def encode(self, passages: Sequence[Passage]) -> Matrix:
         """Return one row per passage."""
-        role, texts = "document", []
-        for passage in passages:
-            role, _, text = passage.content.decode().partition("\n")
-            texts.append(text)
-        with _threads(self.settings.threads):
+        role, texts = self.strings.read(passages)
+        with torch_threads(self.settings.threads):
             rows = self.model.encode(
-                texts, prompt=self._prompt(role) or None, batch_size=len(texts), show_progress_bar=False
+                texts, prompt=self.strings.prompts[role] or None, batch_size=len(texts), show_progress_bar=False
             )
         return np.asarray(rows, dtype=np.float32)
 
-    def _prompt(self, role: str) -> str:
-        prompts = self.model.prompts or {}
-        names = ROLE_PROMPTS["query" if role == "query" else "document"]
-        return next((prompts[name] for name in names if prompts.get(name)), "")
 
-    def _stretches(self, text: str, role: Role) -> list[tuple[int, int]]:
-        if not text.strip():
-            return []
-        if self.splitter is None:
-            return [(0, len(text))]
-        prompt = self._prompt(role)
-        return [
-            piece
-            for p in self.splitter.split([text], prompt)[0]
-            for piece in self._fitting(text, p.start, p.end, prompt)
-        ]
-
-    def _fitting(self, text: str, start: int, end: int, prompt: str) -> list[tuple[int, int]]:
-        """Halve a stretch that has more tokens alone than it had inside the text, until nothing would be cut."""
-        again = self.splitter.split([text[start:end]], prompt)[0] if self.splitter else []
-        if len(again) < 2:
-            return [(start, end)]
-        return [piece for p in again for piece in self._fitting(text, start + p.start, start + p.end, prompt)]
+def _prompts(model: Any) -> dict[Role, str]:
+    prompts = model.prompts or {}
+    return {
+        role: next((prompts[name] for name in names if prompts.get(name)), "") for role, names in ROLE_PROMPTS.items()
+    }
 
 
-def _splitter(model: Any, name: str) -> Splitter | None:
+def splitter(model: Any, name: str) -> Splitter | None:
+    """Return what makes passages of the model's length; None where it reads any, or has a tokenizer of its own kind."""
     from tokenizers import Tokenizer
 
     tokenizer = getattr(model.tokenizer, "backend_tokenizer", model.tokenizer)
@@ -101,14 +79,25 @@ def _splitter(model: Any, name: str) -> Splitter | None:
 def _identity(model: Any) -> str:
     """Hash the weights and what else decides a vector: a name alone may come to mean another model."""
     digest = hashlib.sha256(repr((model.max_seq_length, model.prompts)).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().float().numpy().tobytes())
+    for some in weights(model):
+        digest.update(some)
     return digest.hexdigest()
 
 
+def weights(module: Any) -> Iterator[bytes]:
+    """Give the name and the numbers of every weight of a torch module."""
+    for name, tensor in sorted(module.state_dict().items()):
+        yield name.encode()
+        yield tensor.detach().cpu().float().numpy().tobytes()
+
+
+def offline() -> bool:
+    """Whether the environment says that nothing may be downloaded."""
+    return any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
+
+
 @contextmanager
-def _threads(count: int | None) -> Iterator[None]:
+def torch_threads(count: int | None) -> Iterator[None]:
     """Hold torch to so many threads while it runs here."""
     torch = need("torch", extra="st")
     before = torch.get_num_threads()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isthmus.encoders.base import Role
 from isthmus.errors import BadFile
 
 if TYPE_CHECKING:
@@ -89,6 +90,46 @@ class Splitter:
             passages.append(Passage(first, last, framed.tobytes()))
             start = end
         return passages
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strings:
+    """Passages for a model that reads strings: a passage's content is its role and its stretch of the text."""
+
+    splitter: Splitter | None  # None: the model reads texts of any length
+    prompts: Mapping[Role, str]  # what the model puts before every text, by role
+
+    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+        """Return the passages of each text, as stretches of it."""
+        return [
+            [Passage(start, end, f"{role}\n{text[start:end]}".encode()) for start, end in self._stretches(text, role)]
+            for text in texts
+        ]
+
+    @staticmethod
+    def read(passages: Sequence[Passage]) -> tuple[Role, list[str]]:
+        """Return the role that all of these passages have, and their texts."""
+        several = [passage.content.decode().partition("\n") for passage in passages]
+        return "query" if several[0][0] == "query" else "document", [text for _, _, text in several]
+
+    def _stretches(self, text: str, role: Role) -> list[tuple[int, int]]:
+        if not text.strip():
+            return []
+        if self.splitter is None:
+            return [(0, len(text))]
+        prompt = self.prompts[role]
+        return [
+            piece
+            for p in self.splitter.split([text], prompt)[0]
+            for piece in self._fitting(text, p.start, p.end, prompt)
+        ]
+
+    def _fitting(self, text: str, start: int, end: int, prompt: str) -> list[tuple[int, int]]:
+        """Halve a stretch that has more tokens alone than it had inside the text, until nothing would be cut."""
+        again = self.splitter.split([text[start:end]], prompt)[0] if self.splitter else []
+        if len(again) < 2:
+            return [(start, end)]
+        return [piece for p in again for piece in self._fitting(text, start + p.start, start + p.end, prompt)]
 
 
 def _end(words: Sequence[int | None], start: int, n: int, room: int) -> int:

@@ -8,6 +8,7 @@ It takes arrays, runs and judgements, never a model.
 """
 
 from isthmus.evaluate.compare import ALONE, Corpus, References, alone, compare, fit, ranked
+from isthmus.evaluate.groups import max_skew, ndkl, retrieval_bias, skews
 from isthmus.evaluate.intervals import Interval, Paired, interval, macro, paired
 from isthmus.evaluate.measures import MEASURES, Measure, left_out, values
 from isthmus.evaluate.runs import Qrels, Run, read_qrels, read_run, run_of, write_qrels, write_run
@@ -35,12 +36,16 @@ __all__ = [
     "interval",
     "left_out",
     "macro",
+    "max_skew",
+    "ndkl",
     "paired",
     "ranked",
     "read_qrels",
     "read_run",
     "render",
+    "retrieval_bias",
     "run_of",
+    "skews",
     "slices",
     "values",
     "write_qrels",

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isthmus.documents import Document, ImageLike
+from isthmus.documents import Document, ImageLike, Query
 from isthmus.errors import BadInput
+from isthmus.evaluate.benchmarks.base import Benchmark, Question
+from isthmus.queries import KINDS, Captions, Parser, corpus
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 if TYPE_CHECKING:
@@ -86,6 +88,31 @@ def replaced(
         _pictured(document, images) if document.modality == "text" and draw < p else document
         for document, draw in zip(documents, draws, strict=True)
     ]
+
+
+def asked(
+    documents: Sequence[Document],
+    captions: Captions | None = None,
+    *,
+    seed: int = 0,
+    kinds: Sequence[str] = KINDS,
+    remove: bool = True,
+    parser: Parser | None = None,
+) -> Benchmark:
+    """Make a benchmark of any documents: questions about their texts, their images and both, as Mr. Right's are made.
+
+    The settings are those of `isthmus.queries.corpus`; what a question repeats is gone from its document. Each
+    question is right for the document it was made from, and its kind is the type by which `evaluate` slices.
+
+    Reference: Hsieh et al., Mr. Right (2022), on generated queries; docs/queries.md has what differs.
+
+    >>> photo = Document("photo", "The old bridge crosses the river. It was built in 1225.", "bridge.jpg")
+    >>> asked([photo, Document("note", image="note.jpg")], {"photo": "people walk over a stone bridge"})
+    <Benchmark made: 1 image, 1 image+text; 3 questions>
+    """
+    made = corpus(documents, captions, seed=seed, kinds=kinds, remove=remove, parser=parser)
+    questions = [Question(key, Query(query.text), query.kind) for key, query in made.queries.items()]
+    return Benchmark("made", made.documents, questions, made.qrels)
 
 
 def screenshot(text: str) -> bytes:

@@ -176,14 +176,25 @@ def alone(corpus: Corpus, qrels: Qrels | None = None, k: int = DEPTH) -> dict[st
 def scored(corpus: Corpus, fitted: Fitted, asked: Vectors | None = None) -> Iterator[tuple[slice, Matrix]]:
     """Yield queries (the corpus's own unless others are asked) and their scores of all documents, block by block."""
     asked = corpus.queries if asked is None else asked
-    passages = Passages.of(corpus.documents, corpus.owner)
-    step = max(1, BLOCK_BYTES // (8 * max(1, len(corpus.documents))))
+    return in_blocks(fitted, asked, corpus.documents, corpus.owner, _sources(corpus))
+
+
+def in_blocks(
+    fitted: Fitted,
+    asked: Vectors,
+    documents: Vectors,
+    owner: OwnerLike | None = None,
+    sources: PairsLike | None = None,
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield queries and their scores of all documents, block by block: folded, or by the equations what does not."""
+    passages = Passages.of(documents, owner)
+    step = max(1, BLOCK_BYTES // (8 * max(1, len(documents))))
     blocks = [slice(first, min(first + step, len(asked))) for first in range(0, len(asked), step)]
     if fitted.spec.per_query is not None:
         for rows in blocks:
-            yield rows, fitted.scores(asked.take(rows), corpus.documents, owner=corpus.owner)
+            yield rows, fitted.scores(asked.take(rows), documents, owner=owner)
         return
-    folded = fitted.fold(corpus.documents, sources=_sources(corpus), owner=corpus.owner)
+    folded = fitted.fold(documents, sources=sources, owner=owner)
     active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
     queries = fitted.fold_queries(asked, active=active)
     found = passages.modality

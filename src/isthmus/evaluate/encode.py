@@ -20,7 +20,7 @@ def encoded(benchmark: Benchmark, encoder: Encoder, skip: Callable[[str, BadInpu
 
     A benchmark that brings no reference queries is calibrated on the built-in bank.
     """
-    ids, documents, owner = _passages(encoder, benchmark.documents, skip)
+    ids, documents, owner = passages(encoder, benchmark.documents, skip)
     questions = benchmark.questions
     return Corpus(
         document_ids=ids,
@@ -44,14 +44,14 @@ def _references(
     queries = encoder.encode_queries([query for query, _ in benchmark.references])
     documents = owner = None
     if benchmark.reference_documents:
-        ids, documents, owner = _passages(encoder, benchmark.reference_documents, skip)
+        ids, documents, owner = passages(encoder, benchmark.reference_documents, skip)
     place = {name: row for row, name in enumerate(ids)}
     sources = np.array([place.get(source, -1) if source else -1 for _, source in benchmark.references])
     known = sources if (sources >= 0).any() else None
     return References(queries=queries, sources=known, documents=documents, owner=owner)
 
 
-def _passages(
+def passages(
     encoder: Encoder, documents: Sequence[Document], skip: Callable[[str, BadInput], None] | None
 ) -> tuple[list[str], Vectors, Rows]:
     """Return the ids of the documents that could be encoded, a row per passage, and whose each is."""

@@ -19,7 +19,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
-from isthmus.search.phrases import phrase
+from isthmus.queries import Embedded, about
 from isthmus.search.questions import query_vectors
 from isthmus.search.store import Block, Store
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -169,14 +169,15 @@ class _Asked:
 
     def made(self, store: Store, encoder: Encoder | None, plan: Plan, rng: np.random.Generator) -> None:
         texts = _texts(store, self.block.rows[plan.by_words])
-        phrases = [phrase(text, rng) for text in texts]
-        about = plan.by_words[[row for row, said in enumerate(phrases) if said]]
-        words = [said for said in phrases if said]
+        parser = Embedded()  # not whatever is installed: the same documents calibrate alike everywhere
+        asked = [about(text, rng, parser) for text in texts]
+        sources = plan.by_words[[row for row, said in enumerate(asked) if said]]
+        words = [said for said in asked if said]
         text: dict[int, Matrix] = {}
         if words and encoder is not None and "text" in encoder.modalities:
             encoded = encoder.encode_queries(words)
-            self.add(encoded, about, words=words)
-            text = dict(zip(about.tolist(), encoded.parts["text"], strict=True))
+            self.add(encoded, sources, words=words)
+            text = dict(zip(sources.tolist(), encoded.parts["text"], strict=True))
         elif "text" in self.block.vectors.parts:  # nobody to encode words: a document's own vector asks
             self._own_vectors("text", plan.by_words, plan.no_text)
             there = self.block.vectors.present["text"][self.first[plan.by_words]]

@@ -1,1 +1,1 @@
-"""Training, on a GPU in minutes: ``mini``, the embedded encoder, and rewriters of queries. Needs ``isthmus[train]``."""
+"""Training, on a GPU in minutes: ``mini``, and rewriters of queries. Needs ``isthmus[train]``; ``lexicon`` does not."""

@@ -17,7 +17,7 @@ from isthmus.align.retrievers import Bm25, Dense
 from isthmus.evaluate.benchmarks import flickr8k
 from isthmus.evaluate.benchmarks.files import Folder
 from isthmus.evaluate.chat import chats
-from isthmus.search.phrases import content_words
+from isthmus.queries.phrases import content_words
 from isthmus.train.forge_mini import Example
 
 TURNS = 8  # chats of each claim

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from isthmus.search.phrases import content_words
+from isthmus.queries.phrases import content_words
 
 Split = Literal["train", "test"]
 FEWEST = 25  # words of noise in a message

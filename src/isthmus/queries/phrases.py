@@ -1,6 +1,6 @@
 """A simple query about a text: some of the content words of one of its sentences, in their order.
 
-Enough to calibrate on; it is not how people write, only which words they would use.
+What short and foreign texts are asked by: not how people write, only which words they would use.
 """
 
 from __future__ import annotations

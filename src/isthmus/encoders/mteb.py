@@ -1,0 +1,247 @@
+"""``mteb:NAME``: any model of mteb that gives one vector for a text or a picture.
+
+    mteb.get_model(NAME) ──▸ passages and pictures go through its own encode, as a retrieval task's would
+
+A model's prompts for queries and documents are its own: it is told the role, and that the task is retrieval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache as once
+from itertools import chain
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from isthmus._optional import need
+from isthmus.encoders.base import Progress, Role, Settings
+from isthmus.encoders.cache import Cache
+from isthmus.encoders.images import Frame, Pixels
+from isthmus.encoders.st import offline, splitter, torch_threads, weights
+from isthmus.encoders.texts import Passage, Splitter, Strings
+from isthmus.encoders.towers import TowerEncoder
+from isthmus.errors import BadFile, BadInput
+from isthmus.types import Matrix
+
+Part: TypeAlias = Literal["text", "image"]
+
+EXTRA = "mteb"
+LONGEST = 1024  # pixels of a picture's longest side: more than these models look at
+BYTES_PER_TOKEN = 2  # of text, where nobody tells us the tokenizer: few tokens are shorter, in any script
+GREY: Pixels = np.full((32, 32, 3), 127, dtype=np.uint8)
+INSTRUCTION = "Retrieve text based on user query."  # what mteb tells instructed models in tasks that say nothing
+
+
+def open_model(name: str, settings: Settings) -> TowerEncoder:
+    """Load a model that mteb knows by name, or a folder of sentence-transformers."""
+    mteb = need("mteb", extra=EXTRA)
+    folder = Path(name).expanduser()
+    try:
+        if folder.is_dir():
+            wrapper = need("mteb.models", extra=EXTRA).SentenceTransformerEncoderWrapper
+            model = wrapper(str(folder.resolve()), device=settings.device)
+        else:
+            _check_offline(name)
+            model = mteb.get_model(name, device=settings.device)
+    except BadFile:
+        raise
+    except Exception as error:  # noqa: BLE001 - the hub, pip's metadata and torch each have errors of their own
+        how = "Offline is set: download the model first." if offline() else "Check the name, and what it says it needs."
+        raise BadFile(f"mteb cannot load {name!r}: {error} {how}") from None
+    return _encoder(model, f"mteb:{name}", settings)
+
+
+def wrap(
+    model: Any,
+    *,
+    threads: int | None = None,
+    cache: str | PathLike[str] | Cache | None = None,
+    batch: int = 32,
+    progress: Progress | None = None,
+) -> TowerEncoder:
+    """Take a model that is already loaded: what follows mteb's ``EncoderProtocol``.
+
+    Its name is that of its ``ModelMeta``. A collection made with it remembers that name; where ``mteb.get_model`` does
+    not know it, hand the model to ``Collection.open`` again.
+    """
+    protocol = need("mteb.models", extra=EXTRA).EncoderProtocol
+    if not isinstance(model, protocol) or model.mteb_model_meta is None:
+        raise BadInput(
+            f"A {type(model).__name__} is no encoder of mteb's: it needs encode, similarity, similarity_pairwise and "
+            "mteb_model_meta."
+        )
+    settings = Settings(threads=threads, cache=cache, batch=batch, progress=progress)
+    return _encoder(model, f"mteb:{model.mteb_model_meta.name}", settings)
+
+
+def _encoder(model: Any, name: str, settings: Settings) -> TowerEncoder:
+    models = need("mteb.models", extra=EXTRA)
+    if not isinstance(model, models.EncoderProtocol) or "dense" not in model.mteb_model_meta.model_type:
+        raise BadInput(
+            f"{name} does not give one vector for each text: it ranks pairs, searches by itself, or gives a vector for "
+            "each word. Name a dense model."
+        )
+    modalities = model.mteb_model_meta.modalities
+    if not {"text", "image"} & set(modalities):
+        raise BadInput(f"{name} reads {' and '.join(modalities)}; isthmus encodes texts and images.")
+    text = MtebText(model, _strings(model, name), settings) if "text" in modalities else None
+    images = MtebImages(model, settings)
+    probe = images.encode([GREY]) if text is None else text.encode([Passage(0, 1, b"document\na")])
+    return TowerEncoder(
+        name=name,
+        dim=probe.shape[1],
+        identity=_identity(model),
+        text=text,
+        image=images if "image" in modalities else None,
+        settings=settings,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MtebText:
+    """The text side of a model of mteb's."""
+
+    model: Any
+    strings: Strings
+    settings: Settings
+
+    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+        """Return the passages of each text, as stretches of it."""
+        return self.strings.split(texts, role)
+
+    def encode(self, passages: Sequence[Passage]) -> Matrix:
+        """Return one row per passage."""
+        role, texts = self.strings.read(passages)
+        return _encoded(self.model, "text", texts, role, self.settings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MtebImages:
+    """The image side: whole pictures, because the model makes a square of its own."""
+
+    model: Any
+    settings: Settings
+
+    @property
+    def frame(self) -> Frame:
+        """What it is given."""
+        return Frame(LONGEST, "within")
+
+    def encode(self, pixels: Sequence[Pixels]) -> Matrix:
+        """Return one row per picture."""
+        from PIL import Image
+
+        return _encoded(self.model, "image", [Image.fromarray(each) for each in pixels], "document", self.settings)
+
+
+def _encoded(model: Any, part: Part, values: list[Any], role: Role, settings: Settings) -> Matrix:
+    """Hand one batch over as mteb does: a loader over a dataset, with the task and the role beside it."""
+    torch = need("torch", extra=EXTRA)
+    loader = need("torch.utils.data", extra=EXTRA).DataLoader(
+        need("datasets", extra=EXTRA).Dataset.from_dict({part: values}), batch_size=len(values), collate_fn=_together
+    )
+    with torch_threads(settings.threads):
+        rows = model.encode(
+            loader,
+            task_metadata=_task(part),
+            hf_split="test",
+            hf_subset="default",
+            prompt_type=need("mteb.types", extra=EXTRA).PromptType(role),
+            batch_size=len(values),
+            show_progress_bar=False,
+        )
+    if isinstance(rows, torch.Tensor):
+        rows = rows.detach().cpu().float().numpy()
+    vectors = np.asarray(rows, dtype=np.float32)
+    if vectors.ndim != 2:
+        raise BadInput(
+            f"{model.mteb_model_meta.name} gave vectors of shape {vectors.shape}, not one row for each {part}."
+        )
+    return vectors
+
+
+def _together(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+@once
+def _task(part: Part) -> Any:
+    """Return the description of a retrieval task that is none of mteb's: no prompt of one task may be taken."""
+    return need("mteb.abstasks.task_metadata", extra=EXTRA).TaskMetadata(
+        name="IsthmusRetrieval",
+        description="Whatever a collection holds.",
+        prompt=INSTRUCTION,
+        dataset={"path": "isthmus/none", "revision": "none"},
+        type="Retrieval" if part == "text" else "Any2AnyRetrieval",
+        category="t2t" if part == "text" else "i2i",
+        modalities=[part],
+        eval_langs=["eng-Latn"],
+        main_score="ndcg_at_10",
+    )
+
+
+def _strings(model: Any, name: str) -> Strings:
+    """Split by the model's own tokenizer where it is a sentence-transformer's, else by bytes."""
+    if _is_sentence_transformer(model):
+        roles = need("mteb.types", extra=EXTRA).PromptType
+        prompt = need("mteb.models.abs_encoder", extra=EXTRA).get_prompt
+        said = model.model_prompts
+        return Strings(
+            splitter(model.model, name),
+            {
+                "query": prompt(said, _task("text"), roles.query) or "",
+                "document": prompt(said, _task("text"), roles.document) or "",
+            },
+        )
+    most = model.mteb_model_meta.max_tokens
+    by_bytes = _byte_splitter(int(most) * BYTES_PER_TOKEN, name) if most and isfinite(most) else None
+    return Strings(by_bytes, {"query": "", "document": ""})
+
+
+def _byte_splitter(length: int, name: str) -> Splitter:
+    """Split between words, into passages of so many bytes: a tokenizer whose tokens are bytes."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    alphabet = {letter: row for row, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return Splitter.of(tokenizer, length, name)
+
+
+def _identity(model: Any) -> str:
+    """Hash the weights of every torch module that the model holds, and what else decides a vector.
+
+    Of a model behind a service, or one without torch, name and revision are all that can be known.
+    """
+    meta, module = model.mteb_model_meta, need("torch.nn", extra=EXTRA).Module
+    held = (
+        [model]
+        if isinstance(model, module)
+        else [v for _, v in sorted(getattr(model, "__dict__", {}).items()) if isinstance(v, module)]
+    )
+    known = None if held else (meta.name, meta.revision)  # a folder may move, and is named by its path
+    digest = hashlib.sha256(repr(("mteb", type(model).__name__, known, meta.max_tokens)).encode())
+    if _is_sentence_transformer(model):
+        digest.update(repr((model.model_prompts, model.model.max_seq_length)).encode())
+    for some in chain.from_iterable(map(weights, held)):
+        digest.update(some)
+    return digest.hexdigest()
+
+
+def _is_sentence_transformer(model: Any) -> bool:
+    return isinstance(model, need("mteb.models", extra=EXTRA).SentenceTransformerEncoderWrapper)
+
+
+def _check_offline(name: str) -> None:
+    """Refuse to ask the hub when only we were told not to: mteb obeys ``HF_HUB_OFFLINE`` alone."""
+    if offline() and not need("huggingface_hub.constants", extra=EXTRA).HF_HUB_OFFLINE:
+        raise BadFile(
+            f"Offline is set, but mteb obeys HF_HUB_OFFLINE alone, as it is when Python starts. Set HF_HUB_OFFLINE=1 "
+            f"to load {name!r} from what was downloaded, or name a folder."
+        )
