@@ -1,8 +1,8 @@
 """``forge-mini``: keeps the words that matter, and drops the talk around them.
 
-A small transformer reads question and captions through two layers of `mini`'s text tower and says of each word how likely
-it should be kept; those more likely than not are the query, in their order. It was trained by what a retriever then finds:
-see ``isthmus.train.forge_mini``.
+A small transformer reads question and captions through two layers of `mini`'s text tower and says of each word how
+likely it matters; those more likely than not are the query, in their order. It was trained by what a retriever then
+finds: see ``isthmus.train.forge_mini``.
 """
 
 from __future__ import annotations

@@ -91,11 +91,6 @@ def weights(module: Any) -> Iterator[bytes]:
         yield tensor.detach().cpu().float().numpy().tobytes()
 
 
-def offline() -> bool:
-    """Whether the environment says that nothing may be downloaded."""
-    return any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
-
-
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
     """Hold torch to so many threads while it runs here."""
