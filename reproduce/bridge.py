@@ -1,6 +1,6 @@
 """Noisy questions, aligned: each claim of SciFact sent as a chat with a screenshot, and what finds its abstract.
 
-    python reproduce/bridge.py --data DIR        (needs scifact/; the extras align, st and train; an hour on two cores)
+    python reproduce/bridge.py --data DIR        (needs scifact/, flickr8k/; extras align, st, train; half an hour)
 
 300 test claims over 5,183 abstracts. Half of a claim's content words stand only on a rendered screenshot, the
 others in a message with at least 25 words of chatter, whose lines training never saw (``isthmus.evaluate.chat``).
@@ -21,7 +21,8 @@ from isthmus import encoders
 from isthmus.align import Retriever, caption, joined, mini
 from isthmus.align.retrievers import Bm25, Dense, Hybrid
 from isthmus.evaluate import interval, values
-from isthmus.evaluate.benchmarks import load
+from isthmus.evaluate.benchmarks import flickr8k, load
+from isthmus.evaluate.benchmarks.files import Folder
 from isthmus.evaluate.chat import Chat, chats
 from isthmus.train.towers import Pretrained
 
@@ -84,6 +85,21 @@ def main(data: Path) -> list[Row]:
     return rows
 
 
+def everyday(data: Path) -> list[Row]:
+    """Return what alignment costs questions without noise: a caption of each Flickr8k test photo asks for another."""
+    photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
+    ids, texts = [photo.id for photo in photos], [photo.captions[0] for photo in photos]
+    asked = [photo.captions[1] for photo in photos]
+    qrels = {name: {name: 1} for name in ids}
+    rows: list[Row] = []
+    for name, retriever in (("BM25", Bm25(ids, texts)), ("mini", Dense(encoders.load("mini", batch=64), ids, texts))):
+        for way, searched in (("a caption", asked), ("a caption, forge-mini", _rewritten(mini.load(), asked))):
+            run = {each: dict(hits) for each, hits in zip(ids, retriever.search(searched, 10), strict=True)}
+            value, low, high = interval(values(MEASURE, run, qrels))
+            rows.append({"retriever": name, "searched": way, MEASURE: value, "low": low, "high": high, "closed": ""})
+    return rows
+
+
 def _values(
     retriever: Retriever, sent: Sequence[Chat], texts: Sequence[str], qrels: Mapping[str, Mapping[str, int]]
 ) -> dict[str, float]:
@@ -93,4 +109,4 @@ def _values(
 
 if __name__ == "__main__":
     options = arguments(__doc__)
-    raise SystemExit(compared("bridge", main(options.data), options.write))
+    raise SystemExit(compared("bridge", [*main(options.data), *everyday(options.data)], options.write))
