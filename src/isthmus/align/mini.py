@@ -40,12 +40,11 @@ class ForgeMini:
 
     def likely(self, text: str) -> list[tuple[str, float]]:
         """Return the words of a text, each with the probability that it matters."""
-        windows = self.reader.read(text)
         out: list[tuple[str, float]] = []
-        for window in windows:
+        for window in self.reader.read(text):
             inputs, mask = padded([window])
             logits: Matrix = self.model.run(None, {"inputs": inputs, "mask": mask})[0][0]
-            chance = 1 / (1 + np.exp(-logits[window.first]))
+            chance = np.exp(-np.logaddexp(0, -logits[window.first]))  # the logistic function, which never overflows
             out += zip(window.words, chance.tolist(), strict=True)
         return out
 

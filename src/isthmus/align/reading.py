@@ -60,11 +60,13 @@ class Reader:
         return cls(tokenizer, tower)
 
     def read(self, text: str) -> list[Window]:
-        """Return the windows of a text, without the mark that stands before captions."""
-        caption = [match.start() for match in MARK.finditer(text)]
+        """Return the windows of a text, without the mark before captions and words of which nothing can be seen."""
+        mark = MARK.search(text)
+        caption = mark.start() if mark else len(text)
         blank = MARK.sub(lambda mark: " " * len(mark.group()), text)
         spans = [match.span() for match in WORD.finditer(blank)]
-        encoded = self.tokenizer.encode_batch([blank[start:end] for start, end in spans], add_special_tokens=False)
+        words = [blank[start:end].encode("utf-8", "replace").decode() for start, end in spans]  # no lone surrogates
+        encoded = self.tokenizer.encode_batch(words, add_special_tokens=False)
         tokens = [encoding.ids[:ROOM] for encoding in encoded]
         windows: list[Window] = []
         begin = 0
@@ -78,11 +80,11 @@ class Reader:
         return windows
 
     def _window(
-        self, text: str, spans: Sequence[tuple[int, int]], tokens: Sequence[Sequence[int]], caption: Sequence[int]
+        self, text: str, spans: Sequence[tuple[int, int]], tokens: Sequence[Sequence[int]], caption: int
     ) -> Window:
         pairs = [(span, several) for span, several in zip(spans, tokens, strict=True) if several]
-        around = self._around
-        ids = np.array([[around[0], *(token for _, several in pairs for token in several), around[1]]], dtype=np.int64)
+        first, last = self.tokenizer.encode("").ids
+        ids = np.array([[first, *(token for _, several in pairs for token in several), last]], dtype=np.int64)
         (features,) = self.tower.run(None, {"tokens": ids, "mask": np.ones_like(ids)})
         lengths = np.array([len(several) for _, several in pairs])
         signs = np.array([_signs(text, *span, caption) for span, _ in pairs], dtype=np.float32)
@@ -91,11 +93,6 @@ class Reader:
             np.concatenate([[0], np.cumsum(lengths)[:-1]]),
             np.concatenate([features[0, 1:-1], np.repeat(signs, lengths, axis=0)], axis=1),
         )
-
-    @property
-    def _around(self) -> tuple[int, int]:
-        first, last = self.tokenizer.token_to_id("[CLS]"), self.tokenizer.token_to_id("[SEP]")
-        return int(first), int(last)
 
 
 @cache
@@ -115,13 +112,15 @@ def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:
     return inputs, mask
 
 
-def _signs(text: str, start: int, end: int, caption: Sequence[int]) -> tuple[float, ...]:
+def _signs(text: str, start: int, end: int, caption: int) -> tuple[float, ...]:
     """What letters show and the tower, which does not tell A from a, does not."""
     word = text[start:end]
-    before = text[:start].rstrip(" ")
-    opens = not before or before[-1] in ".!?\n"
+    before = start - 1
+    while before >= 0 and text[before] == " ":
+        before -= 1
+    opens = before < 0 or text[before] in ".!?\n"
     return (
-        float(any(mark <= start for mark in caption)),
+        float(caption <= start),
         float(any(letter.isdigit() for letter in word)),
         float(word[0].isupper() and not opens),
         float(sum(letter.isupper() for letter in word) > 1),

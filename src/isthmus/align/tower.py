@@ -14,7 +14,9 @@ from isthmus.errors import BadFile
 GRAPH, NODE, OUTPUT = 7, 1, 12
 NAME_OF_OUTPUT = 1
 OUTPUTS_OF_NODE = 2
-BYTES = 2  # the wire type of everything that has a length
+VARINT, BYTES = 0, 2  # the wire types of numbers and of everything that has a length
+FIXED = {1: 8, 5: 4}  # the bytes of those that need not say
+CUT_SHORT = "This model's file ends in the middle of a field. It is cut short: get it again."
 
 
 def cut(model: bytes, tensor: str) -> bytes:
@@ -24,10 +26,10 @@ def cut(model: bytes, tensor: str) -> bytes:
     Traceback (most recent call last):
     isthmus.errors.BadFile: This model has no tensor called 'features'.
     """
-    out = [_graph(held, tensor) if field == GRAPH else whole for field, held, whole in _fields(model)]
-    if not any(field == GRAPH for field, _, _ in _fields(model)):
+    fields = list(_fields(model))
+    if not any(field == GRAPH for field, _, _ in fields):
         raise BadFile(f"This model has no tensor called {tensor!r}.")
-    return b"".join(out)
+    return b"".join(_graph(held, tensor) if field == GRAPH else whole for field, held, whole in fields)
 
 
 def _graph(graph: bytes, tensor: str) -> bytes:
@@ -52,13 +54,17 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     while at < len(message):
         start = at
         key, at = _number(message, at)
-        if key & 7 == BYTES:
+        kind = key & 7
+        if kind == BYTES:
             length, at = _number(message, at)
+        elif kind == VARINT:
+            length = _number(message, at)[1] - at
+        elif kind in FIXED:
+            length = FIXED[kind]
         else:
-            length = {1: 8, 5: 4}.get(key & 7, 0)
-            if not length:
-                _, end = _number(message, at)
-                length = end - at
+            raise BadFile("This file is no ONNX model, or a damaged one.")
+        if at + length > len(message):
+            raise BadFile(CUT_SHORT)
         yield key >> 3, message[at : at + length], message[start : at + length]
         at += length
 
@@ -67,7 +73,7 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(message):
-            raise BadFile("This model's file ends in the middle of a field.")
+            raise BadFile(CUT_SHORT)
         byte = message[at]
         value |= (byte & 127) << shift
         shift, at = shift + 7, at + 1

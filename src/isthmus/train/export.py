@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from isthmus._optional import need
 from isthmus.train.mini import Mini
+from isthmus.train.onnx import write
 
 SMALLEST = 2048  # weights with fewer numbers stay float32
 SMALL_FILTER = 120_000  # filters with fewer are kept in 16 bits
@@ -63,9 +63,10 @@ def export(model: Mini, tokenizer: Path, out: Path, *, name: str, size: int, len
     model = model.cpu().eval()
     tokens = torch.ones((2, 7), dtype=torch.long)
     free = {0: "n", 1: "t"}
-    _onnx(model.text, (tokens, tokens), out / "text.onnx", {"tokens": free, "mask": free})
+    vectors = {"vectors": {0: "n"}}
+    write(model.text, (tokens, tokens), out / "text.onnx", {"tokens": free, "mask": free}, vectors)
     pixels = torch.zeros((2, size, size, 3), dtype=torch.uint8)
-    _onnx(_Pixels(model.image), (pixels,), out / "image.onnx", {"pixels": {0: "n"}})
+    write(_Pixels(model.image), (pixels,), out / "image.onnx", {"pixels": {0: "n"}}, vectors)
     shutil.copy(tokenizer, out / "tokenizer.json")
     for file in ("text.onnx", "image.onnx"):
         shrink(out / file)
@@ -73,21 +74,6 @@ def export(model: Mini, tokenizer: Path, out: Path, *, name: str, size: int, len
     sums = "\n".join(f'"{file}" = "{hashlib.sha256((out / file).read_bytes()).hexdigest()}"' for file in names)
     dim = int(model.state_dict()["image.names"].shape[1])
     (out / "encoder.toml").write_text(TOML.format(name=name, dim=dim, length=length, size=size, files=sums), "utf-8")
-
-
-def _onnx(module: nn.Module, example: tuple[Tensor, ...], path: Path, inputs: dict[str, dict[int, str]]) -> None:
-    with warnings.catch_warnings():  # the exporter warns of its own constants
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            module.eval(),
-            example,
-            str(path),
-            input_names=list(inputs),
-            output_names=["vectors"],
-            dynamic_axes={**inputs, "vectors": {0: "n"}},
-            opset_version=17,
-            dynamo=False,
-        )
 
 
 def shrink(path: Path) -> None:

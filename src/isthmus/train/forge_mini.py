@@ -10,6 +10,7 @@ begins from the supervised weights, or from nothing (every word kept with probab
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from torch import Tensor, nn
 
 from isthmus.align.base import Retriever
 from isthmus.align.reading import SIGNS, Window, padded
+from isthmus.train.forge import advantages
+from isthmus.train.onnx import write
 
 DIM = 384
 
@@ -86,7 +89,8 @@ class Block(nn.Module):
         scores = asked @ held.transpose(2, 3) / asked.shape[-1] ** 0.5
         share = self.drop(scores.masked_fill(~mask[:, None, None], -1e9).softmax(dim=-1))
         seen = seen + self.drop(self.join((share @ said).transpose(1, 2).flatten(2)))
-        return seen + self.drop(self.think(self.between(seen)))
+        thought: Tensor = self.drop(self.think(self.between(seen)))
+        return seen + thought
 
 
 class Policy(nn.Module):
@@ -96,21 +100,18 @@ class Policy(nn.Module):
         super().__init__()
         self.enter = nn.Linear(DIM + SIGNS, recipe.width)
         self.layers = nn.ModuleList(Block(recipe) for _ in range(recipe.layers))
-        self.leave = nn.Sequential(nn.LayerNorm(recipe.width), nn.Linear(recipe.width, 1))
-        nn.init.zeros_(self.leave[1].weight)
-        nn.init.constant_(self.leave[1].bias, float(np.log(3)))  # ¾
+        last = nn.Linear(recipe.width, 1)
+        nn.init.zeros_(last.weight)
+        nn.init.constant_(last.bias, float(np.log(3)))  # ¾
+        self.leave = nn.Sequential(nn.LayerNorm(recipe.width), last)
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Return the logit of every token, ``(n, t)``."""
         seen = self.enter(inputs)
         for layer in self.layers:
             seen = layer(seen, mask)
-        return self.leave(seen)[..., 0]
-
-
-def advantages(rewards: Tensor) -> Tensor:
-    """Return r − mean of its group, ``(queries, samples)``."""
-    return rewards - rewards.mean(dim=1, keepdim=True)
+        logits: Tensor = self.leave(seen)[..., 0]
+        return logits
 
 
 def log_probability(logits: Tensor, kept: Tensor, there: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ def supervised(
         each = nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
         loss = (each * there).sum() / there.sum()
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -179,7 +180,7 @@ def reinforced(
 ) -> Curve:
     """Follow the reward; ``retrievers`` are those of each corpus."""
     rng = np.random.default_rng(recipe.seed + 1)
-    torch.manual_seed(recipe.seed + 1)
+    draws = torch.Generator(device).manual_seed(recipe.seed + 1)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.rl_rate, weight_decay=0.0)
     curve = Curve()
     policy.eval()  # no dropout: samples and gradients are of one policy
@@ -190,7 +191,8 @@ def reinforced(
         chosen = [examples[row] for row in rng.integers(len(examples), size=recipe.batch)]
         logits, there = word_logits(policy, chosen, device)
         chance = torch.sigmoid(logits.detach())
-        kept = torch.rand(len(chosen), recipe.group, logits.shape[1], device=device) < chance[:, None]
+        size = (len(chosen), recipe.group, logits.shape[1])
+        kept = torch.rand(size, device=device, generator=draws) < chance[:, None]
         kept &= there[:, None] > 0
         texts = [_texts(example, kept[row].cpu().numpy()) for row, example in enumerate(chosen)]
         found = rewards(chosen, texts, retrievers).to(device)
@@ -198,7 +200,7 @@ def reinforced(
         advantage = advantages(found - recipe.length_cost * share)
         loss = -(advantage * log_probability(logits, kept, there)).mean()
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
         curve.rows.append({"step": step, "reward": float(found.mean()), "kept": float(share.mean())})
@@ -229,15 +231,8 @@ def _texts(example: Example, kept: Any) -> list[str]:
 
 
 def export(policy: Policy, path: Path) -> None:
-    """Write the policy as ONNX."""
-    policy = policy.cpu().eval()
+    """Write the policy as ONNX, for any number of windows of any length."""
     inputs, mask = torch.zeros(1, 8, DIM + SIGNS), torch.ones(1, 8, dtype=torch.bool)
-    torch.onnx.export(
-        policy,
-        (inputs, mask),
-        str(path),
-        input_names=["inputs", "mask"],
-        output_names=["logits"],
-        dynamic_axes={"inputs": {0: "n", 1: "t"}, "mask": {0: "n", 1: "t"}, "logits": {0: "n", 1: "t"}},
-        dynamo=False,
-    )
+    free = {0: "n", 1: "t"}
+    whole = copy.deepcopy(policy).cpu()
+    write(whole, (inputs, mask), path, {"inputs": free, "mask": free}, {"logits": free})

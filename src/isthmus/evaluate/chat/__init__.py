@@ -3,9 +3,9 @@
     claim ──half of its content words──▸ a screenshot, among what else is on a screen
           ──the other words──▸ a message: greeting, tangents, the words, a vague ask
 
-A retriever that knew what was meant would find what the claim finds. Everything is drawn from a seed. What is written
-around a claim comes from ``train.toml`` or ``test.toml``, which share no line, so that what is learned on one has to
-hold for the other.
+A retriever that knew what was meant would find what the claim finds. Everything is drawn from a seed. A word that a
+claim says twice stands on one side both times; only the talk around it may happen to say it as well. That talk comes
+from ``train.toml`` or ``test.toml``, which share no line, so that what is learned on one has to hold for the other.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from typing import Literal
 
 import numpy as np
 
+from isthmus.errors import BadInput
 from isthmus.queries.phrases import content_words
+from isthmus.registry import lookup
 
 Split = Literal["train", "test"]
+SPLITS: Mapping[str, str] = {"train": "train.toml", "test": "test.toml"}
 FEWEST = 25  # words of noise in a message
 WIDTH = 640  # of a screenshot, in pixels
 LINE = 30
@@ -60,10 +63,12 @@ def chats(
 
     >>> (chat,) = chats({"c1": "Vitamin D deficiency raises the risk of asthma attacks."}, split="test")
     >>> [word in chat.text for word in ("Vitamin", "deficiency", "raises", "risk", "asthma", "attacks")]
-    [True, False, False, True, True, False]
+    [True, True, False, False, True, False]
     >>> [word in chat.screen for word in ("Vitamin", "deficiency", "raises", "risk", "asthma", "attacks")]
-    [False, True, True, False, False, True]
+    [False, False, True, True, False, True]
     """
+    if not 0 <= hidden <= 1:
+        raise BadInput(f"hidden is {hidden}; it is the share of words on the screenshot, from 0 to 1.")
     parts = _parts(split)
     return [
         _chat(name, claim, hidden, _with(parts, tangents, rng), rng)
@@ -83,15 +88,30 @@ def _with(
 
 def _chat(name: str, claim: str, share: float, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Chat:
     words = claim.split()
-    content = [place for place, word in enumerate(words) if content_words(word)]
-    hidden = set(rng.permutation(content)[: int(len(content) * share)].tolist())
+    groups = _alike(words)
+    chosen = rng.permutation(len(groups))[: int(len(groups) * share)]
+    hidden = {place for group in chosen for place in groups[group]}
     shown = " ".join(word for place, word in enumerate(words) if place not in hidden).rstrip(".")
-    message = list(_message(parts, rng))
-    text = " ".join(message).replace("{}", shown)
+    text = " ".join(_message(shown, parts, rng))
     return Chat(name, claim, text, _screen([words[place].rstrip(".") for place in sorted(hidden)], parts, rng))
 
 
-def _message(parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Iterator[str]:
+def _alike(words: Sequence[str]) -> list[list[int]]:
+    """Return the places of content words; those that say the same word are together.
+
+    >>> _alike("Mice and rats: rats bite mice/voles".split())
+    [[2, 3], [4], [0, 5]]
+    """
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, word in enumerate(words):
+        if said := {part.lower() for part in content_words(word)}:
+            same = [group for group in groups if group[0] & said]
+            groups = [group for group in groups if not group[0] & said]
+            groups.append((said.union(*(parts for parts, _ in same)), [*(at for _, ats in same for at in ats), place]))
+    return [places for _, places in groups]
+
+
+def _message(shown: str, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Iterator[str]:
     """Yield the sentences of a message, tangents until there is noise enough."""
     greeting, hedge, ask = (_one(parts[kind], rng) for kind in ("greetings", "hedges", "asks"))
     tangents = [parts["tangents"][place] for place in rng.permutation(len(parts["tangents"]))]
@@ -99,7 +119,7 @@ def _message(parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> It
     while count < len(tangents) and len(" ".join([greeting, *tangents[:count], hedge, ask]).split()) < FEWEST + 1:
         count += 1
     before = int(rng.integers(count + 1))
-    yield from (greeting, *tangents[:before], hedge, *tangents[before:count], ask)
+    yield from (greeting, *tangents[:before], hedge.replace("{}", shown), *tangents[before:count], ask)
 
 
 def _screen(hidden: Sequence[str], parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> tuple[str, ...]:
@@ -136,13 +156,13 @@ def drawn(lines: Sequence[str]) -> bytes:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a line between words; about 60 letters go on one."""
-    return re.findall(r"\S.{0,58}\S(?=\s|$)|\S+", line) or [""]
+    """Break a line between words, and a word only where it is longer than a line; about 60 letters go on one."""
+    return re.findall(r"\S.{0,58}\S(?=\s|$)|\S{1,60}", line) or [""]
 
 
 @cache
 def _parts(split: Split) -> Mapping[str, tuple[str, ...]]:
-    read = tomllib.loads((Path(__file__).parent / f"{split}.toml").read_text("utf-8"))
+    read = tomllib.loads((Path(__file__).parent / lookup(SPLITS, split, "split of chats")).read_text("utf-8"))
     return {name: tuple(lines) for name, lines in read.items()}
 
 
