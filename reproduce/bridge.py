@@ -29,6 +29,7 @@ from isthmus.train.towers import Pretrained
 MEASURE = "nDCG@10"
 MODELS = Path(__file__).parent / "models"
 PLAIN, CEILING = "+ caption", "the clean claim"
+REWRITTEN = ("+ supervised rewriter", "+ reinforcement alone", "+ forge-mini")
 
 
 def versions(sent: Sequence[Chat]) -> dict[str, list[str]]:
@@ -80,7 +81,7 @@ def main(data: Path) -> list[Row]:
         for way, of in numbers.items():
             value, low, high = interval(of)
             closed = (value - mean[PLAIN]) / (mean[CEILING] - mean[PLAIN])
-            shown = f"{closed:.0%}" if way.startswith("+") and way != PLAIN else ""
+            shown = f"{closed:.0%}" if way in REWRITTEN else ""
             rows.append({"retriever": name, "searched": way, MEASURE: value, "low": low, "high": high, "closed": shown})
     return rows
 

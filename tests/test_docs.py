@@ -154,3 +154,15 @@ def test_the_nnn_papers_grid_is_that_of_the_paper() -> None:
     specs = [Spec.parse(text).bias for text in NNN_PAPER_GRID]
     assert {spec.k for spec in specs} == {2**i for i in range(10)}  # type: ignore[union-attr]
     assert sorted({spec.alpha for spec in specs}) == [0.25 + i / 8 for i in range(11)]  # type: ignore[union-attr]
+
+
+def test_the_table_of_aligned_queries_is_of_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/bridge.csv").open() as file:
+        expected = {(row["searched"], row["retriever"]): row["nDCG@10"] for row in csv.DictReader(file)}
+    text = (ROOT / "docs/align.md").read_text().split("| searched | ")[1].split("\n\n")[0]
+    header, _, *lines = text.splitlines()
+    names = [name.strip() for name in header.strip().strip("|").split("|")]
+    assert len(lines) >= 6
+    for line in lines:
+        way, *shown = cells(line)
+        assert shown == [expected[way, name] for name in names]
