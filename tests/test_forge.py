@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
+from isthmus.align import prompts
 from isthmus.align.base import Rewritten
 from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
@@ -323,7 +324,9 @@ def test_the_command_warms_up_trains_writes_a_rewriter_and_resumes(folder: Path)
     made = folder / "made"
     assert {path.name for path in made.iterdir()} >= {"warm", "model", "log.jsonl", "checkpoint.pt", "curve.png"}
     loaded = rewriter.load(made / "model")
-    assert loaded.prompt == forge.PROMPT
+    assert loaded.prompt == prompts.read("forge").text == Policy(loaded.model, loaded.words).prompt
+    (made / "model" / "prompt.txt").write_text("search :")
+    assert rewriter.load(made / "model").prompt == "search :"
     assert Trained(loaded).rewrite(["hi cat"])[0].text
     log = (made / "log.jsonl").read_text()
     again = CliRunner().invoke(app, [*given[:-1], "3"], catch_exceptions=False)  # one step more

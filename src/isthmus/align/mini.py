@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from isthmus.align.base import Rewritten
 from isthmus.align.reading import Reader, padded, reader
+from isthmus.errors import BadFile
 from isthmus.types import Matrix
 
 if TYPE_CHECKING:
@@ -56,8 +58,12 @@ class ForgeMini:
 
 
 @cache
-def load(model: Path = MODEL) -> ForgeMini:
-    """Return the shipped rewriter, or another trained one."""
+def load(model: str | PathLike[str] = MODEL) -> ForgeMini:
+    """Return the shipped rewriter, or one that ``isthmus train forge-mini`` wrote."""
     from onnxruntime import InferenceSession
 
-    return ForgeMini(reader(), InferenceSession(str(model)))
+    try:
+        opened = InferenceSession(str(model))
+    except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
+        raise BadFile(f"{model} cannot be loaded by onnxruntime: {error}") from None
+    return ForgeMini(reader(), opened)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -131,6 +132,42 @@ def train_forge(  # noqa: PLR0913 - one name per option
         report=lambda line: typer.echo(line, err=True),
     )
     typer.echo(f"The rewriter is in {out / 'model'}, what it was asked with in {out / 'model' / 'prompt.txt'}")
+
+
+@train.command("forge-mini")
+def train_forge_mini(  # noqa: PLR0913 - one name per option
+    data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="folder with scifact/ and flickr8k/")],
+    out: Annotated[Path, typer.Option(help="the file it is written to; the curve goes beside it")] = Path(
+        "forge-mini.onnx"
+    ),
+    device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cpu or cuda")] = "cpu",
+    supervised_steps: Annotated[int, typer.Option(min=1, help="towards a teacher's choice of words")] = 500,
+    steps: Annotated[int, typer.Option(min=1, help="of reinforcement")] = 160,
+    rate: Annotated[float, typer.Option(min=0, help="of reinforcement")] = 3e-4,
+    length_cost: Annotated[float, typer.Option(min=0, help="what keeping all words costs, in nDCG@10")] = 0.3,
+    batch: Annotated[int, typer.Option(min=1, help="queries a step")] = 64,
+    seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
+    held_out: Annotated[int, typer.Option(min=0, help="claims at the end that are not learned from")] = 109,
+    supervised_only: Annotated[bool, typer.Option("--supervised-only", help="no reinforcement")] = False,
+    no_supervised: Annotated[bool, typer.Option("--no-supervised", help="reinforcement from nothing")] = False,
+) -> None:
+    """Train the embedded rewriter: which words of a chatty query to keep, by what two retrievers then find."""
+    from isthmus.train.forge_make import make_forge_mini
+    from isthmus.train.forge_mini import Recipe
+
+    if supervised_only and no_supervised:
+        raise BadInput("--supervised-only and --no-supervised together leave nothing to do. Give one of them.")
+    recipe = Recipe(
+        sft_steps=0 if no_supervised else supervised_steps,
+        rl_steps=0 if supervised_only else steps,
+        rl_rate=rate,
+        length_cost=length_cost,
+        batch=batch,
+        seed=seed,
+    )
+    tell = partial(typer.echo, err=True)
+    make_forge_mini(data, out, recipe=recipe, device=device, held_out=held_out, report=tell)
+    typer.echo(f"The rewriter is in {out}: isthmus.align.mini.load({str(out)!r})")
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,9 +37,9 @@ import torch
 from torch import Tensor
 
 from isthmus.align.base import Rewritten
+from isthmus.align.prompts import read
 from isthmus.errors import BadInput
 
-PROMPT = "Rewrite the message as one short search query. Keep the words that matter and leave out the rest."
 LONGEST = 200  # words; what is longer is no query, and BRIDGE searches the message itself
 
 # The worth of rewrites: for each query id, and the rewrite of that query, a number.
@@ -87,7 +87,7 @@ class Policy:
 
     model: Any
     words: Any
-    prompt: str = PROMPT
+    prompt: str = field(default_factory=lambda: read("forge").text)  # what a rewriter that is not trained is told
     longest: int = 384  # tokens of a query that are read
     new: int = 64  # tokens of a rewrite at most: L
     adapted: bool = False  # LoRA: only the adapters are trained

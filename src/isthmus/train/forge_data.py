@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from isthmus import encoders
 from isthmus.align.base import Retriever, joined
 from isthmus.align.reading import Reader
 from isthmus.align.retrievers import Bm25, Dense
-from isthmus.evaluate.benchmarks import flickr8k
+from isthmus.evaluate.benchmarks import beir, flickr8k
 from isthmus.evaluate.benchmarks.files import Folder
 from isthmus.evaluate.chat import chats
 from isthmus.queries.phrases import content_words
@@ -54,27 +53,26 @@ class Corpus:
 
 def scifact(data: Path) -> tuple[Corpus, dict[str, dict[str, str]], dict[str, frozenset[str]]]:
     """Return the abstracts, the claims of each split by id, and the right abstracts of each."""
-    folder = data / "scifact"
-    read = [json.loads(line) for line in (folder / "corpus.jsonl").open(encoding="utf-8")]
-    corpus = Corpus([each["_id"] for each in read], [f"{each['title']} {each['text']}".strip() for each in read])
-    said = {each["_id"]: each["text"] for each in map(json.loads, (folder / "queries.jsonl").open(encoding="utf-8"))}
-    right: dict[str, set[str]] = {}
-    claims: dict[str, dict[str, str]] = {"train": {}, "test": {}}
-    for split, of in claims.items():
-        for line in (folder / "qrels" / f"{split}.tsv").read_text("utf-8").splitlines()[1:]:
-            query, document, relevance = line.split("\t")
-            if int(relevance) > 0:
-                of[query] = said[query]
-                right.setdefault(query, set()).add(document)
-    return corpus, claims, {query: frozenset(documents) for query, documents in right.items()}
+    read = {split: beir.load(data, ["scifact", split]) for split in ("train", "test")}
+    abstracts = read["train"].documents
+    right = {
+        query: frozenset(document for document, relevance in judged.items() if relevance > 0)
+        for benchmark in read.values()
+        for query, judged in benchmark.qrels.items()
+        if any(relevance > 0 for relevance in judged.values())
+    }
+    claims = {
+        split: {each.id: each.query.text or "" for each in benchmark.questions if each.id in right}
+        for split, benchmark in read.items()
+    }
+    return Corpus([each.id for each in abstracts], [each.text or "" for each in abstracts]), claims, right
 
 
 def captions(data: Path) -> tuple[Corpus, list[Asked]]:
     """Return first captions of Flickr8k's training photos, and second ones to ask with: everyday words."""
-    folder = Folder(data / "flickr8k", "flickr8k", flickr8k.HOME)
-    photos = flickr8k.split(folder, "train")
+    photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
     corpus = Corpus([photo.id for photo in photos], [photo.captions[0] for photo in photos])
-    said = {photo.id: photo.captions[1] for photo in photos[:CAPTIONS]}
+    said = {photo.id: photo.captions[1] for photo in photos[:CAPTIONS] if len(photo.captions) > 1}
     sent = [*_sent(said, 100, 0.5), *_sent(said, 101, 0.0)]
     asked = [Asked(text, said[name], frozenset([name]), 1) for name, text in sent]
     return corpus, [*asked, *(Asked(claim, claim, frozenset([name]), 1) for name, claim in said.items())]

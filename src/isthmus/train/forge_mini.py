@@ -145,11 +145,12 @@ def rewards(
 
 def supervised(
     policy: Policy, examples: Sequence[Example], recipe: Recipe, device: str, report: Callable[[str], object] = str
-) -> None:
+) -> Curve:
     """Teach what a teacher would keep."""
     rng = np.random.default_rng(recipe.seed)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.sft_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.sft_rate, total_steps=recipe.sft_steps)
+    curve = Curve()
     policy.train()
     for step in range(recipe.sft_steps):
         chosen = [examples[row] for row in rng.integers(len(examples), size=recipe.batch)]
@@ -164,8 +165,10 @@ def supervised(
         nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        curve.rows.append({"step": step, "loss": loss.item()})
         if step % 50 == 0:
             report(f"sft {step} of {recipe.sft_steps}: loss {loss.item():.4f}")
+    return curve
 
 
 def reinforced(

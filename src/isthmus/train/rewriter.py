@@ -17,6 +17,7 @@ from typing import Any
 
 from isthmus import encoders
 from isthmus._optional import need
+from isthmus.align import prompts
 from isthmus.align.base import Retriever, Rewritten, joined
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.documents import Document
@@ -49,7 +50,10 @@ class Trained:
 
 
 def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prompt: str | None = None) -> Policy:
-    """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights."""
+    """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights.
+
+    It is asked with ``prompt``; else with what it was trained with, ``prompt.txt``; else with what ``forge:MODEL`` is.
+    """
     hub = need("transformers", extra="train")
     try:
         model = hub.AutoModelForCausalLM.from_pretrained(str(name)).float().to(device)
@@ -57,7 +61,7 @@ def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prom
     except (OSError, ValueError) as error:
         raise BadFile(f"transformers cannot load {str(name)!r}: {error} Check the name or path.") from None
     said = Path(name) / "prompt.txt"
-    asked = prompt or (said.read_text("utf-8") if said.exists() else forge.PROMPT)
+    asked = prompt or (said.read_text("utf-8") if said.exists() else prompts.read("forge").text)
     if lora is None:
         return Policy(model, words, asked)
     peft = need("peft", extra="lora")
