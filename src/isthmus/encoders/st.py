@@ -62,21 +62,16 @@ class SentenceTower:
             texts.append(text)
         with _threads(self.settings.threads):
             rows = self.model.encode(
-                texts, prompt=self._prompt(role) or None, batch_size=len(texts), show_progress_bar=False
+                texts, prompt=prompt_of(self.model, role) or None, batch_size=len(texts), show_progress_bar=False
             )
         return np.asarray(rows, dtype=np.float32)
-
-    def _prompt(self, role: str) -> str:
-        prompts = self.model.prompts or {}
-        names = ROLE_PROMPTS["query" if role == "query" else "document"]
-        return next((prompts[name] for name in names if prompts.get(name)), "")
 
     def _stretches(self, text: str, role: Role) -> list[tuple[int, int]]:
         if not text.strip():
             return []
         if self.splitter is None:
             return [(0, len(text))]
-        prompt = self._prompt(role)
+        prompt = prompt_of(self.model, role)
         return [
             piece
             for p in self.splitter.split([text], prompt)[0]
@@ -89,6 +84,13 @@ class SentenceTower:
         if len(again) < 2:
             return [(start, end)]
         return [piece for p in again for piece in self._fitting(text, start + p.start, start + p.end, prompt)]
+
+
+def prompt_of(model: Any, role: str) -> str:
+    """Return the words that a model wants in front of a query or a document."""
+    prompts = model.prompts or {}
+    names = ROLE_PROMPTS["query" if role == "query" else "document"]
+    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def _splitter(model: Any, name: str) -> Splitter | None:
