@@ -8,8 +8,8 @@ document that comes twice counts once. Hard negatives come from BM25 and from th
 
 A part of the training queries decides which epoch is kept, the start included; no other split is looked at. Reference:
 BRIDGE (arXiv 2604.07201), LENS, M = 7 and τ = 0.02. How we differ: negatives are drawn anew in every step from the
-first ``depth`` of both lists; vectors are computed without gradients first and again in small chunks (Gao et al. 2021),
-which gives the same gradients and lets a large batch fit anywhere; the epoch is chosen.
+first ``depth`` of both lists; documents are cut to ``length``; vectors are computed without gradients first and again
+in small chunks (Gao et al. 2021), which gives the same gradients and lets a large batch fit anywhere.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     done = _resume(out, recipe, model, optimiser)
     if done is None:
-        done = Progress(0, measured(model, tokens, lesson), 0, _weights(model))
+        done = Progress(0, measured(model, tokens, lesson, recipe), 0, _weights(model))
         report(_log(out, 0, done.step, None, done.best))
     each = len(batches(lesson, recipe, 0))
     while done.step < recipe.epochs * each and not done.tired(done.step // each, recipe):
@@ -123,7 +123,7 @@ def train(
             if done.step % CHECKPOINT_EVERY == 0 and done.step % each:
                 _save(out, recipe, done, model, optimiser)
                 report(f"step {done.step} of {recipe.epochs * each}: loss {np.mean(losses):.3f} in this epoch")
-        done.met(epoch + 1, measured(model, tokens, lesson), model)
+        done.met(epoch + 1, measured(model, tokens, lesson, recipe), model)
         report(_log(out, epoch + 1, done.step, float(np.mean(losses)), done.last))
         _save(out, recipe, done, model, optimiser)
     report(f"kept: epoch {done.best_epoch}, nDCG@10 {done.best:.3f}")
@@ -174,7 +174,7 @@ def backward(model: Sentence, tokens: Tokens, batch: Batch, recipe: Recipe) -> f
     chunks = [order[start : start + recipe.chunk] for start in range(0, len(order), recipe.chunk)]
     device = next(model.parameters()).device
     drawn, parts = [], []
-    with torch.no_grad(), _precision(device, recipe):
+    with torch.no_grad(), precision(model, recipe):
         for chunk in chunks:
             drawn.append(noise.state())
             parts.append(model.vectors([rows[row] for row in chunk]))
@@ -190,17 +190,18 @@ def backward(model: Sentence, tokens: Tokens, batch: Batch, recipe: Recipe) -> f
         raise RuntimeError("the loss does not depend on the vectors")
     for chunk, before in zip(chunks, drawn, strict=True):
         noise.restore(before)
-        with _precision(device, recipe):
+        with precision(model, recipe):
             again = model.vectors([rows[row] for row in chunk])
         (again * slope[chunk]).sum().backward()  # type: ignore[no-untyped-call]
     return float(loss.detach())
 
 
-def measured(model: Sentence, tokens: Tokens, lesson: Lesson) -> float:
+def measured(model: Sentence, tokens: Tokens, lesson: Lesson, recipe: Recipe) -> float:
     """Return nDCG@10 of the held-out queries, among all documents that are right or a hard negative for one of them."""
     candidates = _candidates(lesson)
-    queries = model.encoded([tokens.queries[query] for query in lesson.held])
-    documents = model.encoded([tokens.documents[name] for name in candidates])
+    with precision(model, recipe):
+        queries = model.encoded([tokens.queries[query] for query in lesson.held])
+        documents = model.encoded([tokens.documents[name] for name in candidates])
     run = run_of((queries @ documents.T).cpu().numpy(), lesson.held, candidates, k=10)
     qrels = {query: dict.fromkeys(lesson.judged.right[query], 1) for query in lesson.held}
     return float(np.mean(list(values("nDCG@10", run, qrels).values())))
@@ -233,8 +234,9 @@ class Tokens:
         return [*(self.queries[query] for query in batch.queries), *(self.documents[name] for name in batch.documents)]
 
 
-def _precision(device: torch.device, recipe: Recipe) -> torch.autocast:
-    return torch.autocast(device.type, torch.bfloat16, enabled=recipe.half)
+def precision(model: Sentence, recipe: Recipe) -> torch.autocast:
+    """Return what a model computes in: float32, or bfloat16 where that is enough."""
+    return torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=recipe.half)
 
 
 def _groups(model: Sentence, recipe: Recipe) -> list[dict[str, Any]]:

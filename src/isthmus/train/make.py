@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from isthmus import encoders
-from isthmus.align.retrievers import Bm25, Dense
+from isthmus.align.retrievers import Bm25
 from isthmus.errors import BadInput
 from isthmus.train import judged, lens, sentence
 from isthmus.train.export import export
@@ -75,8 +74,8 @@ def make_lens(
     known = judged.read(data)
     learned, held = judged.parted(known, recipe.held, recipe.seed)
     report(f"{len(learned)} queries to learn from, {len(held)} to decide by, {len(known.documents)} documents")
-    negatives = _negatives(known, name, recipe.depth, out / "run" / "negatives.json", device, report)
     model = sentence.Sentence.load(name, device)
+    negatives = _negatives(known, model, name, recipe, out / "run" / "negatives.json", report)
     lesson = lens.Lesson(known, negatives, learned, held)
     trained = lens.train(recipe, model, lesson, out / "run", report=report)
     report("writing the encoder")
@@ -84,19 +83,25 @@ def make_lens(
 
 
 def _negatives(
-    known: judged.Judged, start: str, depth: int, kept: Path, device: str, report: Callable[[str], object]
+    known: judged.Judged,
+    model: sentence.Sentence,
+    start: str,
+    recipe: lens.Recipe,
+    kept: Path,
+    report: Callable[[str], object],
 ) -> Mapping[str, Sequence[str]]:
     """Return the hard negatives of a run, mined once and kept."""
-    made = {"start": start, "depth": depth}
+    made = {"start": start, "depth": recipe.depth, "length": recipe.length}
     if kept.exists():
         saved = json.loads(kept.read_text("utf-8"))
         if saved["made"] != made:
             raise BadInput(f"{kept} was mined otherwise: {saved['made']}. Go on with that, or write elsewhere.")
         return dict(saved["negatives"])
-    report("mining hard negatives: reading every document")
+    report("mining hard negatives: every document is read once")
     ids, texts = list(known.documents), list(known.documents.values())
-    before = encoders.load(f"st:{start}", device=device, progress=partial(_tell, report, "encoding"))
-    negatives = judged.mined(known, [Bm25(ids, texts), Dense(before, ids, texts)], depth)
+    with lens.precision(model, recipe):
+        nearest = sentence.Nearest.of(model, ids, texts, recipe.length)
+        negatives = judged.mined(known, [Bm25(ids, texts), nearest], recipe.depth)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps({"made": made, "negatives": negatives}), "utf-8")
     return negatives

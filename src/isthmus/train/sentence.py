@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from isthmus._optional import need
+from isthmus.align.base import Found
+from isthmus.align.retrievers import best
 from isthmus.encoders.base import Role
 from isthmus.encoders.st import prompt_of
 from isthmus.errors import BadFile, BadInput
@@ -84,6 +87,28 @@ class Sentence(nn.Module):
         back = torch.empty(len(order), dtype=torch.long)
         back[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
         return torch.cat(parts)[back.to(parts[0].device)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """The documents whose vectors are nearest, as a learning encoder sees them: cut to ``length``, one vector each."""
+
+    sentence: Sentence
+    ids: Sequence[str]
+    documents: Tensor  # (n, d)
+    length: int
+    name: str = "start"
+
+    @classmethod
+    def of(cls, sentence: Sentence, ids: Sequence[str], texts: Sequence[str], length: int) -> Nearest:
+        """Encode the documents."""
+        return cls(sentence, ids, sentence.encoded(sentence.tokens(texts, "document", length)), length)
+
+    def search(self, texts: Sequence[str], k: int = 10) -> list[Found]:
+        """Return the best ``k`` documents of each query."""
+        queries = self.sentence.encoded(self.sentence.tokens(texts, "query", self.length))
+        scores = (queries @ self.documents.T).cpu().numpy()  # (n_queries, n_documents)
+        return [[(self.ids[at], float(row[at])) for at in best(row, k)] for row in scores]
 
 
 def save(sentence: Sentence, out: Path, *, name: str, small: bool = False) -> None:
