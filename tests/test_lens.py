@@ -277,6 +277,16 @@ def test_the_command_writes_an_encoder_that_both_libraries_load_alike(
     assert (out / "run/log.jsonl").read_text() == log  # nothing was left to do
 
 
+def test_half_precision_gives_nearly_the_same_vectors_and_trains(start: str, data: Path, tmp_path: Path) -> None:
+    whole, half = Sentence.load(start), Sentence.load(start, half=True)
+    rows = whole.tokens(TEXTS, "document", 64)
+    found = half.encoded(rows)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, whole.encoded(rows), atol=0.03, rtol=0)
+    make_lens(data, tmp_path, start=start, recipe=replace(TRY, epochs=1), half=True)
+    assert encoders.load(f"onnx:{tmp_path / 'onnx'}").dim == 16
+
+
 def test_negatives_mined_otherwise_are_not_taken(start: str, data: Path, tmp_path: Path) -> None:
     make_lens(data, tmp_path, start=start, recipe=replace(TRY, epochs=1, depth=5))
     with pytest.raises(BadInput, match="mined otherwise"):

@@ -39,7 +39,6 @@ def train_lens(  # noqa: PLR0913 - one name per wish
         depth=depth,
         length=length,
         seed=seed,
-        half=device.startswith("cuda") if half is None else half,
     )
     make_lens(
         data,
@@ -47,6 +46,7 @@ def train_lens(  # noqa: PLR0913 - one name per wish
         start=start,
         recipe=recipe,
         device=device,
+        half=half,
         small=small,
         report=lambda line: typer.echo(line, err=True),
     )

@@ -51,7 +51,6 @@ class Recipe:
     length: int = 256  # tokens of a document; what is longer is cut
     chunk: int = 32  # texts that have gradients at a time
     held: float = 0.1  # of the queries, to decide by
-    half: bool = False  # bfloat16 where it is enough: faster, a little noise
     seed: int = 0
 
 
@@ -107,7 +106,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     done = _resume(out, recipe, model, optimiser)
     if done is None:
-        done = Progress(0, measured(model, tokens, lesson, recipe), 0, _weights(model))
+        done = Progress(0, measured(model, tokens, lesson), 0, _weights(model))
         report(_log(out, 0, done.step, None, done.best))
     each = len(batches(lesson, recipe, 0))
     while done.step < recipe.epochs * each and not done.tired(done.step // each, recipe):
@@ -123,7 +122,7 @@ def train(
             if done.step % CHECKPOINT_EVERY == 0 and done.step % each:
                 _save(out, recipe, done, model, optimiser)
                 report(f"step {done.step} of {recipe.epochs * each}: loss {np.mean(losses):.3f} in this epoch")
-        done.met(epoch + 1, measured(model, tokens, lesson, recipe), model)
+        done.met(epoch + 1, measured(model, tokens, lesson), model)
         report(_log(out, epoch + 1, done.step, float(np.mean(losses)), done.last))
         _save(out, recipe, done, model, optimiser)
     report(f"kept: epoch {done.best_epoch}, nDCG@10 {done.best:.3f}")
@@ -174,7 +173,7 @@ def backward(model: Sentence, tokens: Tokens, batch: Batch, recipe: Recipe) -> f
     chunks = [order[start : start + recipe.chunk] for start in range(0, len(order), recipe.chunk)]
     device = next(model.parameters()).device
     drawn, parts = [], []
-    with torch.no_grad(), precision(model, recipe):
+    with torch.no_grad():
         for chunk in chunks:
             drawn.append(noise.state())
             parts.append(model.vectors([rows[row] for row in chunk]))
@@ -190,18 +189,16 @@ def backward(model: Sentence, tokens: Tokens, batch: Batch, recipe: Recipe) -> f
         raise RuntimeError("the loss does not depend on the vectors")
     for chunk, before in zip(chunks, drawn, strict=True):
         noise.restore(before)
-        with precision(model, recipe):
-            again = model.vectors([rows[row] for row in chunk])
+        again = model.vectors([rows[row] for row in chunk])
         (again * slope[chunk]).sum().backward()  # type: ignore[no-untyped-call]
     return float(loss.detach())
 
 
-def measured(model: Sentence, tokens: Tokens, lesson: Lesson, recipe: Recipe) -> float:
+def measured(model: Sentence, tokens: Tokens, lesson: Lesson) -> float:
     """Return nDCG@10 of the held-out queries, among all documents that are right or a hard negative for one of them."""
     candidates = _candidates(lesson)
-    with precision(model, recipe):
-        queries = model.encoded([tokens.queries[query] for query in lesson.held])
-        documents = model.encoded([tokens.documents[name] for name in candidates])
+    queries = model.encoded([tokens.queries[query] for query in lesson.held])
+    documents = model.encoded([tokens.documents[name] for name in candidates])
     run = run_of((queries @ documents.T).cpu().numpy(), lesson.held, candidates, k=10)
     qrels = {query: dict.fromkeys(lesson.judged.right[query], 1) for query in lesson.held}
     return float(np.mean(list(values("nDCG@10", run, qrels).values())))
@@ -232,11 +229,6 @@ class Tokens:
     def rows(self, batch: Batch) -> list[Sequence[int]]:
         """Return the tokens of a batch: its queries, then its documents."""
         return [*(self.queries[query] for query in batch.queries), *(self.documents[name] for name in batch.documents)]
-
-
-def precision(model: Sentence, recipe: Recipe) -> torch.autocast:
-    """Return what a model computes in: float32, or bfloat16 where that is enough."""
-    return torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=recipe.half)
 
 
 def _groups(model: Sentence, recipe: Recipe) -> list[dict[str, Any]]:

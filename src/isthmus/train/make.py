@@ -62,19 +62,22 @@ def make_lens(
     start: str | None = None,
     recipe: lens.Recipe | None = None,
     device: str = "cpu",
+    half: bool | None = None,
     small: bool = False,
     report: Callable[[str], object] = str,
 ) -> None:
     """Train ``start`` (MiniLM when not said) on a set in BEIR's layout; write ``out/st`` and ``out/onnx``.
 
-    ``out/run`` keeps the hard negatives, the log and a checkpoint: run again, it goes on. ``small``: 8-bit weights.
+    ``out/run`` keeps the hard negatives, the log and a checkpoint: run again, it goes on. ``half``: in
+    bfloat16; when not said, on a GPU alone. ``small``: 8-bit weights in the ONNX file.
     """
     recipe = recipe or lens.Recipe()
     name = start or str(minilm())
     known = judged.read(data)
     learned, held = judged.parted(known, recipe.held, recipe.seed)
     report(f"{len(learned)} queries to learn from, {len(held)} to decide by, {len(known.documents)} documents")
-    model = sentence.Sentence.load(name, device)
+    half = device.startswith("cuda") if half is None else half
+    model = sentence.Sentence.load(name, device, half=half)
     negatives = _negatives(known, model, name, recipe, out / "run" / "negatives.json", report)
     lesson = lens.Lesson(known, negatives, learned, held)
     trained = lens.train(recipe, model, lesson, out / "run", report=report)
@@ -99,9 +102,8 @@ def _negatives(
         return dict(saved["negatives"])
     report("mining hard negatives: every document is read once")
     ids, texts = list(known.documents), list(known.documents.values())
-    with lens.precision(model, recipe):
-        nearest = sentence.Nearest.of(model, ids, texts, recipe.length)
-        negatives = judged.mined(known, [Bm25(ids, texts), nearest], recipe.depth)
+    nearest = sentence.Nearest.of(model, ids, texts, recipe.length)
+    negatives = judged.mined(known, [Bm25(ids, texts), nearest], recipe.depth)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps({"made": made, "negatives": negatives}), "utf-8")
     return negatives

@@ -30,15 +30,18 @@ LONGEST = 512  # tokens, where a model does not say
 
 
 class Sentence(nn.Module):
-    """A sentence-transformers model as a module: tokens and mask in, unit vectors out."""
+    """A sentence-transformers model as a module: tokens and mask in, unit vectors out.
 
-    def __init__(self, model: Any) -> None:
+    With ``half``, ``vectors`` computes in bfloat16 where that is enough; weights and vectors stay float32.
+    """
+
+    def __init__(self, model: Any, *, half: bool = False) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.coarse = model, half
 
     @classmethod
-    def load(cls, name: str, device: str = "cpu") -> Sentence:
-        """Load a folder or a name, in float32."""
+    def load(cls, name: str, device: str = "cpu", *, half: bool = False) -> Sentence:
+        """Load a folder or a name."""
         st = need("sentence_transformers", extra="st")
         try:
             model = st.SentenceTransformer(name, device=device)
@@ -46,7 +49,7 @@ class Sentence(nn.Module):
             raise BadFile(f"sentence-transformers cannot load {name!r}: {error} Check the name or path.") from None
         if not hasattr(model.tokenizer, "backend_tokenizer"):
             raise BadInput(f"{name} has no tokenizer.json (a 'fast' tokenizer), which the exported encoder needs.")
-        return cls(model.float())
+        return cls(model.float(), half=half)
 
     @property
     def length(self) -> int:
@@ -74,7 +77,8 @@ class Sentence(nn.Module):
         pad = self.model.tokenizer.pad_token_id or 0
         tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)
         mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
-        found: Tensor = self(tokens, mask)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.coarse):
+            found: Tensor = self(tokens, mask)
         return found
 
     @torch.no_grad()
