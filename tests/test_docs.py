@@ -106,7 +106,13 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
 
 @pytest.mark.parametrize(
     ("page", "name"),
-    [("collections", "collection"), ("collections", "match"), ("evaluate", "headline"), ("evaluate", "trade")],
+    [
+        ("collections", "collection"),
+        ("collections", "match"),
+        ("evaluate", "headline"),
+        ("evaluate", "trade"),
+        ("lens", "lens"),
+    ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:
     with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
