@@ -23,20 +23,25 @@ ROLE_PROMPTS: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document":
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
-    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
-    st = need("sentence_transformers", extra="st")
-    offline = any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
-    try:
-        model = st.SentenceTransformer(name, device=settings.device, local_files_only=offline)
-    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline else "Check the name or path."
-        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
+    """Make an encoder from a model."""
+    model = load_model(name, settings.device)
     model.eval()
     tower = SentenceTower(model, _splitter(model, name), settings)
     dim = tower.encode([Passage(0, 1, b"document\na")]).shape[1]
     return TowerEncoder(
         name=f"st:{name}", dim=dim, identity=_identity(model), text=tower, image=None, settings=settings
     )
+
+
+def load_model(name: str, device: str) -> Any:
+    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
+    st = need("sentence_transformers", extra="st")
+    offline = any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
+    try:
+        return st.SentenceTransformer(name, device=device, local_files_only=offline)
+    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
+        how = "Offline is set: check the path, or download the model first." if offline else "Check the name or path."
+        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus._optional import need
 from isthmus.align.base import Found
 from isthmus.align.retrievers import best
 from isthmus.encoders.base import Role
-from isthmus.encoders.st import prompt_of
-from isthmus.errors import BadFile, BadInput
+from isthmus.encoders.st import load_model, prompt_of
+from isthmus.errors import BadInput
 from isthmus.train import export
 
 LONGEST = 512  # tokens, where a model does not say
@@ -42,11 +41,7 @@ class Sentence(nn.Module):
     @classmethod
     def load(cls, name: str, device: str = "cpu", *, half: bool = False) -> Sentence:
         """Load a folder or a name."""
-        st = need("sentence_transformers", extra="st")
-        try:
-            model = st.SentenceTransformer(name, device=device)
-        except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-            raise BadFile(f"sentence-transformers cannot load {name!r}: {error} Check the name or path.") from None
+        model = load_model(name, device)
         if not hasattr(model.tokenizer, "backend_tokenizer"):
             raise BadInput(f"{name} has no tokenizer.json (a 'fast' tokenizer), which the exported encoder needs.")
         return cls(model.float(), half=half)
