@@ -20,6 +20,7 @@ def train_lens(  # noqa: PLR0913 - one name per wish
     rate: Annotated[float, typer.Option(min=0, help="learning rate, after the warm-up")] = 3e-5,
     negatives: Annotated[int, typer.Option(min=0, help="hard negatives of each query")] = 7,
     depth: Annotated[int, typer.Option(min=1, help="how far down BM25's and the start's lists they are taken")] = 20,
+    skip: Annotated[int, typer.Option(min=0, help="first negatives left out: they may be right, and not judged")] = 0,
     length: Annotated[int, typer.Option(min=8, help="tokens of a document that are read in training")] = 256,
     seed: Annotated[int, typer.Option(help="of every draw")] = 0,
     half: Annotated[
@@ -37,6 +38,7 @@ def train_lens(  # noqa: PLR0913 - one name per wish
         rate=rate,
         negatives=negatives,
         depth=depth,
+        skip=skip,
         length=length,
         seed=seed,
     )

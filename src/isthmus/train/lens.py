@@ -8,15 +8,16 @@ document that comes twice counts once. Hard negatives come from BM25 and from th
 
 A part of the training queries decides which epoch is kept, the start included; no other split is looked at. Reference:
 BRIDGE (arXiv 2604.07201), LENS, M = 7 and τ = 0.02. How we differ: negatives are drawn anew in every step from the
-first ``depth`` of both lists; documents are cut to ``length``; vectors are computed without gradients first and again
-in small chunks (Gao et al. 2021), which gives the same gradients and lets a large batch fit anywhere.
+first ``depth`` of both lists; documents are cut to ``length``; weights halfway between the start and what was learned
+are measured as well (Wortsman et al. 2022), for a few hundred queries soon teach too much; vectors are computed without
+gradients first and again in small chunks (Gao et al. 2021), which gives the same gradients and lets a large batch fit.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,13 @@ class Recipe:
     negatives: int = 7
     temperature: float = 0.02
     depth: int = 20  # of each retriever's list, that negatives are drawn from
+    skip: int = 0  # first ones that are not drawn: they may be right, and not judged
     rate: float = 3e-5
     decay: float = 0.01
     batch: int = 32  # queries
     epochs: int = 10
     patience: int = 3  # epochs without a better one
+    shares: tuple[float, ...] = (0.5, 1.0)  # of the way from the start to what was learned, that are measured
     warm: float = 0.1  # of all steps
     length: int = 256  # tokens of a document; what is longer is cut
     chunk: int = 32  # texts that have gradients at a time
@@ -82,13 +85,11 @@ class Progress:
     best: float
     best_epoch: int
     weights: dict[str, Tensor]
-    last: float = 0.0
 
-    def met(self, epoch: int, value: float, model: Sentence) -> None:
+    def met(self, epoch: int, value: float, weights: dict[str, Tensor]) -> None:
         """Take note of what an epoch came to."""
-        self.last = value
         if value > self.best:
-            self.best, self.best_epoch, self.weights = value, epoch, _weights(model)
+            self.best, self.best_epoch, self.weights = value, epoch, weights
 
     def tired(self, epoch: int, recipe: Recipe) -> bool:
         """Say whether too many epochs have gone by without a better one."""
@@ -107,7 +108,7 @@ def train(
     done = _resume(out, recipe, model, optimiser)
     if done is None:
         done = Progress(0, measured(model, tokens, lesson), 0, _weights(model))
-        report(_log(out, 0, done.step, None, done.best))
+        report(_log(out, 0, done.step, None, [done.best]))
     each = len(batches(lesson, recipe, 0))
     while done.step < recipe.epochs * each and not done.tired(done.step // each, recipe):
         epoch, losses = done.step // each, []
@@ -122,8 +123,9 @@ def train(
             if done.step % CHECKPOINT_EVERY == 0 and done.step % each:
                 _save(out, recipe, done, model, optimiser)
                 report(f"step {done.step} of {recipe.epochs * each}: loss {np.mean(losses):.3f} in this epoch")
-        done.met(epoch + 1, measured(model, tokens, lesson), model)
-        report(_log(out, epoch + 1, done.step, float(np.mean(losses)), done.last))
+        for value, weights in (found := list(_on_the_way(start, model, tokens, lesson, recipe))):
+            done.met(epoch + 1, value, weights)
+        report(_log(out, epoch + 1, done.step, float(np.mean(losses)), [value for value, _ in found]))
         _save(out, recipe, done, model, optimiser)
     report(f"kept: epoch {done.best_epoch}, nDCG@10 {done.best:.3f}")
     model.load_state_dict(done.weights)
@@ -153,7 +155,7 @@ def _batch(queries: Sequence[str], lesson: Lesson, recipe: Recipe, rng: np.rando
     column: dict[str, int] = {}  # a document that comes twice has one
     target = []
     for query in queries:
-        right, wrong = lesson.judged.right[query], lesson.negatives[query]
+        right, wrong = lesson.judged.right[query], lesson.negatives[query][recipe.skip :]
         target.append(column.setdefault(right[int(rng.integers(len(right)))], len(column)))
         for at in rng.choice(len(wrong), min(recipe.negatives, len(wrong)), replace=False):
             column.setdefault(wrong[at], len(column))
@@ -202,6 +204,22 @@ def measured(model: Sentence, tokens: Tokens, lesson: Lesson) -> float:
     run = run_of((queries @ documents.T).cpu().numpy(), lesson.held, candidates, k=10)
     qrels = {query: dict.fromkeys(lesson.judged.right[query], 1) for query in lesson.held}
     return float(np.mean(list(values("nDCG@10", run, qrels).values())))
+
+
+def _on_the_way(
+    start: Sentence, model: Sentence, tokens: Tokens, lesson: Lesson, recipe: Recipe
+) -> Iterator[tuple[float, dict[str, Tensor]]]:
+    """Yield the measure, and the weights, at each share of the way from the start to the model."""
+    before, now = _weights(start), _weights(model)
+    tried = copy.deepcopy(start)
+    for share in recipe.shares:
+        weights = {name: _between(before[name], tensor, share) for name, tensor in now.items()}
+        tried.load_state_dict(weights)
+        yield measured(tried, tokens, lesson), weights
+
+
+def _between(before: Tensor, after: Tensor, share: float) -> Tensor:
+    return torch.lerp(before, after, share) if before.is_floating_point() else after
 
 
 def _candidates(lesson: Lesson) -> list[str]:
@@ -253,13 +271,13 @@ def _weights(model: Sentence) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
-def _log(out: Path, epoch: int, step: int, loss: float | None, value: float) -> str:
+def _log(out: Path, epoch: int, step: int, loss: float | None, found: Sequence[float]) -> str:
     """Write a line to the log, and return it in words."""
-    row = {"epoch": epoch, "step": step, "loss": loss and round(loss, 4), "nDCG@10": round(value, 4)}
+    row = {"epoch": epoch, "step": step, "loss": loss and round(loss, 4), "nDCG@10": [round(v, 4) for v in found]}
     with (out / "log.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
     learned = "as it starts" if loss is None else f"loss {loss:.3f}"
-    return f"epoch {epoch}: {learned}, nDCG@10 of held-out queries {value:.3f}"
+    return f"epoch {epoch}: {learned}, nDCG@10 of held-out queries {', '.join(f'{value:.3f}' for value in found)}"
 
 
 def _save(out: Path, recipe: Recipe, done: Progress, model: Sentence, optimiser: torch.optim.Optimizer) -> None:
