@@ -56,7 +56,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lesson(data: Path) -> Lesson:
     known = judged.read(data)
-    learned, held = parted(known, 0.2, seed=0)
+    learned, held = parted(known, 0.2, seed=0, apart=True)
     ids, texts = list(known.documents), list(known.documents.values())
     return Lesson(known, mined(known, [Bm25(ids, texts)], 10), learned, held)
 
@@ -168,8 +168,9 @@ def test_queries_to_decide_by_share_no_right_document_with_those_to_learn_from(l
 
 def test_queries_that_all_hang_together_cannot_be_parted() -> None:
     known = Judged({"d": "x"}, {"p": "x", "q": "y"}, {"p": ["d"], "q": ["d"]})
-    with pytest.raises(BadInput, match="hang together in 1 groups"):
-        parted(known, 0.5, seed=0)
+    with pytest.raises(BadInput, match="1 groups, the smallest of 2"):
+        parted(known, 0.5, seed=0, apart=True)
+    assert sorted(map(len, parted(known, 0.5, seed=0))) == [1, 1]
 
 
 def test_only_the_train_split_and_only_judged_queries_are_read(data: Path) -> None:

@@ -22,6 +22,9 @@ def train_lens(  # noqa: PLR0913 - one name per wish
     depth: Annotated[int, typer.Option(min=1, help="how far down BM25's and the start's lists they are taken")] = 20,
     skip: Annotated[int, typer.Option(min=0, help="first negatives left out: they may be right, and not judged")] = 0,
     length: Annotated[int, typer.Option(min=8, help="tokens of a document that are read in training")] = 256,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="decide by queries that share no right document with those learned from")
+    ] = False,
     seed: Annotated[int, typer.Option(help="of every draw")] = 0,
     half: Annotated[
         bool | None, typer.Option("--half/--float", help="bfloat16; said nothing, on a GPU and not on a CPU")
@@ -40,6 +43,7 @@ def train_lens(  # noqa: PLR0913 - one name per wish
         depth=depth,
         skip=skip,
         length=length,
+        apart=apart,
         seed=seed,
     )
     make_lens(

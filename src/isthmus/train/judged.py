@@ -42,27 +42,25 @@ def read(folder: Path) -> Judged:
     return Judged(documents, queries, {query: right[query] for query in queries})
 
 
-def parted(judged: Judged, share: float, seed: int) -> tuple[list[str], list[str]]:
+def parted(judged: Judged, share: float, seed: int, *, apart: bool = False) -> tuple[list[str], list[str]]:
     """Return the queries to learn from and those to decide by, about ``share`` of all.
 
-    Queries that have a right document in common, even through others, stay together: what is decided by shares no
-    right document with what was learned from.
+    With ``apart``, queries that have a right document in common, even through others, stay together: what is decided by
+    shares no right document with what was learned from. Without, it may, as the next query to the same documents may.
     """
-    groups = _groups(judged.right)
+    groups = _groups(judged.right) if apart else [[query] for query in judged.queries]
     wanted = round(share * len(judged.queries))
-    held: list[str] = []
+    held: set[str] = set()
     for at in np.random.default_rng(seed).permutation(len(groups)):
         if len(held) + len(groups[at]) <= wanted:
-            held += groups[at]
+            held.update(groups[at])
     if not held or len(held) == len(judged.queries):
         raise BadInput(
-            f"{share:.0%} of {len(judged.queries)} queries cannot be held out: their right documents hang together in "
-            f"{len(groups)} groups. Hold out another share."
+            f"{share:.0%} of {len(judged.queries)} queries cannot be held out: they are {len(groups)} groups, the "
+            f"smallest of {min(map(len, groups))}. Hold out another share."
         )
-    kept = set(held)
-    return [query for query in judged.queries if query not in kept], [
-        query for query in judged.queries if query in kept
-    ]
+    learned = [query for query in judged.queries if query not in held]
+    return learned, [query for query in judged.queries if query in held]
 
 
 def mined(judged: Judged, retrievers: Sequence[Retriever], depth: int) -> dict[str, list[str]]:

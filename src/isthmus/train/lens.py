@@ -54,6 +54,7 @@ class Recipe:
     length: int = 256  # tokens of a document; what is longer is cut
     chunk: int = 32  # texts that have gradients at a time
     held: float = 0.1  # of the queries, to decide by
+    apart: bool = False  # whether they share no right document with the others
     seed: int = 0
 
 

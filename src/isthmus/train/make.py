@@ -74,7 +74,7 @@ def make_lens(
     recipe = recipe or lens.Recipe()
     name = start or str(minilm())
     known = judged.read(data)
-    learned, held = judged.parted(known, recipe.held, recipe.seed)
+    learned, held = judged.parted(known, recipe.held, recipe.seed, apart=recipe.apart)
     report(f"{len(learned)} queries to learn from, {len(held)} to decide by, {len(known.documents)} documents")
     half = device.startswith("cuda") if half is None else half
     model = sentence.Sentence.load(name, device, half=half)
