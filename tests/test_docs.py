@@ -122,6 +122,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
         ("queries", "queries"),
         ("queries", "tagger"),
+        ("lens", "lens"),
     ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:

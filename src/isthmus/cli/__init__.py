@@ -17,6 +17,7 @@ from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.search import export, search, stats
+from isthmus.cli.train_lens import train_lens
 from isthmus.errors import BadInput, BadSpec, IsthmusError, UnknownName
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ for verb, what in VERBS.items():
     app.command(short_help=what)(verb)  # type: ignore[type-var]  # each is a function
 train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
 app.add_typer(train, name="train")
+train.command("lens")(train_lens)
 
 
 def _version(wanted: bool) -> None:

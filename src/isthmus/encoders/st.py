@@ -21,19 +21,26 @@ ROLE_PROMPTS: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document":
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
-    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
-    st = need("sentence_transformers", extra="st")
-    try:
-        model = st.SentenceTransformer(name, device=settings.device, local_files_only=offline())
-    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
+    """Make an encoder from a model."""
+    model = load_model(name, settings.device)
     model.eval()
-    tower = SentenceTower(model, Strings(splitter(model, name), _prompts(model)), settings)
+    tower = SentenceTower(
+        model, Strings(splitter(model, name), {role: prompt_of(model, role) for role in ROLE_PROMPTS}), settings
+    )
     dim = tower.encode([Passage(0, 1, b"document\na")]).shape[1]
     return TowerEncoder(
         name=f"st:{name}", dim=dim, identity=_identity(model), text=tower, image=None, settings=settings
     )
+
+
+def load_model(name: str, device: str) -> Any:
+    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
+    st = need("sentence_transformers", extra="st")
+    try:
+        return st.SentenceTransformer(name, device=device, local_files_only=offline())
+    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
+        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
+        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,11 +65,11 @@ class SentenceTower:
         return np.asarray(rows, dtype=np.float32)
 
 
-def _prompts(model: Any) -> dict[Role, str]:
+def prompt_of(model: Any, role: str) -> str:
+    """Return the words that a model wants in front of a query or a document."""
     prompts = model.prompts or {}
-    return {
-        role: next((prompts[name] for name in names if prompts.get(name)), "") for role, names in ROLE_PROMPTS.items()
-    }
+    names = ROLE_PROMPTS["query" if role == "query" else "document"]
+    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def splitter(model: Any, name: str) -> Splitter | None:
