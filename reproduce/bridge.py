@@ -24,7 +24,7 @@ from isthmus.evaluate import interval, values
 from isthmus.evaluate.benchmarks import flickr8k, load
 from isthmus.evaluate.benchmarks.files import Folder
 from isthmus.evaluate.chat import Chat, chats
-from isthmus.train.towers import Pretrained
+from isthmus.train.towers import minilm
 
 MEASURE = "nDCG@10"
 MODELS = Path(__file__).parent / "models"
@@ -60,7 +60,7 @@ def retrievers(ids: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[str, 
     """Yield words, vectors, and both."""
     words = Bm25(ids, texts)
     yield "BM25", words
-    for name, encoder in (("mini", "mini"), ("MiniLM", f"st:{Pretrained.installed('lite2').text}")):
+    for name, encoder in (("mini", "mini"), ("MiniLM", f"st:{minilm()}")):
         dense = Dense(encoders.load(encoder, batch=64), ids, texts)
         yield name, dense
         yield f"{name} + BM25", Hybrid(dense, words)

@@ -7,7 +7,7 @@ mistake. The model rewrites message and words, BM25 searches, nDCG@10 is the rew
 train split, less 80 that are held out for the curve; the table is of the 300 test claims, whose chatter shares no line
 with that of training. Each stage can be run by itself (``--stage``), stops after ``--minutes``, and goes on when it is
 run again; what was made stands in ``--out``. The numbers are of one run on a GPU: another run, or another GPU, comes
-within the intervals, not to the digit.
+within the intervals, not to the digit. A small model is asked with a short prompt, not with that of ``forge:MODEL``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from isthmus.train.rewriter import Trained
 
 HELD_OUT = 80  # claims of the train split
 SHOWN = 10  # test queries in samples.md
+PROMPT = "Rewrite the message as one short search query. Keep the words that matter and leave out the rest."
 STAGES = ("before", "warm-up", "warm-up and reinforcement", "reinforcement")
 EXPECTED = Path(__file__).parent / "expected" / "forge.csv"
 
@@ -72,14 +73,14 @@ def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
     warm = options.out / "warm-up"
     if stage == "before":
         folder.mkdir(exist_ok=True)
-        return measured(rewriter.load(options.model, device=options.device), data, folder)
+        return measured(rewriter.load(options.model, device=options.device, prompt=PROMPT), data, folder)
     if stage == "warm-up":
-        policy = rewriter.load(options.model, device=options.device)
+        policy = rewriter.load(options.model, device=options.device, prompt=PROMPT)
         recipe = Recipe(steps=options.warm_steps, queries=32, rate=options.warm_rate, rows=32, seed=options.seed)
         warmup.warm_up(recipe, policy, data.train, _every(20, "warm-up", recipe))
         rewriter.write(policy, folder)
         return measured(policy, data, folder)
-    policy = rewriter.load(warm if stage.startswith("warm-up") else options.model, device=options.device)
+    policy = rewriter.load(warm if stage.startswith("warm-up") else options.model, device=options.device, prompt=PROMPT)
     recipe = Recipe(
         steps=options.steps,
         queries=options.queries,
