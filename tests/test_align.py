@@ -83,7 +83,7 @@ def test_a_picture_becomes_words_and_leaves_the_query() -> None:
 
 
 def test_all_pictures_of_a_query_are_read() -> None:
-    found = aligned(Query(image="a.png", more_images=["b.png", "blank.png"]))
+    found = aligned(Query(image="a.png", more_images=["b.png"]))
     assert found.query == Query(text="Image Description: a red cat\nImage Description: a dog runs")
     assert found.caption == "a red cat\n\na dog runs"
 
@@ -98,6 +98,32 @@ def test_a_picture_of_which_nothing_can_be_said_stays_a_picture() -> None:
     assert aligned(several, Last()).query == Query(text="b", image="blank.png")
     assert aligned(several).query == Query(text="a b", image="blank.png")
     assert Stages(None, Last()).align([several])[0].query.images == several.images  # nobody has looked at them
+    beside = Query(text="a b", image="a.png", more_images=["blank.png"])
+    assert aligned(beside, Last()).query == Query(text="cat", image="blank.png")
+
+
+def test_a_stage_that_gives_too_few_is_refused() -> None:
+    class Silent:
+        name = "silent"
+
+        def caption(self, images: Sequence[ImageLike]) -> list[str]:
+            return []
+
+    with pytest.raises(BadInput, match="silent gave 0 captions for 1"):
+        Stages(Silent(), Unchanged()).align([Query(image="a.png")])
+
+
+def test_an_aligner_that_gives_too_few_is_refused(tmp_path: Path) -> None:
+    class Lossy:
+        name = "lossy"
+
+        def align(self, queries: Sequence[Query]) -> list[Aligned]:
+            return [Aligned(query) for query in queries[1:]]
+
+    with Collection.open(tmp_path / "things.isthmus") as things:
+        things.add([Document("a", "a cat"), Document("b", "a dog")])
+        with pytest.raises(BadInput, match="lossy gave 1 queries for 2"):
+            things.search_many(["a cat", "a dog"], align=Lossy())
 
 
 def test_words_and_captions_are_rewritten_together_and_each_stage_has_its_cost() -> None:
@@ -318,7 +344,7 @@ def test_the_command_line_shows_caption_query_and_cost(place: str, tmp_path: Pat
     found = told[0]["explanation"]["aligned"]
     assert (found["caption"], found["untouched"], found["fell_back"]) == ("a red\ncat\n\na red\ncat", None, None)
     assert found["query"].startswith("what is\nImage Description: a red")
-    assert found["seconds"]["caption"] >= 0
+    assert found["seconds"].keys() == {"caption"}
     assert "aligned" not in asked("search", "a cat", "--in", place, "--explain")[0]["explanation"]
 
 

@@ -166,7 +166,7 @@ def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) 
 def test_names_keep_secrets_and_odd_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ISTHMUS_OPENAI_KEY", "mine")
     monkeypatch.setenv("OPENAI_API_KEY", "other")
-    made = Endpoint.parse("org/m@v2@https://user:word@host:8/v1/")
+    made = Endpoint.parse("org/m@v2@https://host:8/v1/")
     assert (made.model, made.key, made.name) == ("org/m@v2", "mine", "openai:org/m@v2@https://host:8/v1")
     assert "mine" not in repr(made)
     for name in ("m", "m@", "@http://h", "m@ftp://h/v1", "m@http://"):
@@ -193,3 +193,26 @@ def test_several_queries_are_asked_for_together_and_keep_their_order() -> None:
         f"the model failed: openai:m@{service.url} could not be asked: it answered 404 Not Found. "
         "Check the URL, the model's name and the key."
     ]
+
+
+@pytest.mark.parametrize("key", ["sk-SECRET\n", "  sk-SECRET  "])
+def test_a_key_is_taken_without_the_line_break_that_files_end_with(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_OPENAI_KEY", key)
+    assert Endpoint.parse("m@http://localhost:1/v1").key == "sk-SECRET"
+
+
+@pytest.mark.parametrize("key", ["sk-SEC\nRET", "sk-SECRÉT"])
+def test_a_key_that_is_none_is_refused_without_being_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_OPENAI_KEY", key)
+    with pytest.raises(BadInput, match="ISTHMUS_OPENAI_KEY") as refused:
+        Endpoint.parse("m@http://localhost:1/v1")
+    assert "SEC" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:PASSW@localhost/v1", "http://localhost/v1?key=PASSW", "http://localhost/v1#x"]
+)
+def test_a_url_with_more_than_a_place_in_it_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(BadInput, match="plain URL") as refused:
+        Endpoint.parse(f"m@{url}")
+    assert "PASSW" not in str(refused.value)

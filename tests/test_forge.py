@@ -374,3 +374,40 @@ def test_adapters_alone_are_trained_and_merged_when_written(folder: Path) -> Non
     whole = rewriter.load(folder / "lora" / "model")
     queries = [lesson.query for lesson in lessons()]
     assert Trained(replace(whole, new=4)).rewrite(queries) == Trained(replace(made, new=4)).rewrite(queries)
+
+
+def test_what_is_remembered_of_rewards_may_be_forgotten_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isthmus.train.reward.KEPT", 2)
+    judge = worth()
+    names = [lesson.id for lesson in lessons()][:3]
+    first = judge(names[:2], ["a", "b"])
+    assert judge([names[0], names[2]], ["a", "c"]) == [first[0], judge([names[2]], ["c"])[0]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "steps=0",
+        "queries=0",
+        "warm=0",
+        "inner=0",
+        "rows=0",
+        "every=0",
+        "clip=nan",
+        "norm=-1",
+        "rate=0",
+        "kl=-1",
+        "decay=inf",
+    ],
+)
+def test_settings_that_cannot_be_are_refused(wrong: str) -> None:
+    with pytest.raises(BadInput, match=wrong.partition("=")[0]):
+        rewriter.changed([wrong])
+
+
+def test_a_folder_is_not_gone_on_with_by_another_run(tmp_path: Path) -> None:
+    rewriter._same_run(tmp_path, {"model": "a", "lora": None})
+    rewriter._remember(tmp_path, {"model": "a", "lora": None})
+    rewriter._same_run(tmp_path, {"model": "a", "lora": None})
+    with pytest.raises(BadInput, match="another model"):
+        rewriter._same_run(tmp_path, {"model": "b", "lora": None})

@@ -55,7 +55,10 @@ class Read:
 
     def searched(self, text: str) -> Query:
         """Return the query that is searched: these words, and a picture only where nothing could be said of it."""
-        return Query(text=text) if self.caption is not None else replace(self.left, text=text)
+        if self.caption is None:
+            return replace(self.left, text=text)
+        pictures = zip(self.query.images, self.captions, strict=True)
+        return Query(text=text, image=next((image for image, said in pictures if not said.strip()), None))
 
     @property
     def left(self) -> Query:
@@ -124,7 +127,11 @@ class Stages:
         if self.captioner is None:
             return [Read(query) for query in queries]
         images = [() if query.vectors else query.images for query in queries]
-        captions = iter(self.captioner.caption(flat) if (flat := [one for some in images for one in some]) else [])
+        flat = [one for some in images for one in some]
+        said = self.captioner.caption(flat) if flat else []
+        if len(said) != len(flat):
+            raise BadInput(f"The captioner {self.captioner.name} gave {len(said)} captions for {len(flat)} pictures.")
+        captions = iter(said)
         return [Read(query, tuple(next(captions) for _ in some)) for query, some in zip(queries, images, strict=True)]
 
     def _why_not(self, read: Read) -> str | None:

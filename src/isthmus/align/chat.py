@@ -66,7 +66,16 @@ class Endpoint:
             raise BadInput(
                 f"{name!r} names no endpoint. Write openai:MODEL@URL, as openai:qwen2.5-vl@http://localhost:8000/v1."
             )
-        key = next((os.environ[variable] for variable in KEYS if os.environ.get(variable)), None)
+        where = urlsplit(found["url"])
+        if where.username is not None or where.query or where.fragment:
+            raise BadInput(
+                f"The URL of {found['model']!r} has a password, a ? or a # in it. Write the plain URL, as "
+                f"http://localhost:8000/v1; a key belongs in {KEYS[0]}."
+            )
+        variable = next((variable for variable in KEYS if os.environ.get(variable, "").strip()), None)
+        key = None if variable is None else os.environ[variable].strip()
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise BadInput(f"The key in {variable} has letters that no key has. Set it again, without line breaks.")
         return cls(model=found["model"], url=found["url"].rstrip("/"), key=key)
 
     @property

@@ -26,26 +26,25 @@ def open_captioner(name: str, prompt: Prompt, device: str = "cpu") -> LocalCapti
     hub = need("transformers", extra="hf")
     model = _loaded(name, hub.AutoModelForImageTextToText, device)
     if model.config.model_type == "vision-encoder-decoder":  # such a model has no processor of its own
-        see, tell = _from_hub(name, hub.AutoImageProcessor), _from_hub(name, hub.AutoTokenizer)
+        see, tell = from_hub(name, hub.AutoImageProcessor), from_hub(name, hub.AutoTokenizer)
     else:
-        see = tell = _from_hub(name, hub.AutoProcessor)
+        see = tell = from_hub(name, hub.AutoProcessor)
     return LocalCaptioner(f"hf:{name}", prompt, model, see, tell)
 
 
 def open_writer(name: str, device: str = "cpu") -> LocalWriter:
     """Load a causal language model."""
     hub = need("transformers", extra="hf")
-    return LocalWriter(
-        f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), _from_hub(name, hub.AutoTokenizer)
-    )
+    return LocalWriter(f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, hub.AutoTokenizer))
 
 
 def _loaded(name: str, kind: Any, device: str) -> Any:
     need("torch", extra="hf")
-    return _from_hub(name, kind, lambda model: model.to(device).eval())
+    return from_hub(name, kind, lambda model: model.to(device).eval())
 
 
-def _from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
+def from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
+    """Load from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
     try:
         return ready(kind.from_pretrained(name, local_files_only=offline()))
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
@@ -23,6 +24,8 @@ from isthmus.encoders.images import in_order
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
 
+FORGE = "forge"
+TRAINED = "prompt.txt"  # what `isthmus train forge` writes beside a model
 WORDS = 200  # that a query may have after FORGE
 PASSAGE = 300  # that a passage may have
 REPEATED = 5  # how often Query2Doc says the query before the passage, for engines of words
@@ -152,7 +155,8 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
     """Load a rewriter by name: ``none``, ``forge-mini``, or a method with a model: ``forge:hf:NAME_OR_PATH``.
 
     Methods are ``forge``, ``hyde``, ``query2doc`` and ``query2doc-words``; models ``hf:NAME_OR_PATH`` and
-    ``openai:MODEL@URL``. ``prompt`` is the path of a text file that the model is told instead of ours.
+    ``openai:MODEL@URL``. ``prompt`` is the path of a text file that the model is told instead of ours; a
+    model of `isthmus train forge` is asked with what it was trained with.
 
     >>> load("forge-mimi")
     Traceback (most recent call last):
@@ -168,7 +172,7 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
     return Prompted(
         method=kind,
         writer=_writer(kind, which, device),
-        prompt=read(method.prompt, prompt),
+        prompt=read(method.prompt, _trained_with(which) if prompt is None and kind == FORGE else prompt),
         words=method.words,
         put=method.put,
     )
@@ -179,6 +183,13 @@ def _writer(method: str, name: str, device: str) -> Writer:
     if not name or not which:
         raise BadInput(f"{method} needs a model. Write {method}:hf:NAME_OR_PATH or {method}:openai:MODEL@URL.")
     return lookup(WRITERS, kind, "kind of language model")(which, device)
+
+
+def _trained_with(model: str) -> Path | None:
+    """Return the prompt that lies beside a model that was trained here."""
+    kind, _, which = model.partition(":")
+    beside = Path(which) / TRAINED
+    return beside if kind == "hf" and which and beside.is_file() else None
 
 
 def _hf(name: str, device: str) -> Writer:

@@ -128,8 +128,9 @@ def train_forge(  # noqa: PLR0913 - one name per option
         policy=lambda warmed: load(warmed or model, device=device, lora=lora),
         finds=retriever,
         recipe=recipe,
-        warm=replace(WARM, steps=warm_up, seed=recipe.seed) if warm_up else None,
+        warm=replace(WARM, steps=warm_up, seed=recipe.seed, rows=recipe.rows) if warm_up else None,
         chats=chats,
+        made={"model": model, "lora": lora},
         minutes=minutes,
         report=lambda line: typer.echo(line, err=True),
     )

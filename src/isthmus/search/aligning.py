@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from isthmus.documents import Query
+from isthmus.errors import BadInput
 from isthmus.search.manifest import Opened
 
 if TYPE_CHECKING:
@@ -38,4 +39,10 @@ class Aligners:
         """Return what becomes of queries; None where nothing was asked for."""
         if align is None or align == "none":
             return None
-        return self.get(align).align(queries)
+        aligner = self.get(align)
+        found = aligner.align(queries)
+        if len(found) != len(queries):
+            raise BadInput(
+                f"The aligner {aligner.name} gave {len(found)} queries for {len(queries)}. It has to give one for each."
+            )
+        return found

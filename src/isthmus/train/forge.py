@@ -66,6 +66,15 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("steps", "queries", "warm", "inner", "rows", "every"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} is at least 1, not {getattr(self, name)}.")
+        for name in ("rate", "norm", *(["clip"] if self.clip is not None else [])):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise BadInput(f"{name} is a number above 0, not {getattr(self, name)}.")
+        for name in ("kl", "decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise BadInput(f"{name} is 0 or a number above it, not {getattr(self, name)}.")
         if self.group < 2:
             raise BadInput(f"A rewrite is compared with its group, so group is at least 2, not {self.group}.")
         if self.temperature <= 0:

@@ -6,6 +6,7 @@ make_lens     mine hard negatives, train, export
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -94,7 +95,13 @@ def _negatives(
     report: Callable[[str], object],
 ) -> Mapping[str, Sequence[str]]:
     """Return the hard negatives of a run, mined once and kept."""
-    made = {"start": start, "depth": recipe.depth, "length": recipe.length}
+    told = json.dumps([list(known.documents.items()), {name: sorted(right) for name, right in known.right.items()}])
+    made = {
+        "start": start,
+        "depth": recipe.depth,
+        "length": recipe.length,
+        "data": hashlib.sha256(told.encode()).hexdigest()[:16],
+    }
     if kept.exists():
         saved = json.loads(kept.read_text("utf-8"))
         if saved["made"] != made:

@@ -40,6 +40,7 @@ class Retrieval:
         if new:
             if len(self.known) + len(new) > KEPT:
                 self.known.clear()
+                new = list(dict.fromkeys(asked))
             words = list(dict.fromkeys(text for _, text in new))
             found = dict(zip(words, self.retriever.search(words, _deep(self.measure)), strict=True))
             self.known.update(self._measured(new, found))

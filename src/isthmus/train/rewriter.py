@@ -1,5 +1,6 @@
 """``isthmus train forge``: read queries and documents, warm a language model up, train it, write it as a folder.
 
+OUT/made.json   what the run is made of; another one is refused
 OUT/warm/       the model after the supervised warm-up, if there was one
 OUT/log.jsonl   a line a step; OUT/curve.png is its picture, OUT/checkpoint.pt where a run goes on
 OUT/model/      the rewriter: a model of transformers, its tokenizer, and prompt.txt, what it is asked with
@@ -8,10 +9,11 @@ OUT/model/      the rewriter: a model of transformers, its tokenizer, and prompt
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,17 @@ from isthmus import encoders
 from isthmus._optional import need
 from isthmus.align import prompts
 from isthmus.align.base import Retriever, Rewritten, joined
+from isthmus.align.hf import from_hub
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.documents import Document
-from isthmus.errors import BadFile, BadInput, UnknownName
+from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
 from isthmus.registry import lookup, suggestion
 from isthmus.train import forge, warmup
 from isthmus.train.forge import Lesson, Policy, Recipe
 from isthmus.train.reward import Retrieval
 
+MADE = "made.json"
 WARM = Recipe(steps=200, rate=1e-4)
 NOISES = 8  # chats made of each clean query
 SMOOTH = 10  # steps that the drawn curve is averaged over
@@ -55,11 +59,8 @@ def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prom
     It is asked with ``prompt``; else with what it was trained with, ``prompt.txt``; else with what ``forge:MODEL`` is.
     """
     hub = need("transformers", extra="train")
-    try:
-        model = hub.AutoModelForCausalLM.from_pretrained(str(name)).float().to(device)
-        words = hub.AutoTokenizer.from_pretrained(str(name))
-    except (OSError, ValueError) as error:
-        raise BadFile(f"transformers cannot load {str(name)!r}: {error} Check the name or path.") from None
+    model = from_hub(str(name), hub.AutoModelForCausalLM, lambda loaded: loaded.float().to(device))
+    words = from_hub(str(name), hub.AutoTokenizer)
     said = Path(name) / "prompt.txt"
     asked = prompt or (said.read_text("utf-8") if said.exists() else prompts.read("forge").text)
     if lora is None:
@@ -146,10 +147,14 @@ def make_forge(
     recipe: Recipe,
     warm: Recipe | None = None,
     chats: bool = False,
+    made: Mapping[str, Any] | None = None,
     minutes: float | None = None,
     report: Callable[[str], object] = str,
 ) -> None:
-    """Train on the train split of a folder in BEIR's layout. ``policy`` loads the model, or the one warmed up."""
+    """Train on the train split of a folder in BEIR's layout. ``policy`` loads the model, or the one warmed up.
+
+    ``made`` says what else the run is made of, the model say: a folder with another is refused.
+    """
     benchmark = beir.load(data, ["train"])
     asked = lessons(data, benchmark)
     asked = chatty(asked, seed=recipe.seed) if chats else asked
@@ -158,18 +163,41 @@ def make_forge(
             "A warm-up needs targets: a 'rewrite' in queries.jsonl, or chats made of clean queries (--chats)."
         )
     worth = Retrieval(retriever(finds, benchmark.documents), benchmark.qrels)
+    whole = {**(made or {}), "retriever": finds, "lessons": _digest(asked), "warm": warm and asdict(warm)}
+    _same_run(out, whole)
     if warm and not (out / "warm").exists():
-        out.mkdir(parents=True, exist_ok=True)
         learner = policy(None)
+        _remember(out, whole)
         taught = [lesson for lesson in asked if lesson.target]
         warmup.warm_up(warm, learner, taught, lambda row: report(_line("warm-up", row, warm)))
         write(learner, out / "warm")
     learner = policy(out / "warm" if warm else None)
+    _remember(out, whole)
     forge.train(
         recipe, learner, asked, worth, out, minutes=minutes, progress=lambda row: report(_line("step", row, recipe))
     )
     write(learner, out / "model")
     draw(out)
+
+
+def _same_run(out: Path, made: Mapping[str, Any]) -> None:
+    """Refuse to go on in a folder with another run."""
+    path = out / MADE
+    before = json.loads(path.read_text("utf-8")) if path.exists() else made
+    if changed := [name for name, value in made.items() if before.get(name) != value]:
+        raise BadInput(
+            f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."
+        )
+
+
+def _remember(out: Path, made: Mapping[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MADE).write_text(json.dumps(made, indent=2), "utf-8")
+
+
+def _digest(asked: Sequence[Lesson]) -> str:
+    told = json.dumps([(lesson.id, lesson.query, lesson.target) for lesson in asked])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def draw(out: Path) -> None:
