@@ -59,6 +59,9 @@ def compared(name: str, rows: list[Row], write: bool) -> int:
         return 0
     with path.open(newline="") as file:
         expected = list(csv.DictReader(file))
+    if len(rows) != len(expected):
+        print(f"\n{len(rows)} rows, expected {len(expected)} ({path.name})", file=sys.stderr)
+        return 1
     wrong = [
         f"{row[columns[0]]}: {column} is {_cell(row[column])}, expected {before[column]}"
         for row, before in zip(rows, expected, strict=True)
