@@ -6,6 +6,7 @@ import argparse
 import csv
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 Row = dict[str, str | float]
@@ -27,12 +28,14 @@ TOLERANCE = 0.005  # of a share or a measure; ranks may differ by one
 ROUNDED = 0.11  # of what is written with one digit after the point
 
 
-def arguments(doc: str | None) -> argparse.Namespace:
-    """Read the options that every script here has."""
+def arguments(doc: str | None, more: Mapping[str, str] | None = None) -> argparse.Namespace:
+    """Read the options that every script here has, and ``more`` of its own: names and what they mean."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     given = os.environ.get("ISTHMUS_DATA")
     parser.add_argument("--data", type=Path, default=given and Path(given), help="the data folder")
     parser.add_argument("--write", action="store_true", help="take what comes out as what is expected")
+    for name, what in (more or {}).items():
+        parser.add_argument(f"--{name}", help=what)
     options = parser.parse_args()
     if options.data is None or not options.data.is_dir():
         parser.error("needs the data folder: --data DIR or ISTHMUS_DATA=DIR; reproduce/README.md says what is in it")
@@ -56,6 +59,9 @@ def compared(name: str, rows: list[Row], write: bool) -> int:
         return 0
     with path.open(newline="") as file:
         expected = list(csv.DictReader(file))
+    if len(rows) != len(expected):
+        print(f"\n{len(rows)} rows, expected {len(expected)} ({path.name})", file=sys.stderr)
+        return 1
     wrong = [
         f"{row[columns[0]]}: {column} is {_cell(row[column])}, expected {before[column]}"
         for row, before in zip(rows, expected, strict=True)

@@ -6,11 +6,17 @@ import sys
 import pytest
 
 HEAVY = ("torch", "faiss", "transformers", "scipy", "matplotlib", "safetensors", "starlette", "fastapi", "PIL")
-READERS = ("onnxruntime", "sentence_transformers", "tokenizers")
+READERS = ("onnxruntime", "sentence_transformers", "tokenizers", "rapidocr", "cv2")
 
 
 @pytest.mark.parametrize(
-    "statement", ["import isthmus", "from isthmus import calibration", "from isthmus import Document, Query, encoders"]
+    "statement",
+    [
+        "import isthmus",
+        "from isthmus import calibration",
+        "from isthmus import Document, Query, encoders",
+        "from isthmus import align",
+    ],
 )
 def test_importing_brings_in_nothing_heavy(statement: str) -> None:
     code = f"{statement}; import sys; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
@@ -18,3 +24,9 @@ def test_importing_brings_in_nothing_heavy(statement: str) -> None:
     assert "isthmus" in done.stdout.split()
     assert not {*HEAVY, *READERS} & set(done.stdout.split())
     assert done.stderr == ""
+
+
+def test_searching_brings_in_nothing_of_alignment() -> None:
+    code = "import isthmus.cli, isthmus.search, sys; print(*(m for m in sys.modules if m.startswith('isthmus.align')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import isthmus
+from isthmus.align import aligner, caption
 from isthmus.calibration import METHODS, NNN_PAPER_GRID, Spec
 from isthmus.cli import VERBS
 from isthmus.evaluate.benchmarks import BENCHMARKS
@@ -25,7 +26,7 @@ def cells(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "room", ["", ".calibration", ".encoders", ".evaluate", ".index", ".queries", ".search", ".sources"]
+    "room", ["", ".align", ".calibration", ".encoders", ".evaluate", ".index", ".queries", ".search", ".sources"]
 )
 def test_what_a_module_exports_is_sorted_and_exists(room: str) -> None:
     loaded = importlib.import_module(f"isthmus{room}")
@@ -56,7 +57,7 @@ def test_the_defaults_in_the_table_of_specs_are_those_of_the_code() -> None:
 def test_every_module_stands_in_the_readmes_tree() -> None:
     tree = (ROOT / "README.md").read_text().split("## What is here")[1].split("## Read on")[0]
     root = Path(isthmus.__file__).parent
-    rooms = [str(root / room) for room in ("", "calibration", "encoders", "search")]
+    rooms = [str(root / room) for room in ("", "align", "calibration", "encoders", "search")]
     names = {m.name for m in pkgutil.iter_modules(rooms)}
     missing = [name for name in names if not name.startswith("_") and not re.search(rf"\b{name}\b", tree)]
     assert missing == []
@@ -67,6 +68,12 @@ def test_every_benchmark_and_every_verb_stands_in_the_docs() -> None:
     assert [name for name in BENCHMARKS if f"`{name}`" not in text] == []
     verbs = (ROOT / "docs/collections.md").read_text()
     assert [verb.__name__ for verb in VERBS if f"`isthmus {verb.__name__}" not in verbs] == []
+
+
+def test_every_aligner_captioner_and_prompt_stands_in_the_docs() -> None:
+    text = (ROOT / "docs/align.md").read_text()
+    prompts = [path.name for path in Path(isthmus.__file__).parent.joinpath("align/prompts").glob("*.txt")]
+    assert [name for name in (*aligner.NAMES, *caption.KINDS, *prompts) if f"`{name}" not in text] == []
 
 
 def test_every_relative_link_leads_somewhere() -> None:
@@ -115,6 +122,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
         ("queries", "queries"),
         ("queries", "tagger"),
+        ("lens", "lens"),
     ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:
@@ -147,3 +155,15 @@ def test_the_nnn_papers_grid_is_that_of_the_paper() -> None:
     specs = [Spec.parse(text).bias for text in NNN_PAPER_GRID]
     assert {spec.k for spec in specs} == {2**i for i in range(10)}  # type: ignore[union-attr]
     assert sorted({spec.alpha for spec in specs}) == [0.25 + i / 8 for i in range(11)]  # type: ignore[union-attr]
+
+
+def test_the_table_of_aligned_queries_is_of_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/bridge.csv").open() as file:
+        expected = {(row["searched"], row["retriever"]): row["nDCG@10"] for row in csv.DictReader(file)}
+    text = (ROOT / "docs/align.md").read_text().split("| searched | ")[1].split("\n\n")[0]
+    header, _, *lines = text.splitlines()
+    names = [name.strip() for name in header.strip().strip("|").split("|")]
+    assert len(lines) >= 6
+    for line in lines:
+        way, *shown = cells(line)
+        assert shown == [expected[way, name] for name in names]

@@ -1,11 +1,19 @@
-"""Late imports of optional dependencies."""
+"""Late imports of optional dependencies, and whether anything may be fetched for them."""
 
 from __future__ import annotations
 
 import importlib
+import os
 from types import ModuleType
 
 from isthmus.errors import MissingExtra
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "ISTHMUS_OFFLINE")
+
+
+def offline() -> bool:
+    """Whether the environment says that nothing may be fetched."""
+    return any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
 
 
 def need(module: str, *, extra: str) -> ModuleType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from os import PathLike
@@ -77,22 +77,27 @@ class Query:
     """What is asked: words, a picture, or both.
 
     ``weights`` says how much each part counts (equally when not said); ``vectors`` are the query's own, by part, and
-    are not encoded.
+    are not encoded. ``more_images`` are further pictures beside the first: alignment reads them all
+    (``isthmus.align``); a search without it refuses a query that has any, as no encoder takes two pictures for one.
 
     >>> Query(text="a cat on a red sofa").modality
     'text'
     >>> Query(text="the same in green", image="sofa.jpg", weights={"text": 2, "image": 1}).modality
     'image+text'
+    >>> Query(text="what is wrong here", image="log.png", more_images=["settings.png"]).images
+    ('log.png', 'settings.png')
     """
 
     text: str | None = None
     image: ImageLike | None = None
     weights: Mapping[str, float] | None = None
     vectors: Mapping[str, Matrix] = field(default_factory=dict)
+    more_images: Sequence[ImageLike] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", _vectors("The query", self.vectors))
         _check("The query", self.text, self.image, self.vectors)
+        object.__setattr__(self, "more_images", _more_images(self.image, self.more_images))
         if self.weights is not None:
             object.__setattr__(self, "weights", _weights(self.weights, self.modality.split("+")))
 
@@ -110,11 +115,17 @@ class Query:
         """The set of its parts: ``text``, ``image`` or ``image+text``."""
         return "+".join(_parts(self.text, self.image, self.vectors))
 
+    @property
+    def images(self) -> tuple[ImageLike, ...]:
+        """All its pictures."""
+        return () if self.image is None else (self.image, *self.more_images)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Query):
             return NotImplemented
-        same = (self.text, self.weights) == (other.text, other.weights)
-        return same and _same(self.image, other.image) and _equal(self.vectors, other.vectors)
+        same = (self.text, self.weights, len(self.images)) == (other.text, other.weights, len(other.images))
+        same = same and all(_same(one, another) for one, another in zip(self.images, other.images, strict=True))
+        return same and _equal(self.vectors, other.vectors)
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -170,6 +181,19 @@ def _check(whose: str, text: object, image: object, vectors: Mapping[str, Matrix
         raise BadInput(f"{whose} has an image of length zero. Give a path or the bytes of a file, or leave it out.")
     if image is None and not vectors and (text is None or not text.strip()):
         raise BadInput(f"{whose} has neither text nor image. Give it one, or leave it out.")
+
+
+def _more_images(first: object, more: object) -> tuple[ImageLike, ...]:
+    if isinstance(more, str | PathLike | bytes | np.ndarray) or not isinstance(more, Iterable):
+        raise BadInput(f"The query has more_images of type {type(more).__name__}; give a list of pictures.")
+    several = tuple(more)
+    if several and first is None:
+        raise BadInput("The query has more_images but no image. Give the first of its pictures as image.")
+    for image in several:
+        if image is None:
+            raise BadInput("One of the query's more_images is None. Leave it out.")
+        _check("The query", None, image, {})
+    return several
 
 
 def _is_pillow(image: object) -> bool:

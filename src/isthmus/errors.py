@@ -12,6 +12,7 @@ Each message says what is wrong, why it matters and what to do about it.
     ├── CannotFit (ValueError)         the data do not determine what was asked for
     ├── BadFile (ValueError)           a file that is damaged or of another kind
     ├── CannotWrite (OSError)          a full disk, a folder that is read-only, another writer at work
+    ├── CannotReach (OSError)          a service does not answer, refuses, or answers nonsense
     └── MissingExtra (ImportError)     an optional dependency is not installed
 """
 
@@ -54,6 +55,10 @@ class BadFile(IsthmusError, ValueError):
 
 class CannotWrite(IsthmusError, OSError):
     """Nothing can be written: the disk is full, the folder read-only, or another process is writing."""
+
+
+class CannotReach(IsthmusError, OSError):
+    """A service does not answer, refuses, or answers what nobody can read."""
 
 
 class MissingExtra(IsthmusError, ImportError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +17,7 @@ from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.search import export, search, stats
+from isthmus.cli.train_lens import train_lens
 from isthmus.errors import BadInput, BadSpec, IsthmusError, UnknownName
 
 app = typer.Typer(
@@ -41,6 +44,7 @@ for verb, what in VERBS.items():
     app.command(short_help=what)(verb)  # type: ignore[type-var]  # each is a function
 train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
 app.add_typer(train, name="train")
+train.command("lens")(train_lens)
 
 
 def _version(wanted: bool) -> None:
@@ -92,6 +96,81 @@ def train_mini(
         report=lambda line: typer.echo(line, err=True),
     )
     typer.echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")
+
+
+@train.command("forge")
+def train_forge(  # noqa: PLR0913 - one name per option
+    data: Annotated[Path, typer.Option(help="a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/train.tsv")],
+    model: Annotated[str, typer.Option(help="a causal language model of transformers: name or folder")],
+    retriever: Annotated[str, typer.Option(help="what the rewrites are for: bm25, or dense:ENCODER")] = "bm25",
+    out: Annotated[Path, typer.Option(help="where the rewriter, logs and checkpoints go")] = Path("forge"),
+    device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda, or cpu for a try")] = "cuda",
+    steps: Annotated[int | None, typer.Option(min=1, help="of reinforcement; 300 when not said")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="stop after so long; run again, it goes on")] = None,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="supervised steps before, towards the 'rewrite' of each query")
+    ] = 0,
+    chats: Annotated[
+        bool, typer.Option(help="make chats of the queries, which are clean, and learn to undo that")
+    ] = False,
+    lora: Annotated[int | None, typer.Option(min=1, help="train adapters of this rank instead of all weights")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="a setting of the recipe, as group=8, kl=0.02, clip=0.2, inner=2")
+    ] = None,
+) -> None:
+    """Train a rewriter of queries by what its rewrites find. Run again, it goes on where it stopped."""
+    from isthmus.train.rewriter import WARM, changed, load, make_forge
+
+    recipe = changed([*(settings or []), *([f"steps={steps}"] if steps else [])])
+    make_forge(
+        data,
+        out,
+        policy=lambda warmed: load(warmed or model, device=device, lora=lora),
+        finds=retriever,
+        recipe=recipe,
+        warm=replace(WARM, steps=warm_up, seed=recipe.seed, rows=recipe.rows) if warm_up else None,
+        chats=chats,
+        made={"model": model, "lora": lora},
+        minutes=minutes,
+        report=lambda line: typer.echo(line, err=True),
+    )
+    typer.echo(f"The rewriter is in {out / 'model'}, what it was asked with in {out / 'model' / 'prompt.txt'}")
+
+
+@train.command("forge-mini")
+def train_forge_mini(  # noqa: PLR0913 - one name per option
+    data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="folder with scifact/ and flickr8k/")],
+    out: Annotated[Path, typer.Option(help="the file it is written to; the curve goes beside it")] = Path(
+        "forge-mini.onnx"
+    ),
+    device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cpu or cuda")] = "cpu",
+    supervised_steps: Annotated[int, typer.Option(min=1, help="towards a teacher's choice of words")] = 500,
+    steps: Annotated[int, typer.Option(min=1, help="of reinforcement")] = 160,
+    rate: Annotated[float, typer.Option(min=0, help="of reinforcement")] = 3e-4,
+    length_cost: Annotated[float, typer.Option(min=0, help="what keeping all words costs, in nDCG@10")] = 0.3,
+    batch: Annotated[int, typer.Option(min=1, help="queries a step")] = 64,
+    seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
+    held_out: Annotated[int, typer.Option(min=0, help="claims at the end that are not learned from")] = 109,
+    supervised_only: Annotated[bool, typer.Option("--supervised-only", help="no reinforcement")] = False,
+    no_supervised: Annotated[bool, typer.Option("--no-supervised", help="reinforcement from nothing")] = False,
+) -> None:
+    """Train the embedded rewriter: which words of a chatty query to keep, by what two retrievers then find."""
+    from isthmus.train.forge_make import make_forge_mini
+    from isthmus.train.forge_mini import Recipe
+
+    if supervised_only and no_supervised:
+        raise BadInput("--supervised-only and --no-supervised together leave nothing to do. Give one of them.")
+    recipe = Recipe(
+        sft_steps=0 if no_supervised else supervised_steps,
+        rl_steps=0 if supervised_only else steps,
+        rl_rate=rate,
+        length_cost=length_cost,
+        batch=batch,
+        seed=seed,
+    )
+    tell = partial(typer.echo, err=True)
+    make_forge_mini(data, out, recipe=recipe, device=device, held_out=held_out, report=tell)
+    typer.echo(f"The rewriter is in {out}: isthmus.align.mini.load({str(out)!r})")
 
 
 def main() -> None:

@@ -24,7 +24,9 @@ from isthmus.search import Collection
 
 # What each extra is for, and a module that shows whether it is there.
 EXTRAS = {
+    "align": ("reading text in pictures, for search --align", "rapidocr"),
     "ann": ("Faiss: fast search in large collections", "faiss"),
+    "hf": ("Hugging Face models that run here, for search --align", "transformers"),
     "pdf": ("PDF pages", "pypdfium2"),
     "html": ("HTML pages", "selectolax"),
     "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),
@@ -36,6 +38,7 @@ EXTRAS = {
     "st": ("sentence-transformers models as encoders", "sentence_transformers"),
     "mteb": ("mteb's models as encoders, and encoders as mteb's models", "mteb"),
     "train": ("training", "torch"),
+    "lora": ("training adapters of language models", "peft"),
 }
 
 

@@ -22,7 +22,9 @@ from isthmus.search import Collection, Hit, Stats
 def search(  # noqa: PLR0913 - one name per option
     into: In,
     words: Annotated[list[str] | None, typer.Argument(help="what is looked for, in words")] = None,
-    image: Annotated[Path | None, typer.Option(help="a picture to ask with, alone or beside the words")] = None,
+    image: Annotated[
+        list[Path] | None, typer.Option(help="a picture to ask with, alone or beside the words; several with --align")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="how many hits")] = 10,
     offset: Annotated[int, typer.Option(min=0, help="leave out so many of the first")] = 0,
     where: Annotated[
@@ -32,6 +34,9 @@ def search(  # noqa: PLR0913 - one name per option
         list[str] | None, typer.Option(help="text, image, image+text; with a minus sign: not these (--modality=-text)")
     ] = None,
     hybrid: Annotated[bool, typer.Option(help="weigh the words themselves as well (BM25)")] = False,
+    align: Annotated[
+        str | None, typer.Option(help="put pictures into words first: auto, caption, forge-mini, forge:hf:NAME …, none")
+    ] = None,
     min_probability: Annotated[
         float | None, typer.Option(min=0, max=1, help="leave out hits less likely to match; there may be none left")
     ] = None,
@@ -52,15 +57,18 @@ def search(  # noqa: PLR0913 - one name per option
 
         isthmus search "the same in green" --image sofa.jpg --in things.isthmus -k 5 --where lang=en
 
+        isthmus search "what is wrong here" --image shot.png --align forge-mini --explain --in things.isthmus
+
     The bar and the percentage are P(match): how likely the hit is a right answer. Then come the calibrated score, the
     kind of document, its id, and where it matched.
     """
     text = " ".join(words or [])
-    if image is None and not text.strip():
+    if not image and not text.strip():
         raise typer.BadParameter('Say what to look for: isthmus search "a red sofa", or --image FILE, or both.')
     if calibration not in (None, "none"):
         raise typer.BadParameter(f"--calibration is none or left out, not {calibration}: see isthmus calibrate.")
-    query = Query(text=text or None, image=image and str(image), weights=weights(part_weights))
+    pictures = [str(path) for path in image or []]
+    query = Query(text or None, next(iter(pictures), None), weights(part_weights), more_images=pictures[1:])
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         found = things.search(
             query,
@@ -69,6 +77,7 @@ def search(  # noqa: PLR0913 - one name per option
             where=conditions(where or []),
             modalities=modality,
             hybrid=hybrid,
+            align=align,
             min_probability=min_probability,
             explain=explain,
             group=group,
@@ -77,14 +86,22 @@ def search(  # noqa: PLR0913 - one name per option
         if json:
             show.as_json([show.hit_json(hit) for hit in found])
         else:
+            if explain and align is not None:
+                told = found[0].explanation if found else None
+                show.alignment(told.aligned if told is not None else things.align(query, align))
             show.hits(found, text, explain=explain)
-            _why_nothing(things, found, query, where or [], min_probability)
+            _why_nothing(things, found, query, where or [], min_probability, align)
         if things.drifted and not json:
             typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
 
 
 def _why_nothing(
-    things: Collection, found: Sequence[Hit], query: Query, where: Sequence[str], least: float | None
+    things: Collection,
+    found: Sequence[Hit],
+    query: Query,
+    where: Sequence[str],
+    least: float | None,
+    align: str | None,
 ) -> None:
     """Say on stderr what kept everything out: a name that no document has, or a probability that none reaches."""
     if found:
@@ -93,7 +110,7 @@ def _why_nothing(
     for name in names_in(where):
         if name not in known:
             typer.echo(f"no document has metadata called {name!r}. {suggestion(name, known)}", err=True)
-    best = things.search(query, 1, where=conditions(list(where))) if least is not None else []
+    best = things.search(query, 1, where=conditions(list(where)), align=align) if least is not None else []
     if best and best[0].probability is not None:
         typer.echo(f"the best hit is {best[0].id!r}, with {best[0].probability:.0%}", err=True)
 

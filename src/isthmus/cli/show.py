@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -17,6 +17,10 @@ import typer
 from isthmus.documents import Document
 from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Indexed, Skipped
+from isthmus.search.hits import Explanation
+
+if TYPE_CHECKING:
+    from isthmus.align import Aligned
 
 BAR = 10  # characters of a full bar
 BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -67,6 +71,21 @@ def hits(found: Sequence[Hit], query: str = "", *, explain: bool = False) -> Non
             typer.echo(f"     {hit.explanation}")
 
 
+def alignment(aligned: Aligned | None) -> None:
+    """Print what became of a query before it was searched, and what that cost."""
+    if aligned is None:
+        return
+    lines = [("caption", aligned.caption, aligned.seconds.get("caption"))]
+    lines += [("searched", aligned.query.text, aligned.seconds.get("rewrite"))]
+    lines += [("fell back", aligned.fell_back, None), ("untouched", aligned.untouched, None)]
+    for name, said, seconds in lines:
+        if said:
+            cost = "" if seconds is None else f" ({seconds:.2f} s)"
+            typer.echo(f"{name:<12} {_line(' '.join(said.split()))}{cost}")
+    if aligned.fell_back and aligned.counts is not None:
+        typer.echo(f"{'so far':<12} {aligned.counts}")
+
+
 def _line(name: str) -> str:
     """Return a name on one line: line breaks and the like are shown, not obeyed."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)
@@ -94,8 +113,20 @@ def hit_json(hit: Hit) -> dict[str, Any]:
         **document_json(hit.document),
         "passage": None if hit.passage is None else asdict(hit.passage),
         "duplicates": list(hit.duplicates),
-        **({"explanation": asdict(hit.explanation)} if hit.explanation is not None else {}),
+        **({"explanation": explanation_json(hit.explanation)} if hit.explanation is not None else {}),
     }
+
+
+def explanation_json(told: Explanation) -> dict[str, Any]:
+    """Return an explanation as JSON can hold it; of the query that was searched, its words."""
+    plain = asdict(replace(told, aligned=None))
+    del plain["aligned"]
+    if told.aligned is None:
+        return plain
+    searched = {"query": told.aligned.query.text, "caption": told.aligned.caption, "fell_back": told.aligned.fell_back}
+    searched |= {"untouched": told.aligned.untouched}
+    counts = None if told.aligned.counts is None else asdict(told.aligned.counts)
+    return plain | {"aligned": {**searched, "seconds": dict(told.aligned.seconds), "counts": counts}}
 
 
 def document_json(document: Document) -> dict[str, Any]:

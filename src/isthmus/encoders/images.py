@@ -67,7 +67,9 @@ def read(image: ImageLike, frame: Frame) -> Pixels:
     if isinstance(image, np.ndarray):
         return _framed(from_array(image), frame)
     data = file_bytes(image)
-    return read_bytes(data, source_name(image), frame) if data is not None else _read_pillow(image, frame)
+    if data is not None:
+        return read_bytes(data, source_name(image), frame)
+    return _from_pillow(image, lambda opened: _framed(opened, frame))
 
 
 def file_bytes(image: ImageLike) -> bytes | None:
@@ -83,8 +85,25 @@ def file_bytes(image: ImageLike) -> bytes | None:
         raise BadImage(f"{source_name(image)} cannot be read: {reason}. Check the path and its permissions.") from None
 
 
+def whole(image: ImageLike) -> Image:
+    """Return a picture of any kind as it looks, at its own size: RGB, upright, on white paper."""
+    if isinstance(image, np.ndarray):
+        return _rgb(from_array(image))
+    data = file_bytes(image)
+    return _decoded(data, source_name(image), _upright) if data is not None else _from_pillow(image, _upright)
+
+
 def read_bytes(data: bytes, name: str, frame: Frame) -> Pixels:
     """Decode the bytes of a file; ``name`` stands in the error."""
+
+    def framed(image: Image) -> Pixels:
+        image.draft(None, (2 * frame.size, 2 * frame.size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8
+        return _framed(image, frame)
+
+    return _decoded(data, name, framed)
+
+
+def _decoded(data: bytes, name: str, task: Callable[[Image], Done]) -> Done:
     from PIL import Image
 
     if not data:
@@ -97,8 +116,7 @@ def read_bytes(data: bytes, name: str, frame: Frame) -> Pixels:
             if image.format == "PNG":  # Pillow decodes damaged PNG data to noise; the checksums inside tell
                 with Image.open(BytesIO(data)) as again:
                     again.verify()
-            image.draft(None, (2 * frame.size, 2 * frame.size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8
-            return _framed(image, frame)
+            return task(image)
     except BadImage:
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged bytes
@@ -136,11 +154,11 @@ def source_name(image: ImageLike) -> str:
     return next((said for kind, said in kinds if isinstance(image, kind)), "the Pillow image")
 
 
-def _read_pillow(image: Any, frame: Frame) -> Pixels:
+def _from_pillow(image: Any, task: Callable[[Image], Done]) -> Done:
     name = source_name(image)
     try:
         _check_budget(image, name)
-        return _framed(image, frame)
+        return task(image)
     except BadImage:
         raise
     except Exception as error:  # noqa: BLE001 - a lazily opened file is decoded only now
@@ -196,6 +214,14 @@ def _framed(image: Image, frame: Frame) -> Pixels:
     if turn is not None:  # it turns after it is resized, at a fraction of the cost
         resized = resized.transpose(pillow.Transpose[turn])
     return np.array(resized, dtype=np.uint8)
+
+
+def _upright(image: Image) -> Image:
+    from PIL import Image as pillow  # noqa: N813
+
+    turn = TURNS.get(_orientation(image))
+    plain = _rgb(image)
+    return plain if turn is None else plain.transpose(pillow.Transpose[turn])
 
 
 def _orientation(image: Image) -> int:

@@ -19,11 +19,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from isthmus._optional import need
+from isthmus._optional import need, offline
 from isthmus.encoders.base import Progress, Role, Settings
 from isthmus.encoders.cache import Cache
 from isthmus.encoders.images import Frame, Pixels
-from isthmus.encoders.st import offline, splitter, torch_threads, weights
+from isthmus.encoders.st import splitter, torch_threads, weights
 from isthmus.encoders.texts import Passage, Splitter, Strings
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput

@@ -48,8 +48,8 @@ def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None
     another bank is encoded anew; a damaged file is, too.
     """
     asked = {m: _spread(several, limit) for m, several in references().items() if m in encoder.modalities}
-    kept = [_kept(encoder, modality, several, folder or user_cache()) for modality, several in asked.items()]
-    return Vectors.concat(kept or [Vectors.of(np.zeros((0, encoder.dim), np.float32), "text")])
+    found = [kept(encoder, modality, several, folder) for modality, several in asked.items()]
+    return Vectors.concat(found or [Vectors.of(np.zeros((0, encoder.dim), np.float32), "text")])
 
 
 def references() -> dict[str, Sequence[Reference]]:
@@ -98,9 +98,10 @@ def _spread(several: Sequence[Item], limit: int | None) -> Sequence[Item]:
     return [several[int(row)] for row in np.linspace(0, len(several) - 1, limit)]
 
 
-def _kept(encoder: Encoder, modality: str, asked: Sequence[Reference], folder: Path) -> Vectors:
+def kept(encoder: Encoder, modality: str, asked: Sequence[Reference], folder: Path | None = None) -> Vectors:
+    """Return queries of one modality encoded, from where they were kept before."""
     name = f"bank-{_digest(encoder.identity, modality, asked)}.npz"
-    path = folder / name
+    path = (folder or user_cache()) / name
     parts = _read(SHIPPED / name) or _read(path)
     if {matrix.shape for matrix in parts.values()} != {(len(asked), encoder.dim)}:
         encoded = encoder.encode_queries([reference.query() for reference in asked])

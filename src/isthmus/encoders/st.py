@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,31 +10,37 @@ from typing import Any
 
 import numpy as np
 
-from isthmus._optional import need
+from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.texts import Passage, Splitter, Strings
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
 
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "ISTHMUS_OFFLINE")
 ROLE_PROMPTS: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
-    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
-    st = need("sentence_transformers", extra="st")
-    try:
-        model = st.SentenceTransformer(name, device=settings.device, local_files_only=offline())
-    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
+    """Make an encoder from a model."""
+    model = load_model(name, settings.device)
     model.eval()
-    tower = SentenceTower(model, Strings(splitter(model, name), _prompts(model)), settings)
+    tower = SentenceTower(
+        model, Strings(splitter(model, name), {role: prompt_of(model, role) for role in ROLE_PROMPTS}), settings
+    )
     dim = tower.encode([Passage(0, 1, b"document\na")]).shape[1]
     return TowerEncoder(
         name=f"st:{name}", dim=dim, identity=_identity(model), text=tower, image=None, settings=settings
     )
+
+
+def load_model(name: str, device: str) -> Any:
+    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
+    st = need("sentence_transformers", extra="st")
+    try:
+        return st.SentenceTransformer(name, device=device, local_files_only=offline())
+    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
+        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
+        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,11 +65,11 @@ class SentenceTower:
         return np.asarray(rows, dtype=np.float32)
 
 
-def _prompts(model: Any) -> dict[Role, str]:
+def prompt_of(model: Any, role: str) -> str:
+    """Return the words that a model wants in front of a query or a document."""
     prompts = model.prompts or {}
-    return {
-        role: next((prompts[name] for name in names if prompts.get(name)), "") for role, names in ROLE_PROMPTS.items()
-    }
+    names = ROLE_PROMPTS["query" if role == "query" else "document"]
+    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def splitter(model: Any, name: str) -> Splitter | None:
@@ -91,11 +96,6 @@ def weights(module: Any) -> Iterator[bytes]:
     for name, tensor in sorted(module.state_dict().items()):
         yield name.encode()
         yield tensor.detach().cpu().float().numpy().tobytes()
-
-
-def offline() -> bool:
-    """Whether the environment says that nothing may be downloaded."""
-    return any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
 
 
 @contextmanager

@@ -127,6 +127,11 @@ class TowerEncoder:
                     f"it has the part {part!r}, and the encoder {self.name} reads {' and '.join(self.modalities)} "
                     "only. Leave that part out, or use an encoder that reads it."
                 )
+        if isinstance(item, Query) and item.more_images:
+            return BadInput(
+                f"it has {len(item.images)} pictures, and an encoder takes one. Have them put into words "
+                "(align='caption'), or ask with each alone."
+            )
         if item.image is None and not passages:
             return BadInput(
                 f"the encoder {self.name} finds nothing to read in its text (control characters alone, say). Leave it "

@@ -17,7 +17,7 @@ from dataclasses import replace
 from os import PathLike
 from threading import Event
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isthmus import sources
 from isthmus._optional import need
@@ -25,8 +25,9 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import asking, calibrate, filters, verify
+from isthmus.search import asking, calibrate, explaining, filters, verify
 from isthmus.search.ahead import ahead
+from isthmus.search.aligning import Aligners
 from isthmus.search.asking import Options
 from isthmus.search.export import exported
 from isthmus.search.following import Follower, Indexed
@@ -42,6 +43,9 @@ from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches
 
+if TYPE_CHECKING:
+    from isthmus.align import Aligned, Aligner
+
 
 class Collection:
     """A searchable folder of documents. ``Collection.open`` makes or opens one; use it in a ``with`` block."""
@@ -53,6 +57,7 @@ class Collection:
         self._store = Store(opened.database)
         self._keeper = Keeper(self.path, self._store, opened.loader, calibration, follow)
         self._log = QueryLog(opened.database)
+        self._aligners = Aligners(opened)
 
     @classmethod
     def open(
@@ -221,7 +226,7 @@ class Collection:
         where: Mapping[str, Any] | None = None,
         modalities: str | Sequence[str] | None = None,
         hybrid: bool = False,
-        align: None = None,
+        align: str | Aligner | None = None,
         min_probability: float | None = None,
         explain: bool = False,
         *,
@@ -232,8 +237,10 @@ class Collection:
 
         ``offset`` skips the first ones; ``where`` looks at metadata (see ``isthmus.search.filters``); ``modalities``
         names those wanted, or with a minus sign those not; ``hybrid`` weighs the words themselves as well (BM25);
-        ``min_probability`` leaves out hits less likely to match; ``explain`` says how each score came about; ``group``
-        puts near-duplicates under the first of them; ``calibration="none"`` ranks by raw cosine, for comparison.
+        ``align`` has pictures put into words and talk left out before anything is searched: ``"auto"``, ``"caption"``,
+        ``"forge-mini"`` … (see ``isthmus.align``); ``min_probability`` leaves out hits less likely to match;
+        ``explain`` says how each score came about; ``group`` puts near-duplicates under the first of them;
+        ``calibration="none"`` ranks by raw cosine, for comparison.
         """
         return self.search_many(
             [query],
@@ -257,7 +264,7 @@ class Collection:
         where: Mapping[str, Any] | None = None,
         modalities: str | Sequence[str] | None = None,
         hybrid: bool = False,
-        align: None = None,
+        align: str | Aligner | None = None,
         min_probability: float | None = None,
         explain: bool = False,
         *,
@@ -265,8 +272,6 @@ class Collection:
         calibration: str | None = None,
     ) -> list[list[Hit]]:
         """Search for several queries at once, in batches; the options are those of ``search``."""
-        if align is not None:
-            raise BadInput("Queries cannot be aligned yet: leave align out.")
         if calibration not in (None, "none"):
             raise BadInput(
                 f"A search is calibrated as its collection is, or not at all (calibration='none'), not "
@@ -288,9 +293,18 @@ class Collection:
         asked = [Query.of(query) for query in queries]
         hits: list[list[Hit]] = []
         for start in range(0, len(asked), BATCH):
-            hits += asking.search_many(self._keeper, self._opened.load, asked[start : start + BATCH], options)
-        self._log.note(asked)
+            some = asked[start : start + BATCH]
+            aligned = self._aligners.aligned(some, align)
+            searched = some if aligned is None else [one.query for one in aligned]
+            found = asking.search_many(self._keeper, self._opened.load, searched, options)
+            hits += found if aligned is None else explaining.with_alignment(found, aligned)
+        self._log.note(asked)  # as they were asked: what stands in a picture is not for the log
         return hits
+
+    def align(self, query: str | Query, align: str | Aligner) -> Aligned:
+        """Return what a search with ``align`` makes of a query before it is searched."""
+        aligned = self._aligners.aligned([Query.of(query)], align)
+        return aligned[0] if aligned is not None else self._aligners.get("none").align([Query.of(query)])[0]
 
     def calibrate(
         self, spec: str = "auto", queries: Sequence[str | Query | tuple[str | Query, str]] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from isthmus.search.ranking import ranked
 from isthmus.search.served import Served
 from isthmus.search.store import Piece, assembled
 from isthmus.types import Vectors
+
+if TYPE_CHECKING:
+    from isthmus.align import Aligned
 
 RANKS = 1000  # how far down the raw ranking is looked for a hit's rank before calibration
 
@@ -52,6 +56,17 @@ def explained(
         rank=hit.rank,
         words=words,
     )
+
+
+def with_alignment(found: Sequence[Sequence[Hit]], aligned: Sequence[Aligned]) -> list[list[Hit]]:
+    """Say in each explanation what became of the query before it was searched."""
+    return [
+        [
+            hit if hit.explanation is None else replace(hit, explanation=replace(hit.explanation, aligned=one))
+            for hit in hits
+        ]
+        for hits, one in zip(found, aligned, strict=True)
+    ]
 
 
 def _of_passage(pieces: Sequence[Piece], number: int) -> list[Piece]:

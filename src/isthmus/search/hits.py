@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from isthmus.documents import Document
+
+if TYPE_CHECKING:
+    from isthmus.align import Aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Explanation:
     rank_before: int | None  # by raw similarity, over the whole collection; None when it stands too far down
     rank: int
     words: float | None = None  # what words added to the score, in a hybrid search
+    aligned: Aligned | None = None  # what became of the query before it was searched
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())

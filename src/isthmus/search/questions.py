@@ -39,8 +39,8 @@ def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], 
 def _rest(query: Query) -> Query | None:
     covered = {atom for part in query.vectors for atom in part.split("+")}
     text = None if "text" in covered or not query.text or query.text.isspace() else query.text
-    image = None if "image" in covered else query.image
-    return None if text is None and image is None else Query(text=text, image=image)
+    image, more = (None, ()) if "image" in covered else (query.image, query.more_images)
+    return None if text is None and image is None else Query(text=text, image=image, more_images=more)
 
 
 def _encoded(queries: Sequence[Query], load: Callable[[], Encoder | None]) -> Vectors | None:

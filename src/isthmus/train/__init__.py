@@ -1,1 +1,1 @@
-"""Training, on a GPU in minutes: ``mini``, the embedded encoder. Needs the extra ``train``; ``lexicon`` does not."""
+"""Training, on a GPU in minutes: ``mini``, and rewriters of queries. Needs ``isthmus[train]``; ``lexicon`` does not."""

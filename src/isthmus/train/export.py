@@ -1,4 +1,4 @@
-"""``mini`` as files: two ONNX models with 8-bit weights, the tokenizer, and the ``encoder.toml`` that describes them.
+"""An encoder as files: ONNX models, the tokenizer, and the ``encoder.toml`` that describes them.
 
 Weights are kept as 8-bit integers with one scale per output channel (small filters in 16 bits) and turned back into
 float32 when a session is made (a cast and a product of constants, which onnxruntime folds at load): the files are a
@@ -7,9 +7,8 @@ quarter of the size, the arithmetic stays float32, and a vector never depends on
 
 from __future__ import annotations
 
-import hashlib
+import json
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,27 @@ import torch
 from torch import Tensor, nn
 
 from isthmus._optional import need
+from isthmus.encoders.folder import DESCRIPTION, checksum
 from isthmus.train.mini import Mini
+from isthmus.train.onnx import write
 
 SMALLEST = 2048  # weights with fewer numbers stay float32
 SMALL_FILTER = 120_000  # filters with fewer are kept in 16 bits
 TOML = """# Written by isthmus.train.export; the checksums are verified when the encoder is loaded.
-name = "{name}"
+name = {name}
 dim = {dim}
-
+{tables}
+[files]
+{files}
+"""
+TEXT_TABLE = """
 [text]
 model = "text.onnx"
 tokenizer = "tokenizer.json"
 length = {length}
 output = "vectors"
-
+"""
+IMAGE_TABLE = """
 [image]
 model = "image.onnx"
 size = {size}
@@ -40,10 +46,8 @@ dtype = "uint8"
 fit = "squash"
 resample = "bicubic"
 output = "vectors"
-
-[files]
-{files}
 """
+FREE = {0: "n", 1: "t"}  # axes of tokens and mask: as many texts and tokens as there are
 
 
 class _Pixels(nn.Module):
@@ -61,33 +65,28 @@ def export(model: Mini, tokenizer: Path, out: Path, *, name: str, size: int, len
     """Write the folder that ``isthmus.encoders.load("onnx:…")`` reads."""
     out.mkdir(parents=True, exist_ok=True)
     model = model.cpu().eval()
-    tokens = torch.ones((2, 7), dtype=torch.long)
-    free = {0: "n", 1: "t"}
-    _onnx(model.text, (tokens, tokens), out / "text.onnx", {"tokens": free, "mask": free})
+    vectors = {"vectors": {0: "n"}}
+    text_onnx(model.text, out / "text.onnx")
     pixels = torch.zeros((2, size, size, 3), dtype=torch.uint8)
-    _onnx(_Pixels(model.image), (pixels,), out / "image.onnx", {"pixels": {0: "n"}})
+    write(_Pixels(model.image), (pixels,), out / "image.onnx", {"pixels": {0: "n"}}, vectors)
     shutil.copy(tokenizer, out / "tokenizer.json")
     for file in ("text.onnx", "image.onnx"):
         shrink(out / file)
-    names = ("text.onnx", "image.onnx", "tokenizer.json")
-    sums = "\n".join(f'"{file}" = "{hashlib.sha256((out / file).read_bytes()).hexdigest()}"' for file in names)
     dim = int(model.state_dict()["image.names"].shape[1])
-    (out / "encoder.toml").write_text(TOML.format(name=name, dim=dim, length=length, size=size, files=sums), "utf-8")
+    describe(out, name, dim, TEXT_TABLE.format(length=length) + IMAGE_TABLE.format(size=size))
 
 
-def _onnx(module: nn.Module, example: tuple[Tensor, ...], path: Path, inputs: dict[str, dict[int, str]]) -> None:
-    with warnings.catch_warnings():  # the exporter warns of its own constants
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            module.eval(),
-            example,
-            str(path),
-            input_names=list(inputs),
-            output_names=["vectors"],
-            dynamic_axes={**inputs, "vectors": {0: "n"}},
-            opset_version=17,
-            dynamo=False,
-        )
+def describe(out: Path, name: str, dim: int, tables: str) -> None:
+    """Write ``encoder.toml``, with the checksums of the models and the tokenizer that lie beside it."""
+    files = [out / file for file in ("text.onnx", "image.onnx", "tokenizer.json") if (out / file).exists()]
+    sums = "\n".join(f'"{file.name}" = "{checksum(file)}"' for file in files)
+    (out / DESCRIPTION).write_text(TOML.format(name=json.dumps(name), dim=dim, tables=tables, files=sums), "utf-8")
+
+
+def text_onnx(tower: nn.Module, path: Path) -> None:
+    """Write a text tower that takes tokens and mask, ``(n, t)`` each."""
+    tokens = torch.ones((2, 7), dtype=torch.long)
+    write(tower, (tokens, tokens), path, {"tokens": FREE, "mask": FREE}, {"vectors": {0: "n"}})
 
 
 def shrink(path: Path) -> None:

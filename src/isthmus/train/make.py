@@ -1,17 +1,25 @@
-"""``isthmus train mini``: train each shipped recipe, take the mean of their weights, write the encoder's folder."""
+"""``isthmus train``: what each of its commands does, from data to an encoder's folder.
+
+make_mini     train each shipped recipe, take the mean of their weights, export
+make_lens     mine hard negatives, train, export
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from isthmus.align.retrievers import Bm25
 from isthmus.errors import BadInput
+from isthmus.train import judged, lens, sentence
 from isthmus.train.export import export
 from isthmus.train.mini import SHIPPED, mean_of, train
-from isthmus.train.towers import Pretrained
+from isthmus.train.towers import Pretrained, minilm
 
 
 def make_mini(
@@ -46,3 +54,63 @@ def make_mini(
 
 def _tell(report: Callable[[str], object], place: str, step: int, steps: int) -> None:
     report(f"{place}: step {step} of {steps}")
+
+
+def make_lens(
+    data: Path,
+    out: Path,
+    *,
+    start: str | None = None,
+    recipe: lens.Recipe | None = None,
+    device: str = "cpu",
+    half: bool | None = None,
+    small: bool = False,
+    report: Callable[[str], object] = str,
+) -> None:
+    """Train ``start`` (MiniLM when not said) on a set in BEIR's layout; write ``out/st`` and ``out/onnx``.
+
+    ``out/run`` keeps the hard negatives, the log and a checkpoint: run again, it goes on. ``half``: in
+    bfloat16; when not said, on a GPU alone. ``small``: 8-bit weights in the ONNX file.
+    """
+    recipe = recipe or lens.Recipe()
+    name = start or str(minilm())
+    known = judged.read(data)
+    learned, held = judged.parted(known, recipe.held, recipe.seed, apart=recipe.apart)
+    report(f"{len(learned)} queries to learn from, {len(held)} to decide by, {len(known.documents)} documents")
+    half = device.startswith("cuda") if half is None else half
+    model = sentence.Sentence.load(name, device, half=half)
+    negatives = _negatives(known, model, name, recipe, out / "run" / "negatives.json", report)
+    lesson = lens.Lesson(known, negatives, learned, held)
+    trained = lens.train(recipe, model, lesson, out / "run", report=report)
+    report("writing the encoder")
+    sentence.save(trained, out, name=out.name, small=small)
+
+
+def _negatives(
+    known: judged.Judged,
+    model: sentence.Sentence,
+    start: str,
+    recipe: lens.Recipe,
+    kept: Path,
+    report: Callable[[str], object],
+) -> Mapping[str, Sequence[str]]:
+    """Return the hard negatives of a run, mined once and kept."""
+    told = json.dumps([list(known.documents.items()), {name: sorted(right) for name, right in known.right.items()}])
+    made = {
+        "start": start,
+        "depth": recipe.depth,
+        "length": recipe.length,
+        "data": hashlib.sha256(told.encode()).hexdigest()[:16],
+    }
+    if kept.exists():
+        saved = json.loads(kept.read_text("utf-8"))
+        if saved["made"] != made:
+            raise BadInput(f"{kept} was mined otherwise: {saved['made']}. Go on with that, or write elsewhere.")
+        return dict(saved["negatives"])
+    report("mining hard negatives: every document is read once")
+    ids, texts = list(known.documents), list(known.documents.values())
+    nearest = sentence.Nearest.of(model, ids, texts, recipe.length)
+    negatives = judged.mined(known, [Bm25(ids, texts), nearest], recipe.depth)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps({"made": made, "negatives": negatives}), "utf-8")
+    return negatives

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus.train import pairs, towers
+from isthmus.train import noise, pairs, towers
 from isthmus.train.towers import ImageTower, Pretrained, TextTower
 
 
@@ -238,7 +238,7 @@ def _save(
         "models": [model.state_dict(), average.state_dict()],
         "optimiser": optimiser.state_dict(),
         "rng": rng.get_state(),
-        "noise": _noise(),
+        "noise": noise.state(),
     }
     torch.save(state, out / "checkpoint.tmp")
     (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
@@ -253,12 +253,5 @@ def _resume(out: Path, model: Mini, average: Mini, optimiser: torch.optim.Optimi
     average.load_state_dict(saved["models"][1])
     optimiser.load_state_dict(saved["optimiser"])
     rng.set_state(saved["rng"].cpu())
-    torch.set_rng_state(saved["noise"][0].cpu())
-    if torch.cuda.is_available() and len(saved["noise"]) > 1:
-        torch.cuda.set_rng_state(saved["noise"][1].cpu())
+    noise.restore(saved["noise"])
     return int(saved["step"])
-
-
-def _noise() -> list[Tensor]:
-    """Return the state of what dropout draws from, so that a resumed run draws the same."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])]

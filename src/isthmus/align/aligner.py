@@ -1,0 +1,241 @@
+"""An aligner: a captioner and a rewriter, one after the other.
+
+Where a picture has become words it leaves the query: what is searched then is words alone. A picture of which nothing
+could be said stays, and is searched as a picture.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from threading import Lock
+from time import perf_counter
+
+from isthmus.align import caption, rewrite
+from isthmus.align.base import Aligned, Aligner, Captioner, Counts, Rewriter, Rewritten, joined
+from isthmus.align.cache import CaptionCache
+from isthmus.documents import Query
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput
+from isthmus.registry import lookup
+
+AUTO = "auto"
+CAPTION = "caption"
+NAMES = (AUTO, CAPTION, *rewrite.NAMES)
+STAGE = re.compile(rf"\+(?=(?:{'|'.join(NAMES)})(?::|\+|\Z))")  # a plus sign may also stand in a URL
+
+LONG = 40  # words from which a question may be more talk than question
+TALK = re.compile(
+    r"\b(?:hi|hello|hey|dear|thanks|thank you|please|sorry|cheers|regards|in advance|appreciated?"
+    r"|i|i['’]m|i['’]ve|my|me|any (?:help|ideas?|advice|suggestions?|thoughts)"
+    r"|(?:has|does|can|could) any(?:one|body))\b",
+    re.IGNORECASE,
+)
+TALKS = 3  # such turns of speech
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A query, and the captions of its pictures; an empty one where nothing could be said."""
+
+    query: Query
+    captions: tuple[str, ...] = ()
+
+    @property
+    def caption(self) -> str | None:
+        """What is in all the pictures."""
+        return "\n\n".join(text for text in self.captions if text.strip()) or None
+
+    @property
+    def text(self) -> str:
+        """The question with the captions behind it."""
+        return joined(self.query.text, self.captions)
+
+    def searched(self, text: str) -> Query:
+        """Return the query that is searched: these words, and a picture only where nothing could be said of it."""
+        if self.caption is None:
+            return replace(self.left, text=text)
+        pictures = zip(self.query.images, self.captions, strict=True)
+        return Query(text=text, image=next((image for image, said in pictures if not said.strip()), None))
+
+    @property
+    def left(self) -> Query:
+        """The query as it is; of several pictures about which nothing could be said, the first."""
+        return self.query if not self.captions or not self.query.more_images else replace(self.query, more_images=())
+
+
+def whenever(_: Read) -> str | None:
+    """Align every query."""
+    return None
+
+
+def needed(read: Read) -> str | None:
+    """Align a query with a picture of text, or of long and chatty words; say of others why not."""
+    if read.caption is not None or chatty(read.query.text or ""):
+        return None
+    return "its words are to the point" + (", and its picture is not one of text" if read.query.images else "")
+
+
+@dataclass(slots=True, eq=False)
+class Stages:
+    """A captioner and a rewriter; without a captioner, pictures stay pictures.
+
+    ``unless`` says why a query is left alone; ``counts`` how many were rewritten so far, and how many fell back.
+    """
+
+    captioner: Captioner | None
+    rewriter: Rewriter
+    unless: Callable[[Read], str | None] = whenever
+    counts: Counts = field(default_factory=Counts)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The captioner and the rewriter."""
+        return "+".join(part.name for part in (self.captioner, self.rewriter) if part is not None)
+
+    @property
+    def _rewrites(self) -> bool:
+        return not isinstance(self.rewriter, rewrite.Unchanged)
+
+    def align(self, queries: Sequence[Query]) -> list[Aligned]:
+        """Align queries together; what a stage costs is shared evenly among them."""
+        began = perf_counter()
+        several = self._read(queries)
+        each = (perf_counter() - began) / max(1, sum(len(read.captions) for read in several))
+        why = [self._why_not(read) for read in several]
+        began = perf_counter()
+        rewritten = self._rewritten([read.text for read, left in zip(several, why, strict=True) if left is None])
+        share = (perf_counter() - began) / max(1, len(rewritten))
+        coming = iter(rewritten)
+        found: list[Aligned] = []
+        for read, left in zip(several, why, strict=True):
+            seconds = {"caption": each * len(read.captions)} if read.captions else {}
+            if left is not None:
+                found.append(Aligned(read.left, read.caption, untouched=left, seconds=seconds))
+                continue
+            new = next(coming)
+            counts = None
+            if self._rewrites:
+                seconds["rewrite"], counts = share, self.counts
+            found.append(Aligned(read.searched(new.text), read.caption, new.fell_back, None, seconds, counts))
+        return found
+
+    def _read(self, queries: Sequence[Query]) -> list[Read]:
+        if self.captioner is None:
+            return [Read(query) for query in queries]
+        images = [() if query.vectors else query.images for query in queries]
+        flat = [one for some in images for one in some]
+        said = self.captioner.caption(flat) if flat else []
+        if len(said) != len(flat):
+            raise BadInput(f"The captioner {self.captioner.name} gave {len(said)} captions for {len(flat)} pictures.")
+        captions = iter(said)
+        return [Read(query, tuple(next(captions) for _ in some)) for query, some in zip(queries, images, strict=True)]
+
+    def _why_not(self, read: Read) -> str | None:
+        if read.query.vectors:
+            return "it brings its own vectors"
+        if not read.text:
+            return "nothing could be said of its picture"
+        if not self._rewrites and read.caption is None:
+            return "nothing could be said of its picture" if read.captions else "it has no picture to put into words"
+        return self.unless(read)
+
+    def _rewritten(self, texts: Sequence[str]) -> list[Rewritten]:
+        if not texts:
+            return []
+        new = [
+            one if one.text.strip() else Rewritten(text, one.fell_back or "nothing was written")
+            for text, one in zip(texts, self.rewriter.rewrite(texts), strict=True)
+        ]
+        if self._rewrites:
+            with self._lock:
+                self.counts = self.counts.plus(new)
+        return new
+
+
+@dataclass(slots=True, eq=False)
+class Late:
+    """A rewriter that is loaded when the first query needs it."""
+
+    name: str
+    make: Callable[[], Rewriter]
+    _made: Rewriter | None = None
+
+    def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
+        """Rewrite as the rewriter does."""
+        if self._made is None:
+            self._made = self.make()
+        return self._made.rewrite(texts)
+
+
+def chatty(text: str) -> bool:
+    """Whether words are long and more talk than question; what is short or plain is not.
+
+    >>> chatty("how do I remove red wine stains")
+    False
+    >>> chatty("Hi all, I bought my first sourdough book last month and " + "really enjoy it so far " * 8 + "thanks!")
+    True
+    """
+    return len(text.split()) >= LONG and len(TALK.findall(text)) >= TALKS
+
+
+def load(
+    align: str | Aligner,
+    *,
+    encoder: Encoder | None = None,
+    caption_prompt: str | PathLike[str] | None = None,
+    rewrite_prompt: str | PathLike[str] | None = None,
+    cache: str | PathLike[str] | CaptionCache | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> Aligner:
+    """Load an aligner by name; an aligner is returned as it is.
+
+    ``caption`` puts pictures into words; ``forge-mini``, ``forge:MODEL``, ``hyde:MODEL`` and ``query2doc:MODEL``
+    rewrite as well; ``auto`` does what ``forge-mini`` does, for queries that need it; ``none`` does nothing. Another
+    captioner stands before a plus sign: ``caption:hf:NAME+forge-mini``.
+
+    >>> load("captoin")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No aligner is called 'captoin'. Did you mean 'caption'?
+    """
+    if not isinstance(align, str):
+        if isinstance(align, Aligner):
+            return align
+        raise BadInput(
+            f"An aligner has a name and align(queries); {type(align).__name__} is none. Give one, or a name."
+        )
+    pictures, words = _stages(align)
+    if words == "none" and pictures is None:
+        return Stages(None, rewrite.Unchanged())
+    if words == AUTO:
+        from isthmus.align.embedded import Pages
+        from isthmus.align.ocr import Reader
+
+        kept = cache if isinstance(cache, CaptionCache) else CaptionCache(cache)
+        reader = caption.Remembered(Pages(Reader(threads)), kept)
+        return Stages(reader, Late(rewrite.MINI, lambda: rewrite.load(rewrite.MINI)), needed)
+    captioner = caption.load(
+        pictures or "embedded", encoder=encoder, prompt=caption_prompt, cache=cache, device=device, threads=threads
+    )
+    return Stages(captioner, rewrite.load(words, prompt=rewrite_prompt, device=device))
+
+
+def _stages(name: str) -> tuple[str | None, str]:
+    """Return the names of the captioner and the rewriter.
+
+    >>> _stages("caption:openai:gpt@http://a+b/v1+forge:hf:Qwen/Qwen2.5-7B-Instruct")
+    ('openai:gpt@http://a+b/v1', 'forge:hf:Qwen/Qwen2.5-7B-Instruct')
+    """
+    first, *rest = STAGE.split(name)
+    for stage in (first, *rest):
+        lookup({known: known for known in NAMES}, stage.partition(":")[0], "aligner")
+    is_caption = first.partition(":")[0] == CAPTION
+    if len(rest) > (1 if is_caption else 0) or any(stage.partition(":")[0] in (AUTO, CAPTION) for stage in rest):
+        raise BadInput(f"{name!r} cannot be composed. Write one rewriter, or caption:… + a rewriter.")
+    if not is_caption:
+        return None, first
+    return first.partition(":")[2] or "embedded", rest[0] if rest else "none"

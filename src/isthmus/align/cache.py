@@ -1,0 +1,54 @@
+"""The same picture is captioned once: captions by the hash of who captions and what is seen, a file each."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from threading import get_ident
+
+from isthmus.documents import ImageLike
+from isthmus.encoders.cache import key
+from isthmus.encoders.images import file_bytes, whole
+from isthmus.encoders.references import user_cache
+
+FOLDER = "captions"
+
+
+class CaptionCache:
+    """Captions in a folder, that of the user's cache when not said. What cannot be read is as if it were not there."""
+
+    def __init__(self, folder: str | PathLike[str] | None = None) -> None:
+        self.folder = user_cache() / FOLDER if folder is None else Path(folder).expanduser()
+
+    def get(self, name: str) -> str | None:
+        """Return a caption, or None where none is kept, or what is kept is damaged."""
+        try:
+            read = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        caption = read.get("caption") if isinstance(read, dict) else None
+        return caption if isinstance(caption, str) else None
+
+    def put(self, name: str, caption: str, captioner: str) -> None:
+        """Keep a caption, if there is somewhere to keep it: whole, or not at all."""
+        path = self.folder / f"{name}.json"
+        draft = path.with_name(f"{path.name}.{os.getpid()}.{get_ident()}.tmp")
+        said = json.dumps({"captioner": captioner, "caption": caption}, ensure_ascii=False)
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            draft.write_text(said, encoding="utf-8", errors="replace")
+            draft.replace(path)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def caption_key(identity: str, image: ImageLike) -> str:
+    """Name a caption by who makes it and of what: the bytes of a file, or the pixels of a picture in memory."""
+    data = file_bytes(image)
+    if data is not None:
+        return key(identity, "caption", data).hex()
+    pixels = whole(image)
+    return key(identity, f"caption of pixels\0{pixels.size}", pixels.tobytes()).hex()

@@ -1,0 +1,128 @@
+"""Captions: what is in a picture, in words, each picture once.
+
+    captioner = caption.load("embedded", encoder=encoder)
+    captioner.caption(["shot.png"])                             ["Segmentation fault (core dumped) …"]
+
+``embedded`` needs no model beside the collection's encoder, ``hf:NAME`` runs one here, ``openai:MODEL@URL`` sends the
+picture to a service. The same picture has the same caption: decoding is greedy (temperature 0), and captions are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from types import MappingProxyType
+from typing import Protocol
+
+from isthmus.align.cache import CaptionCache, caption_key
+from isthmus.align.prompts import Prompt, read
+from isthmus.documents import ImageLike
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput
+from isthmus.registry import lookup
+
+TOGETHER = 8  # pictures whose captions are kept before others are made: what a failure can lose
+
+
+class Maker(Protocol):
+    """A captioner before its captions are kept."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def identity(self) -> str:
+        """What its captions depend on; it changes whenever they do."""
+
+    def caption(self, images: Sequence[ImageLike]) -> list[str]:
+        """Return what is in each picture, in words; an empty string where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A captioner that is asked once for the same picture."""
+
+    maker: Maker
+    cache: CaptionCache = field(default_factory=CaptionCache)
+
+    @property
+    def name(self) -> str:
+        """What the captioner is called."""
+        return self.maker.name
+
+    def caption(self, images: Sequence[ImageLike]) -> list[str]:
+        """Return what is in each picture, as it was said before or is said now."""
+        identity = self.maker.identity
+        keys = [caption_key(identity, image) for image in images]
+        found = {name: self.cache.get(name) for name in dict.fromkeys(keys)}
+        missing = {name: image for name, image in zip(keys, images, strict=True) if found[name] is None}
+        names = list(missing)
+        for start in range(0, len(names), TOGETHER):
+            some = names[start : start + TOGETHER]
+            for name, caption in zip(some, self.maker.caption([missing[name] for name in some]), strict=True):
+                found[name] = caption.strip()
+                self.cache.put(name, caption.strip(), self.maker.name)
+        return [found[name] or "" for name in keys]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What captioners are made with; each takes what it needs."""
+
+    encoder: Encoder | None = None
+    prompt: Prompt
+    device: str = "cpu"
+    threads: int | None = None
+
+
+def load(
+    name: str = "embedded",
+    *,
+    encoder: Encoder | None = None,
+    prompt: str | PathLike[str] | None = None,
+    cache: str | PathLike[str] | CaptionCache | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> Remembered:
+    """Load a captioner by name: ``embedded``, ``hf:NAME_OR_PATH`` or ``openai:MODEL@URL``.
+
+    ``encoder`` is for the phrases of ``embedded``; ``prompt`` is the path of a text file that says what is told to
+    models instead of ours; ``cache`` is the folder in which captions are kept, else the user's own.
+
+    >>> load("embeded")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No captioner is called 'embeded'. Did you mean 'embedded'?
+    """
+    kind, colon, which = name.partition(":")
+    maker = lookup(KINDS, kind, "captioner")
+    if (kind == "embedded") == bool(colon) or (colon and not which):
+        raise BadInput(f"{name!r} is not a captioner's full name. Write embedded, hf:NAME_OR_PATH or openai:MODEL@URL.")
+    kept = cache if isinstance(cache, CaptionCache) else CaptionCache(cache)
+    settings = Settings(encoder=encoder, prompt=read("caption", prompt), device=device, threads=threads)
+    return Remembered(maker(which, settings), kept)
+
+
+def _embedded(_: str, settings: Settings) -> Maker:
+    from isthmus.align.embedded import Embedded
+    from isthmus.align.ocr import Reader
+
+    return Embedded(settings.encoder, reader=Reader(settings.threads))
+
+
+def _hf(name: str, settings: Settings) -> Maker:
+    from isthmus.align.hf import open_captioner
+
+    return open_captioner(name, settings.prompt, settings.device)
+
+
+def _openai(name: str, settings: Settings) -> Maker:
+    from isthmus.align.chat import ChatCaptioner, Endpoint
+
+    return ChatCaptioner(Endpoint.parse(name), settings.prompt)
+
+
+KINDS: Mapping[str, Callable[[str, Settings], Maker]] = MappingProxyType(
+    {"embedded": _embedded, "hf": _hf, "openai": _openai}
+)

@@ -1,0 +1,91 @@
+"""``embedded``: pictures into words without a language model, offline, on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from isthmus.align.ocr import Reader
+from isthmus.align.vocabulary import CHANCE, MOST, Vocabulary
+from isthmus.documents import ImageLike
+from isthmus.encoders import Encoder
+
+FULL = 12  # words from which a picture is plainly one of text
+
+
+class Reads(Protocol):
+    """Reads what is written in a picture."""
+
+    @property
+    def identity(self) -> str:
+        """What its readings depend on."""
+
+    def lines(self, image: ImageLike) -> list[str]:
+        """Return the lines of text in a picture, in reading order."""
+
+
+@dataclass(slots=True, eq=False)
+class Embedded:
+    """Says what is written in a picture and, where that is little, which phrases the picture clearly comes nearest to.
+
+    The phrases are by ``encoder``, the collection's own; without one, or with one that does not read both words and
+    pictures, there are none.
+    """
+
+    encoder: Encoder | None = None
+    reader: Reads = field(default_factory=Reader)
+    name: str = "embedded"
+    _vocabulary: Vocabulary | None = field(default=None, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """What its captions depend on."""
+        seen = "" if self.encoder is None else f"{self.encoder.identity}\0{CHANCE}\0{MOST}"
+        return f"{self.name}\0{self.reader.identity}\0{FULL}\0{seen}"
+
+    def caption(self, images: Sequence[ImageLike]) -> list[str]:
+        """Return what is in each picture."""
+        return [self._caption(image) for image in images]
+
+    def _caption(self, image: ImageLike) -> str:
+        lines = self.reader.lines(image)
+        if full_of_text(lines):
+            return "\n".join(lines)
+        return "\n".join([*lines, *self._seen(image)])
+
+    def _seen(self, image: ImageLike) -> list[str]:
+        if self.encoder is None:
+            return []
+        if self._vocabulary is None:
+            self._vocabulary = Vocabulary.of(self.encoder)
+        found = self._vocabulary.nearest(self.encoder, image) if self._vocabulary is not None else []
+        return [", ".join(found)] if found else []
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Says what is written in pictures of text, and nothing of others."""
+
+    reader: Reads = field(default_factory=Reader)
+    name: str = "pages"
+
+    @property
+    def identity(self) -> str:
+        """What its captions depend on."""
+        return f"{self.name}\0{self.reader.identity}\0{FULL}"
+
+    def caption(self, images: Sequence[ImageLike]) -> list[str]:
+        """Return what is written in each picture of text; an empty string for others."""
+        read = [self.reader.lines(image) for image in images]
+        return ["\n".join(lines) if full_of_text(lines) else "" for lines in read]
+
+
+def full_of_text(lines: Sequence[str]) -> bool:
+    """Whether a picture is one of text: a screenshot, a page, a sign with much on it.
+
+    >>> full_of_text(["Segmentation fault"]), full_of_text(["the quick brown fox jumps over"] * 2)
+    (False, True)
+    """
+    words = [word for line in lines for word in line.split() if any(char.isalpha() for char in word) and len(word) > 1]
+    return len(words) >= FULL

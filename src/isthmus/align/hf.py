@@ -1,0 +1,134 @@
+"""``hf:NAME_OR_PATH``: captioners and language models of Hugging Face that run here (``isthmus[hf]``)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from isthmus._optional import need, offline
+from isthmus.align.prompts import Prompt
+from isthmus.documents import ImageLike
+from isthmus.encoders.images import whole
+from isthmus.errors import BadFile
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+TOKENS = 512  # that a model may write
+
+
+def open_captioner(name: str, prompt: Prompt, device: str = "cpu") -> LocalCaptioner:
+    """Load a model that puts pictures into words: a captioner (BLIP, ViT-GPT2 …) or a vision language model."""
+    hub = need("transformers", extra="hf")
+    model = _loaded(name, hub.AutoModelForImageTextToText, device)
+    if model.config.model_type == "vision-encoder-decoder":  # such a model has no processor of its own
+        see, tell = from_hub(name, hub.AutoImageProcessor), from_hub(name, hub.AutoTokenizer)
+    else:
+        see = tell = from_hub(name, hub.AutoProcessor)
+    return LocalCaptioner(f"hf:{name}", prompt, model, see, tell)
+
+
+def open_writer(name: str, device: str = "cpu") -> LocalWriter:
+    """Load a causal language model."""
+    hub = need("transformers", extra="hf")
+    return LocalWriter(f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, hub.AutoTokenizer))
+
+
+def _loaded(name: str, kind: Any, device: str) -> Any:
+    need("torch", extra="hf")
+    return from_hub(name, kind, lambda model: model.to(device).eval())
+
+
+def from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
+    """Load from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
+    try:
+        return ready(kind.from_pretrained(name, local_files_only=offline()))
+    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
+        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
+        raise BadFile(f"transformers cannot load {name!r}: {' '.join(str(error).split())} {how}") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalCaptioner:
+    """A model that sees. It is told the prompt if it takes one; plain captioners do not."""
+
+    name: str
+    prompt: Prompt
+    model: Any
+    see: Any  # pictures to tensors
+    tell: Any  # tensors to words
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """What its captions depend on: a folder's model may be another one tomorrow."""
+        return f"{self.name}\0{_version(self.name, self.model)}\0{self.prompt.digest}"
+
+    def caption(self, images: Sequence[ImageLike]) -> list[str]:
+        """Return what the model sees in each picture."""
+        return [self._caption(whole(image)) for image in images]
+
+    def _caption(self, picture: Image) -> str:
+        if getattr(self.see, "chat_template", None):
+            content = [{"type": "image", "image": picture}, {"type": "text", "text": self.prompt.text}]
+            inputs = self.see.apply_chat_template(
+                [{"role": "user", "content": content}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+            )
+        else:
+            inputs = self.see(images=picture, return_tensors="pt")
+        with self._lock:
+            return _written(self.model, inputs, self.tell)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalWriter:
+    """A model that writes. It is spoken to as its chat template says, or plainly if it has none."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    together: int = 1
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def write(self, prompt: Prompt, text: str) -> str:
+        """Return what the model makes of a text, told what to do."""
+        if self.tokenizer.chat_template:
+            inputs = self.tokenizer.apply_chat_template(
+                [{"role": "system", "content": prompt.text}, {"role": "user", "content": text}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+            )
+        else:
+            inputs = self.tokenizer(f"{prompt.text}\n\n{text}\n\n", return_tensors="pt")
+        with self._lock:
+            return _written(self.model, inputs, self.tokenizer)
+
+
+def _written(model: Any, inputs: Any, tell: Any) -> str:
+    """Generate greedily, and return what is new."""
+    torch = need("torch", extra="hf")
+    repeats = "input_ids" in inputs and not model.config.is_encoder_decoder  # what it was given, before what it writes
+    given = inputs["input_ids"].shape[1] if repeats else 0
+    greedy = {"do_sample": False, "num_beams": 1, "temperature": None, "top_p": None, "top_k": None}
+    with torch.inference_mode():
+        tokens = model.generate(**inputs.to(model.device), **greedy, max_new_tokens=TOKENS)
+    return str(tell.decode(tokens[0][given:], skip_special_tokens=True)).strip()
+
+
+def _version(name: str, model: Any) -> str:
+    """Tell a model from another of its name: the hub's commit, or a folder's files by name, size and time."""
+    folder = Path(name.removeprefix("hf:")).expanduser()
+    if not folder.is_dir():
+        return str(getattr(model.config, "_commit_hash", None))
+    files = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.iterdir())
+    return hashlib.sha256(repr(files).encode()).hexdigest()[:16]

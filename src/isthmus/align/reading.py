@@ -1,0 +1,130 @@
+"""A text as forge-mini sees it: its words, and for each token a vector of `mini`'s lower layers and some signs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from isthmus import encoders
+from isthmus.align.base import DESCRIPTION
+from isthmus.align.tower import cut
+from isthmus.types import Matrix, Rows
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+FEATURES = "/bert/encoder/layer.1/output/LayerNorm/LayerNormalization_output_0"  # two of six layers
+ROOM = 254  # tokens of one window, without those around it
+WORD = re.compile(r"\S+")
+MARK = re.compile(rf"^{DESCRIPTION.strip()}", re.MULTILINE)
+SIGNS = 7
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A stretch of a text that is read at once: whole words, as many as fit."""
+
+    words: list[str]
+    first: Rows  # (w,): the token that each word begins with
+    inputs: Matrix  # (t, d + SIGNS): what the model sees of each token
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """Reads through the lower layers of `mini`'s text tower."""
+
+    tokenizer: Tokenizer
+    tower: InferenceSession
+
+    @classmethod
+    def open(cls, threads: int = 0) -> Reader:
+        """Load the tokenizer and the lower layers."""
+        from onnxruntime import InferenceSession, SessionOptions
+        from tokenizers import Tokenizer
+
+        folder = Path(encoders.__file__).parent / "mini"
+        options = SessionOptions()
+        options.log_severity_level = 3  # it warns of every weight of the upper layers
+        options.intra_op_num_threads = threads
+        tower = InferenceSession(cut((folder / "text.onnx").read_bytes(), FEATURES), options)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(tokenizer, tower)
+
+    def read(self, text: str) -> list[Window]:
+        """Return the windows of a text, without the mark before captions and words of which nothing can be seen."""
+        mark = MARK.search(text)
+        caption = mark.start() if mark else len(text)
+        blank = MARK.sub(lambda mark: " " * len(mark.group()), text)
+        spans = [match.span() for match in WORD.finditer(blank)]
+        words = [blank[start:end].encode("utf-8", "replace").decode() for start, end in spans]  # no lone surrogates
+        encoded = self.tokenizer.encode_batch(words, add_special_tokens=False)
+        tokens = [encoding.ids[:ROOM] for encoding in encoded]
+        windows: list[Window] = []
+        begin = 0
+        while begin < len(spans):
+            end, length = begin, 0
+            while end < len(spans) and length + len(tokens[end]) <= ROOM:
+                length += len(tokens[end])
+                end += 1
+            windows += [self._window(blank, spans[begin:end], tokens[begin:end], caption)] if length else []
+            begin = end
+        return windows
+
+    def _window(
+        self, text: str, spans: Sequence[tuple[int, int]], tokens: Sequence[Sequence[int]], caption: int
+    ) -> Window:
+        pairs = [(span, several) for span, several in zip(spans, tokens, strict=True) if several]
+        first, last = self.tokenizer.encode("").ids
+        ids = np.array([[first, *(token for _, several in pairs for token in several), last]], dtype=np.int64)
+        (features,) = self.tower.run(None, {"tokens": ids, "mask": np.ones_like(ids)})
+        lengths = np.array([len(several) for _, several in pairs])
+        signs = np.array([_signs(text, *span, caption) for span, _ in pairs], dtype=np.float32)
+        return Window(
+            [text[start:end] for (start, end), _ in pairs],
+            np.concatenate([[0], np.cumsum(lengths)[:-1]]),
+            np.concatenate([features[0, 1:-1], np.repeat(signs, lengths, axis=0)], axis=1),
+        )
+
+
+@cache
+def reader() -> Reader:
+    """Return the reader, loaded once."""
+    return Reader.open()
+
+
+def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:
+    """Return the inputs of windows as one array, and which tokens are there: ``(n, t, d)`` and ``(n, t)``."""
+    longest = max(len(window.inputs) for window in windows)
+    inputs = np.zeros((len(windows), longest, windows[0].inputs.shape[1]), dtype=np.float32)
+    mask = np.zeros((len(windows), longest), dtype=bool)
+    for row, window in enumerate(windows):
+        inputs[row, : len(window.inputs)] = window.inputs
+        mask[row, : len(window.inputs)] = True
+    return inputs, mask
+
+
+def _signs(text: str, start: int, end: int, caption: int) -> tuple[float, ...]:
+    """What letters show and the tower, which does not tell A from a, does not."""
+    word = text[start:end]
+    before = start - 1
+    while before >= 0 and text[before] == " ":
+        before -= 1
+    opens = before < 0 or text[before] in ".!?\n"
+    return (
+        float(caption <= start),
+        float(any(letter.isdigit() for letter in word)),
+        float(word[0].isupper() and not opens),
+        float(sum(letter.isupper() for letter in word) > 1),
+        float(opens),
+        float(word[-1] in ".,;:!?"),
+        min(len(word), 20) / 20,
+    )

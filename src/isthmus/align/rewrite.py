@@ -1,0 +1,220 @@
+"""Rewriters: what is asked for, in other words or in fewer.
+
+    rewriter = rewrite.load("forge:openai:qwen2.5-7b-instruct@http://localhost:8000/v1")
+    rewriter.rewrite(["Hi all, since the update my …"])           [Rewritten("…", fell_back=None)]
+
+A rewriter never fails: where the model does, or writes nothing or far too much, the query stays as it was, and says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from isthmus.align.base import Rewriter, Rewritten
+from isthmus.align.prompts import Prompt, read
+from isthmus.encoders.images import in_order
+from isthmus.errors import BadFile, BadInput
+from isthmus.registry import lookup
+
+FORGE = "forge"
+TRAINED = "prompt.txt"  # what `isthmus train forge` writes beside a model
+WORDS = 200  # that a query may have after FORGE
+PASSAGE = 300  # that a passage may have
+REPEATED = 5  # how often Query2Doc says the query before the passage, for engines of words
+
+THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
+FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
+LABEL = re.compile(
+    r"\A[\s*#_]*(?:(?:rewritten|search|optimi[sz]ed|refined|final) )*(?:query|passage)[*_]*:[\s*_]*", re.I
+)
+QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`"}
+
+
+class Writer(Protocol):
+    """A language model."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def together(self) -> int:
+        """How many texts may be written at a time."""
+
+    def write(self, prompt: Prompt, text: str) -> str:
+        """Return what the model makes of a text, told what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """``none``: a query is left as it is."""
+
+    name: str = "none"
+
+    def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
+        """Return the queries."""
+        return [Rewritten(text) for text in texts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompted:
+    """A language model that is told what to make of a query; ``put`` says how that and the query are searched."""
+
+    method: str
+    writer: Writer
+    prompt: Prompt
+    words: int = WORDS
+    put: Callable[[str, str], str]
+
+    @property
+    def name(self) -> str:
+        """The method and the model."""
+        return f"{self.method}:{self.writer.name}"
+
+    def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
+        """Return each query rewritten, or as it was with the reason."""
+        together = self.writer.together
+        with closing(in_order(self._rewrite, texts, workers=together, ahead=together)) as several:
+            return list(several)
+
+    def _rewrite(self, text: str) -> Rewritten:
+        try:
+            written = cleaned(self.writer.write(self.prompt, text))
+        except Exception as error:  # noqa: BLE001 - a query is searched, whatever a model does
+            return Rewritten(text, f"the model failed: {' '.join(str(error).split()) or type(error).__name__}")
+        if not written:
+            return Rewritten(text, "nothing was written")
+        if len(written.split()) > self.words:
+            return Rewritten(text, f"more than {self.words} words: {len(written.split())}")
+        return Rewritten(self.put(text, written))
+
+
+def cleaned(written: str) -> str:
+    r"""Return what a model wrote without what stands around it: thoughts, a fence, a label, quotation marks.
+
+    >>> cleaned('<think>They want …</think>\n**Query:** "segmentation fault in numpy"')
+    'segmentation fault in numpy'
+    >>> cleaned("```\nboiling point of water\n```")
+    'boiling point of water'
+    """
+    before, text = None, written
+    while text != before:
+        before, text = text, THINKING.sub("", text).strip()
+        fenced = FENCE.match(text)
+        text = LABEL.sub("", fenced[1] if fenced else text)
+        if len(text) > 1 and QUOTES.get(text[0]) == text[-1] and text[-1] not in text[1:-1]:
+            text = text[1:-1]
+    return text
+
+
+def instead(_: str, written: str) -> str:
+    """FORGE and HyDE: what was written is searched."""
+    return written
+
+
+def beside(query: str, passage: str) -> str:
+    """Query2Doc for engines of vectors: the query, a separator that encoders like BERT know, the passage."""
+    return f"{query} [SEP] {passage}"
+
+
+def after(query: str, passage: str) -> str:
+    """Query2Doc for engines of words: the query several times, that a long passage may not outweigh it."""
+    return " ".join([*[query] * REPEATED, passage])
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How a rewriter that writes is made of a language model."""
+
+    prompt: str
+    put: Callable[[str, str], str]
+    words: int = PASSAGE
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "forge": Method("forge", instead, WORDS),
+        "hyde": Method("hyde", instead),
+        "query2doc": Method("query2doc", beside),
+        "query2doc-words": Method("query2doc", after),
+    }
+)
+MINI = "forge-mini"
+NAMES = ("none", MINI, *METHODS)
+
+
+def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = "cpu") -> Rewriter:
+    """Load a rewriter by name: ``none``, ``forge-mini``, or a method with a model: ``forge:hf:NAME_OR_PATH``.
+
+    Methods are ``forge``, ``hyde``, ``query2doc`` and ``query2doc-words``; models ``hf:NAME_OR_PATH`` and
+    ``openai:MODEL@URL``. ``prompt`` is the path of a text file that the model is told instead of ours; a
+    model of `isthmus train forge` is asked with what it was trained with.
+
+    >>> load("forge-mimi")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No rewriter is called 'forge-mimi'. Did you mean 'forge-mini'?
+    """
+    kind, colon, which = name.partition(":")
+    lookup({known: known for known in NAMES}, kind, "rewriter")
+    if kind not in METHODS:
+        if colon:
+            raise BadInput(f"{kind} takes no model: write {kind} alone.")
+        return Unchanged() if kind == "none" else _mini()
+    method = METHODS[kind]
+    return Prompted(
+        method=kind,
+        writer=_writer(kind, which, device),
+        prompt=read(method.prompt, _trained_with(which) if prompt is None and kind == FORGE else prompt),
+        words=method.words,
+        put=method.put,
+    )
+
+
+def _writer(method: str, name: str, device: str) -> Writer:
+    kind, _, which = name.partition(":")
+    if not name or not which:
+        raise BadInput(f"{method} needs a model. Write {method}:hf:NAME_OR_PATH or {method}:openai:MODEL@URL.")
+    return lookup(WRITERS, kind, "kind of language model")(which, device)
+
+
+def _trained_with(model: str) -> Path | None:
+    """Return the prompt that lies beside a model that was trained here."""
+    kind, _, which = model.partition(":")
+    beside = Path(which) / TRAINED
+    return beside if kind == "hf" and which and beside.is_file() else None
+
+
+def _hf(name: str, device: str) -> Writer:
+    from isthmus.align.hf import open_writer
+
+    return open_writer(name, device)
+
+
+def _openai(name: str, _: str) -> Writer:
+    from isthmus.align.chat import ChatWriter, Endpoint
+
+    return ChatWriter(Endpoint.parse(name))
+
+
+def _mini() -> Rewriter:
+    try:
+        rewriter: Rewriter = import_module("isthmus.align.mini").load()
+    except ModuleNotFoundError as error:
+        if error.name != "isthmus.align.mini":
+            raise
+        raise BadFile(
+            f"{MINI!r} is not in this installation. Install isthmus again, or name another aligner (caption, "
+            "forge:hf:NAME_OR_PATH)."
+        ) from None
+    return rewriter
+
+
+WRITERS: Mapping[str, Callable[[str, str], Writer]] = MappingProxyType({"hf": _hf, "openai": _openai})

@@ -1,0 +1,100 @@
+"""Phrases that a picture comes nearer to than chance, by an encoder of words and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isthmus.documents import ImageLike, Query
+from isthmus.encoders import Encoder
+from isthmus.encoders.bank import Words
+from isthmus.encoders.references import Reference, kept, references
+from isthmus.types import Matrix
+
+LISTS = (
+    "landmark",
+    "fruitveg",
+    "instrument",
+    "nature",
+    "clothes",
+    "garment",
+    "sky",
+    "artform",
+    "pet",
+    "wild",
+    "workplace",
+)
+TABLES = {"animal": "name", "vehicle": "name", "dish": "name", "object": "name", "device": "name", "paper": "name"}
+TABLES |= {"chart": "kind", "scene": "what", "person": "who", "child": "who", "worker": "who", "athlete": "who"}
+CHANCE = 3.3  # deviations above the mean: by chance one in two thousand
+MOST = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    r"""Phrases, and how near pictures come to each by chance.
+
+    In words: some phrases are near every picture, and some pictures near every phrase. A phrase is taken for a picture
+    if it is nearer than other pictures come to that phrase, and nearer than that picture comes to other phrases.
+
+    Formula, with s the cosine, B the built-in bank's pictures and V the phrases::
+
+        z(v | x) = (s(v, x) − mean over B of s(v, b)) / deviation of the same
+        z(x | v) = (s(v, x) − mean over V of s(u, x)) / deviation of the same
+        taken: min of the two ≥ 3.3, the best three, none that repeats a word of a better one
+
+    It follows that an encoder that knows nothing of a picture adds nothing, most of the time: see ``CHANCE``.
+
+    Reference: standardisation of similarities, here of one query over a bank in both directions; the phrases are the
+    visible things among the words of the built-in bank (docs/bank.md).
+    """
+
+    phrases: tuple[str, ...]
+    vectors: Matrix  # (p, d)
+    mean: Matrix  # (p,)
+    deviation: Matrix  # (p,)
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> Vocabulary | None:
+        """Return the vocabulary as an encoder sees it; None for one that does not read both words and pictures."""
+        if not {"image", "text"} <= set(encoder.modalities):
+            return None
+        phrases = visible()
+        vectors = kept(encoder, "text", [Reference(phrase) for phrase in phrases]).parts["text"]
+        pictures = kept(encoder, "image", references()["image"]).parts["image"]
+        chance = pictures @ vectors.T  # (bank, p)
+        return cls(phrases, vectors, chance.mean(axis=0), np.maximum(chance.std(axis=0), 1e-6))
+
+    def nearest(self, encoder: Encoder, image: ImageLike) -> list[str]:
+        """Return the phrases that a picture clearly comes nearest to, best first; often none."""
+        picture = encoder.encode_queries([Query(image=image)]).parts["image"][0]
+        similarity = self.vectors @ picture  # (p,)
+        of_phrase = (similarity - self.mean) / self.deviation
+        of_picture = (similarity - similarity.mean()) / max(float(similarity.std()), 1e-6)
+        return self.taken(np.minimum(of_phrase, of_picture))
+
+    def taken(self, z: Matrix) -> list[str]:
+        """Return the best phrases past chance, none that repeats a word of a better one."""
+        said: set[str] = set()
+        found: list[str] = []
+        for row in np.argsort(-z, kind="stable"):
+            words = set(self.phrases[row].lower().split()) - {"a", "an", "the", "of", "with", "in"}
+            if z[row] < CHANCE or len(found) == MOST:
+                break
+            if not words & said:
+                found.append(self.phrases[row])
+                said |= words
+        return found
+
+
+def visible() -> tuple[str, ...]:
+    """Return the things among the bank's words that a picture can show.
+
+    >>> {"cat", "lighthouse", "bar chart"} <= {phrase.removeprefix("a ") for phrase in visible()}
+    True
+    """
+    words = Words.read(np.random.default_rng(0))
+    listed = [word for name in LISTS for word in words.lists[name]]
+    tabled = [word for name, column in TABLES.items() for row in words.tables[name] for word in row[column]]
+    return tuple(word for word in dict.fromkeys([*listed, *tabled]) if "{" not in word)

@@ -1,0 +1,397 @@
+"""FORGE: a language model learns to rewrite queries, and what a retriever finds is its reward. The loop is ``train``.
+
+    r_i   = nDCG@10 of what the retriever finds for rewrite i      empty or over 200 words: of the query itself
+    A_i   = r_i − mean(r)                                          over the G rewrites of one query
+    loss  = −1/(nL) Σ_i Σ_t [ min(ρA_i, clip(ρ, 1−ε, 1+ε)A_i) − β(eᵈ − d − 1) ]
+                                                                   ρ = π/π_before, d = log π_start − log π
+
+By default there is one update per batch (``inner=1``), no ``clip`` and no ``kl``: ρ is 1, and this is the plain policy
+gradient Σ A_i ∇log π(rewrite i). L, the longest rewrite, is a constant, so a token weighs the same in a long rewrite as
+in a short one. References: BRIDGE (arXiv 2604.07201), GRPO (DeepSeekMath, arXiv 2402.03300), Dr. GRPO on what the
+divisions do (arXiv 2503.20783).
+
+How it differs from GRPO as DeepSeekMath has it:
+1. the advantage is not divided by the group's deviation (BRIDGE): easy and hopeless queries are not blown up;
+2. a rewrite's tokens are summed and divided by a constant, not by the rewrite's own length (log π of a whole rewrite);
+3. the penalty for leaving the start (k3 estimate of KL) and clipping are options, off at first.
+From BRIDGE: any causal model and any retriever, where it trains Qwen2.5-7B-Instruct against its own; a supervised
+warm-up (``warmup.py``) for models too small to find a good rewrite by themselves.
+From TRL's GRPOTrainer (``scale_rewards=False, loss_type="dr_grpo"`` is the nearest): the model samples with its own
+forward passes, no inference server and so no correction for one; the rate is constant after its warm-up; one device;
+rewrites of groups whose rewards are all alike are left out of the backward pass, because they add exactly nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from isthmus.align.base import Rewritten
+from isthmus.align.prompts import read
+from isthmus.errors import BadInput
+
+LONGEST = 200  # words; what is longer is no query, and BRIDGE searches the message itself
+
+# The worth of rewrites: for each query id, and the rewrite of that query, a number.
+Reward: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a rewriter is trained."""
+
+    steps: int = 300
+    queries: int = 32  # a step
+    group: int = 8  # rewrites of each: G
+    rate: float = 1e-5
+    warm: int = 10  # steps until the rate is reached
+    decay: float = 0.0
+    temperature: float = 1.0
+    inner: int = 1  # updates from one batch of rewrites
+    clip: float | None = None  # ε
+    kl: float = 0.0  # β
+    norm: float = 1.0  # the longest gradient
+    rows: int = 64  # rewrites in one backward pass: memory, not mathematics
+    every: int = 25  # steps between checkpoints
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "queries", "warm", "inner", "rows", "every"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} is at least 1, not {getattr(self, name)}.")
+        for name in ("rate", "norm", *(["clip"] if self.clip is not None else [])):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise BadInput(f"{name} is a number above 0, not {getattr(self, name)}.")
+        for name in ("kl", "decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise BadInput(f"{name} is 0 or a number above it, not {getattr(self, name)}.")
+        if self.group < 2:
+            raise BadInput(f"A rewrite is compared with its group, so group is at least 2, not {self.group}.")
+        if self.temperature <= 0:
+            raise BadInput("Rewrites are drawn by chance: temperature is above 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A query as it came, and, for the supervised warm-up, how it should have been asked."""
+
+    id: str
+    query: str
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """A causal language model of ``transformers``, its tokenizer, and how it is asked."""
+
+    model: Any
+    words: Any
+    prompt: str = field(default_factory=lambda: read("forge").text)  # what a rewriter that is not trained is told
+    longest: int = 384  # tokens of a query that are read
+    new: int = 64  # tokens of a rewrite at most: L
+    adapted: bool = False  # LoRA: only the adapters are trained
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
+
+    @property
+    def stops(self) -> Tensor:
+        """The tokens that end a rewrite."""
+        said = self.model.generation_config.eos_token_id
+        ends = {self.words.eos_token_id, *(said if isinstance(said, list) else [said])} - {None}
+        return torch.tensor(sorted(ends), device=self.device)
+
+    def precise(self) -> AbstractContextManager[Any]:
+        """On a GPU the arithmetic is bfloat16; the weights stay float32."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewrites:
+    """What a policy was asked and what it said; prompts are padded on the left, rewrites on the right."""
+
+    prompt: Tensor  # (n, p)
+    asked: Tensor  # (n, p), 1 where a prompt is
+    tokens: Tensor  # (n, t)
+    live: Tensor  # (n, t), 1 up to the token that ends it, that one too
+
+    def __getitem__(self, rows: Tensor) -> Rewrites:
+        return Rewrites(self.prompt[rows], self.asked[rows], self.tokens[rows], self.live[rows])
+
+
+def train(
+    recipe: Recipe,
+    policy: Policy,
+    lessons: Sequence[Lesson],
+    reward: Reward,
+    out: Path,
+    *,
+    minutes: float | None = None,
+    progress: Callable[[dict[str, float]], object] = dict,
+) -> int:
+    """Train the policy's model in place; ``out`` gets ``log.jsonl`` and a checkpoint. Return the steps that are done.
+
+    Run again it goes on from the checkpoint, as if it had never stopped. ``minutes`` ends it early, with a checkpoint.
+    """
+    if not lessons:
+        raise BadInput("There is no query to learn from.")
+    late = time.monotonic() + 60 * (math.inf if minutes is None else minutes)
+    model = policy.model.eval()  # no dropout: ρ compares like with like
+    start = copy.deepcopy(model).requires_grad_(False) if recipe.kl else None
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimiser = torch.optim.AdamW(weights, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=recipe.decay)
+    step, over = _resume(out, recipe, model, optimiser), False
+    while step < recipe.steps and not over:
+        began, rng = time.monotonic(), torch.Generator(policy.device).manual_seed(_seed(recipe.seed, step))
+        batch = [lesson for lesson in drawn(lessons, recipe, step) for _ in range(recipe.group)]
+        rewrites = sample(policy, [lesson.query for lesson in batch], recipe.temperature, rng)
+        texts = [kept(*pair) for pair in zip((lesson.query for lesson in batch), said(policy, rewrites), strict=True)]
+        rewards = torch.tensor(reward([lesson.id for lesson in batch], [text.text for text in texts]))
+        advantage = advantages(rewards.view(-1, recipe.group)).view(-1).to(policy.device)  # (n,)
+        optimiser.param_groups[0]["lr"] = recipe.rate * min(1.0, (step + 1) / recipe.warm)
+        row = update(recipe, policy, start, optimiser, rewrites, advantage)
+        step += 1
+        row |= {"step": step, "reward": rewards.mean().item(), **facts(recipe, rewards, rewrites, texts)}
+        row["seconds"] = time.monotonic() - began
+        _log(out, row)
+        progress(row)
+        over = time.monotonic() >= late
+        if over or step % recipe.every == 0 or step == recipe.steps:
+            _save(out, recipe, step, model, optimiser)
+    return step
+
+
+def update(
+    recipe: Recipe, policy: Policy, start: Any, optimiser: Any, rewrites: Rewrites, advantage: Tensor
+) -> dict[str, float]:
+    """Move the weights ``inner`` times along the gradient of the loss; return what is worth a line in the log."""
+    useful = torch.arange(len(advantage), device=policy.device) if recipe.kl else advantage.nonzero()[:, 0]
+    chunks = torch.split(useful, recipe.rows) if len(useful) else ()
+    with torch.no_grad():
+        before = [
+            _said_by(policy.model if recipe.inner > 1 else None, policy, rewrites[rows], recipe) for rows in chunks
+        ]
+        first = [_said_by(start, policy, rewrites[rows], recipe) for rows in chunks]
+    loss = norm = far = torch.zeros(())
+    for _ in range(recipe.inner if len(useful) else 0):
+        optimiser.zero_grad(set_to_none=True)
+        loss, far = torch.zeros((), device=policy.device), torch.zeros((), device=policy.device)
+        for rows, old, reference in zip(chunks, before, first, strict=True):
+            some = rewrites[rows]
+            new = log_probs(policy, policy.model, some, recipe.temperature)  # (rows, t)
+            gain = surrogate(new, new.detach() if old is None else old, advantage[rows, None], recipe.clip)
+            if reference is not None:
+                left = k3(new, reference)
+                gain = gain - recipe.kl * left
+                far += (left.detach() * some.live).sum() / rewrites.live.sum()
+            part = -(gain * some.live).sum() / (len(advantage) * policy.new)
+            part.backward()  # type: ignore[no-untyped-call]
+            loss += part.detach()
+        norm = torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], recipe.norm)
+        optimiser.step()
+    return {"loss": loss.item(), "norm": norm.item(), **({"kl": far.item()} if recipe.kl else {})}
+
+
+def advantages(rewards: Tensor) -> Tensor:
+    """How much better each rewrite is than its group, ``(queries, G)``: r − mean, not divided by the deviation.
+
+    >>> advantages(torch.tensor([[1.0, 0.0, 0.5], [0.3, 0.3, 0.3]])).tolist()
+    [[0.5, -0.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    centred = rewards - rewards.mean(dim=1, keepdim=True)
+    return torch.where((rewards == rewards[:, :1]).all(dim=1, keepdim=True), 0.0, centred)  # rounding is no advantage
+
+
+def surrogate(new: Tensor, old: Tensor, advantage: Tensor, clip: float | None) -> Tensor:
+    """What a token gains: ρA, and with ``clip`` no more than where ρ leaves 1 ± ε (PPO, arXiv 1707.06347)."""
+    ratio = (new - old).exp()
+    if clip is None:
+        return ratio * advantage
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+
+
+def k3(new: Tensor, start: Tensor) -> Tensor:
+    """How far a token's probability is from the start: eᵈ − d − 1, d = log π_start − log π; unbiased, never below 0.
+
+    >>> k3(torch.tensor([-1.0]), torch.tensor([-1.0])).tolist()
+    [0.0]
+    """
+    d = start - new
+    return d.exp() - d - 1
+
+
+def drawn(lessons: Sequence[Lesson], recipe: Recipe, step: int) -> Iterator[Lesson]:
+    """Return the queries of a step: every query once, in an order of chance, before any comes again."""
+    for place in range(step * recipe.queries, (step + 1) * recipe.queries):
+        times, i = divmod(place, len(lessons))
+        order = torch.randperm(len(lessons), generator=torch.Generator().manual_seed(_seed(recipe.seed, -1 - times)))
+        yield lessons[int(order[i])]
+
+
+def asked(policy: Policy, queries: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Return prompts and where they are, ``(n, p)`` each, padded on the left; a query too long loses its end."""
+    words, prompts = policy.words, []
+    for query in queries:
+        tokens = words(query, add_special_tokens=False)["input_ids"]
+        read = query if len(tokens) <= policy.longest else words.decode(tokens[: policy.longest])
+        prompt = f"{policy.prompt}\n\n{read}\n\n"
+        if words.chat_template:
+            messages = [{"role": "system", "content": policy.prompt}, {"role": "user", "content": read}]
+            prompt = words.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        prompts.append(words(prompt, add_special_tokens=not words.chat_template)["input_ids"])
+    return padded(prompts, left=True, device=policy.device)
+
+
+def padded(rows: Sequence[Sequence[int]], *, left: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return rows of unequal length as one tensor, and a mask of what is not padding."""
+    width = max(map(len, rows))
+    blank = [[0] * (width - len(row)) for row in rows]
+    tokens = [b + list(row) if left else list(row) + b for row, b in zip(rows, blank, strict=True)]
+    mask = [b + [1] * len(row) if left else [1] * len(row) + b for row, b in zip(rows, blank, strict=True)]
+    return torch.tensor(tokens, device=device), torch.tensor(mask, device=device)
+
+
+@torch.no_grad()
+def sample(policy: Policy, queries: Sequence[str], temperature: float, rng: torch.Generator | None) -> Rewrites:
+    """Draw one rewrite of each query, a token at a time; at temperature 0 the likeliest token each time."""
+    prompt, mask = asked(policy, queries)
+    tokens, there, cache, stops = prompt, mask, None, policy.stops
+    made: list[Tensor] = []
+    alive = torch.ones(len(prompt), dtype=torch.bool, device=prompt.device)
+    while len(made) < policy.new and alive.any():
+        with policy.precise():
+            answer = policy.model(
+                input_ids=tokens,
+                attention_mask=there,
+                position_ids=_positions(there)[:, -tokens.shape[1] :],
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        cache, logits = answer.past_key_values, answer.logits[:, -1].float()  # (n, vocabulary)
+        if temperature:
+            tokens = torch.multinomial((logits / temperature).softmax(1), 1, generator=rng)
+        else:
+            tokens = logits.argmax(1, keepdim=True)
+        tokens = torch.where(alive[:, None], tokens, stops[0])
+        made.append(tokens)
+        alive = alive & ~torch.isin(tokens[:, 0], stops)
+        there = torch.cat([there, torch.ones_like(tokens)], dim=1)
+    rewritten = torch.cat(made, dim=1)
+    return Rewrites(prompt, mask, rewritten, until(rewritten, stops))
+
+
+def until(tokens: Tensor, stops: Tensor) -> Tensor:
+    """Return 1 up to the first token that ends a rewrite, that one too, and 0 after it.
+
+    >>> until(torch.tensor([[5, 2, 2], [5, 6, 7]]), torch.tensor([2])).tolist()
+    [[1, 1, 0], [1, 1, 1]]
+    """
+    ends = torch.isin(tokens, stops).long()
+    return (ends.cumsum(1) - ends == 0).long()
+
+
+def log_probs(policy: Policy, model: Any, rewrites: Rewrites, temperature: float) -> Tensor:
+    """Return log π of every token that was said, at the temperature it was drawn at, ``(n, t)``: one forward pass."""
+    mask = torch.cat([rewrites.asked, rewrites.live], dim=1)
+    with policy.precise():
+        logits = model(
+            input_ids=torch.cat([rewrites.prompt, rewrites.tokens], dim=1),
+            attention_mask=mask,
+            position_ids=_positions(mask),
+            use_cache=False,
+            logits_to_keep=rewrites.tokens.shape[1] + 1,
+        ).logits[:, :-1]  # what stands at a place foretells the next
+    chosen = rewrites.tokens[..., None]
+    return (logits.float() / temperature).log_softmax(2).gather(2, chosen)[..., 0]  # type: ignore[no-any-return]
+
+
+def said(policy: Policy, rewrites: Rewrites) -> list[str]:
+    """Return rewrites as words, on one line each."""
+    lengths = rewrites.live.sum(1).tolist()
+    rows = [row[:length] for row, length in zip(rewrites.tokens.tolist(), lengths, strict=True)]
+    return [" ".join(policy.words.decode(row, skip_special_tokens=True).split()) for row in rows]
+
+
+def kept(query: str, text: str) -> Rewritten:
+    """Return the rewrite, or the query itself where the rewrite cannot be one.
+
+    >>> kept("what does this mean", "")
+    Rewritten(text='what does this mean', fell_back='nothing was written')
+    """
+    if not text.strip():
+        return Rewritten(query, "nothing was written")
+    if len(text.split()) > LONGEST:
+        return Rewritten(query, f"more than {LONGEST} words: {len(text.split())}")
+    return Rewritten(text)
+
+
+def facts(recipe: Recipe, rewards: Tensor, rewrites: Rewrites, texts: Sequence[Rewritten]) -> dict[str, float]:
+    """What to watch: the best of each group, groups nothing is learned from, how long rewrites are, how many fail."""
+    groups = rewards.view(-1, recipe.group)
+    return {
+        "best": groups.amax(1).mean().item(),
+        "alike": (groups == groups[:, :1]).all(1).float().mean().item(),
+        "tokens": rewrites.live.sum(1).float().mean().item(),
+        "fell_back": sum(text.fell_back is not None for text in texts) / len(texts),
+    }
+
+
+def _said_by(model: Any, policy: Policy, rewrites: Rewrites, recipe: Recipe) -> Tensor | None:
+    return None if model is None else log_probs(policy, model, rewrites, recipe.temperature)
+
+
+def _positions(mask: Tensor) -> Tensor:
+    return (mask.cumsum(1) - 1).clamp(min=0)
+
+
+def _seed(seed: int, step: int) -> int:
+    """Each step draws from a generator of its own, so that there is none whose state would have to be kept."""
+    return (seed * 1_000_003 + step * 7919) % 2**62
+
+
+def _log(out: Path, row: dict[str, float]) -> None:
+    with (out / "log.jsonl").open("a") as file:
+        file.write(json.dumps({name: round(value, 5) for name, value in row.items()}) + "\n")
+
+
+def _save(out: Path, recipe: Recipe, step: int, model: Any, optimiser: torch.optim.Optimizer) -> None:
+    """Write what is trained beside its place, then move it there: an interruption leaves the one before."""
+    learned = {name: weight.detach() for name, weight in model.named_parameters() if weight.requires_grad}
+    state = {"step": step, "recipe": asdict(recipe), "model": learned, "optimiser": optimiser.state_dict()}
+    torch.save(state, out / "checkpoint.tmp")
+    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+
+
+def _resume(out: Path, recipe: Recipe, model: Any, optimiser: torch.optim.Optimizer) -> int:
+    out.mkdir(parents=True, exist_ok=True)
+    path, log = out / "checkpoint.pt", out / "log.jsonl"
+    saved = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else {}
+    step = int(saved.get("step", 0))
+    if saved:
+        free = ("steps", "every", "rows")  # what may change without changing what is learned
+        changed = [
+            name for name, value in asdict(recipe).items() if name not in free and saved["recipe"][name] != value
+        ]
+        if changed:
+            raise BadInput(
+                f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."
+            )
+        model.load_state_dict(saved["model"], strict=False)
+        optimiser.load_state_dict(saved["optimiser"])
+    if log.exists():  # what came after the checkpoint is done again
+        lines = log.read_text().splitlines(keepends=True)
+        log.write_text("".join(line for line in lines if json.loads(line)["step"] <= step))
+    return step

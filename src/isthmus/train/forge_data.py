@@ -1,0 +1,127 @@
+"""What forge-mini learns from: claims and captions as people would send them, and as they are; and who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from isthmus import encoders
+from isthmus.align.base import Retriever, joined
+from isthmus.align.reading import Reader
+from isthmus.align.retrievers import Bm25, Dense
+from isthmus.evaluate.benchmarks import beir, flickr8k
+from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.chat import chats
+from isthmus.queries.phrases import content_words
+from isthmus.train.forge_mini import Example
+
+TURNS = 8  # chats of each claim
+HELD_OUT = 109  # claims of the training split that are only looked at
+CAPTIONS = 3000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A query: what is sent, what is meant, what is right, and of which corpus."""
+
+    text: str
+    claim: str
+    right: frozenset[str]
+    corpus: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether what is sent is what is meant."""
+        return self.text == self.claim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Corpus:
+    """Texts that are asked for."""
+
+    ids: list[str]
+    texts: list[str]
+
+    def retrievers(self) -> list[Retriever]:
+        """Return BM25, and `mini`'s vectors."""
+        return [Bm25(self.ids, self.texts), Dense(encoders.load("mini", batch=64), self.ids, self.texts)]
+
+
+def scifact(data: Path) -> tuple[Corpus, dict[str, dict[str, str]], dict[str, frozenset[str]]]:
+    """Return the abstracts, the claims of each split by id, and the right abstracts of each."""
+    read = {split: beir.load(data, ["scifact", split]) for split in ("train", "test")}
+    abstracts = read["train"].documents
+    right = {
+        query: frozenset(document for document, relevance in judged.items() if relevance > 0)
+        for benchmark in read.values()
+        for query, judged in benchmark.qrels.items()
+        if any(relevance > 0 for relevance in judged.values())
+    }
+    claims = {
+        split: {each.id: each.query.text or "" for each in benchmark.questions if each.id in right}
+        for split, benchmark in read.items()
+    }
+    return Corpus([each.id for each in abstracts], [each.text or "" for each in abstracts]), claims, right
+
+
+def captions(data: Path) -> tuple[Corpus, list[Asked]]:
+    """Return first captions of Flickr8k's training photos, and second ones to ask with: everyday words."""
+    photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
+    corpus = Corpus([photo.id for photo in photos], [photo.captions[0] for photo in photos])
+    said = {photo.id: photo.captions[1] for photo in photos[:CAPTIONS] if len(photo.captions) > 1}
+    sent = [*_sent(said, 100, 0.5), *_sent(said, 101, 0.0)]
+    asked = [Asked(text, said[name], frozenset([name]), 1) for name, text in sent]
+    return corpus, [*asked, *(Asked(claim, claim, frozenset([name]), 1) for name, claim in said.items())]
+
+
+def claims_asked(
+    claims: Mapping[str, str], right: Mapping[str, frozenset[str]], everyday: Sequence[str] = ()
+) -> list[Asked]:
+    """Return each claim as a chat in several ways, with a screenshot and without, and as it is.
+
+    ``everyday`` sentences are among the tangents of every second chat: no list of tangents is long enough.
+    """
+    sent = [
+        pair
+        for turn in range(TURNS)
+        for pair in _sent(claims, turn, 0.5 if turn % 4 else 0.0, everyday if turn % 2 else ())
+    ]
+    noisy = [Asked(text, claims[name], right[name]) for name, text in sent]
+    return [*noisy, *(Asked(claim, claim, right[name]) for name, claim in claims.items())]
+
+
+def _sent(
+    claims: Mapping[str, str], seed: int, hidden: float, everyday: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    for chat in chats(claims, split="train", seed=seed, hidden=hidden, tangents=everyday):
+        yield chat.id, joined(chat.text, [chat.screen] if hidden else [])
+
+
+def examples(
+    asked: Sequence[Asked], reader: Reader, threads: int, report: Callable[[str], object] = str
+) -> list[Example]:
+    """Read every query; those longer than one window are left out."""
+    report(f"reading {len(asked)} queries")
+    with ThreadPoolExecutor(threads) as pool:
+        read = list(pool.map(lambda each: reader.read(each.text), asked))
+    return [
+        Example(windows[0], taught(each, windows[0].words), each.right, each.corpus)
+        for each, windows in zip(asked, read, strict=True)
+        if len(windows) == 1
+    ]
+
+
+def taught(asked: Asked, words: Sequence[str]) -> np.ndarray:
+    """Say which words a teacher would keep: the claim's content words; all of what is clean already."""
+    if asked.clean:
+        return np.ones(len(words), dtype=bool)
+    meant = {_bare(word) for word in asked.claim.split() if content_words(word)}
+    return np.array([_bare(word) in meant for word in words])
+
+
+def _bare(word: str) -> str:
+    return word.strip(".,;:!?()").lower()

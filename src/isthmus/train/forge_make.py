@@ -1,0 +1,64 @@
+"""``isthmus train forge-mini``: read claims and captions, teach, reinforce, write the rewriter as one file.
+
+FILE            the rewriter, as ONNX; ``isthmus.align.mini.load(FILE)`` opens it
+FILE.jsonl      a line a step: the loss of the supervised ones; reward and share of words kept of the others
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from isthmus.align.reading import Reader
+from isthmus.align.retrievers import Cached
+from isthmus.errors import BadInput
+from isthmus.train import forge_data
+from isthmus.train.forge_data import HELD_OUT, Corpus
+from isthmus.train.forge_mini import Curve, Example, Policy, Recipe, export, reinforced, supervised
+
+
+def make_forge_mini(
+    data: Path,
+    out: Path,
+    *,
+    recipe: Recipe,
+    device: str = "cpu",
+    held_out: int = HELD_OUT,
+    report: Callable[[str], object] = str,
+) -> None:
+    """Train on SciFact's claims and Flickr8k's captions, as chats and clean; ``data`` holds both folders.
+
+    The last ``held_out`` claims are not learned from. A recipe without ``rl_steps`` makes the supervised twin; one
+    without ``sft_steps`` begins reinforcement from nothing.
+    """
+    corpora, learned = _read(data, held_out, report)
+    torch.manual_seed(recipe.seed)
+    policy = Policy(recipe).to(device)
+    curves: dict[str, Curve] = {}
+    if recipe.sft_steps:
+        curves["sft"] = supervised(policy, learned, recipe, device, report)
+    if recipe.rl_steps:
+        report(f"encoding {sum(len(corpus.ids) for corpus in corpora)} texts that are searched")
+        retrievers = [[Cached(each) for each in corpus.retrievers()] for corpus in corpora]
+        curves["rl"] = reinforced(policy, learned, retrievers, recipe, device, report=report)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out.with_name(f"{out.name}.tmp")
+    export(policy, beside)
+    beside.replace(out)
+    rows = [{"stage": stage, **row} for stage, curve in curves.items() for row in curve.rows]
+    out.with_name(f"{out.name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+
+def _read(data: Path, held_out: int, report: Callable[[str], object]) -> tuple[Sequence[Corpus], list[Example]]:
+    abstracts, claims, right = forge_data.scifact(data)
+    photos, everyday = forge_data.captions(data)
+    train = claims["train"]
+    kept = {name: train[name] for name in list(train)[: max(0, len(train) - held_out)]}
+    if not kept:
+        raise BadInput(f"{data / 'scifact'} has {len(train)} training claims, and {held_out} are held out. Hold fewer.")
+    asked = [*forge_data.claims_asked(kept, right, photos.texts), *everyday]
+    return (abstracts, photos), forge_data.examples(asked, Reader.open(1), os.cpu_count() or 1, report)

@@ -1,0 +1,57 @@
+"""What a rewrite is worth: a measure of what a retriever finds for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from isthmus.align.base import Found, Retriever
+from isthmus.errors import BadInput
+from isthmus.evaluate.measures import Measure, values
+from isthmus.evaluate.runs import Qrels
+
+KEPT = 200_000  # rewards remembered: a model that has settled says the same things again
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """A reward by retrieval: all new rewrites of a batch are searched together, and none twice.
+
+    >>> class Letters:
+    ...     name = "letters"
+    ...     def search(self, texts, k=10):
+    ...         return [[(letter, 1.0 / place) for place, letter in enumerate(text, 1)] for text in texts]
+    >>> worth = Retrieval(Letters(), {"q": {"b": 1}}, "RR")
+    >>> worth(["q", "q", "q"], ["bc", "ab", "c"])
+    [1.0, 0.5, 0.0]
+    """
+
+    retriever: Retriever
+    qrels: Qrels
+    measure: str = "nDCG@10"
+    known: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, ids: Sequence[str], texts: Sequence[str]) -> list[float]:
+        """Return the measure of each text as a query of that id; a text that finds nothing is worth 0."""
+        asked = list(zip(ids, texts, strict=True))
+        new = [pair for pair in dict.fromkeys(asked) if pair not in self.known]
+        if unjudged := [name for name, _ in new if max(self.qrels.get(name, {}).values(), default=0) < 1]:
+            raise BadInput(f"No document is judged right for {unjudged[0]!r}: a rewrite of it cannot be rewarded.")
+        if new:
+            if len(self.known) + len(new) > KEPT:
+                self.known.clear()
+                new = list(dict.fromkeys(asked))
+            words = list(dict.fromkeys(text for _, text in new))
+            found = dict(zip(words, self.retriever.search(words, _deep(self.measure)), strict=True))
+            self.known.update(self._measured(new, found))
+        return [self.known[pair] for pair in asked]
+
+    def _measured(self, pairs: Sequence[tuple[str, str]], found: dict[str, Found]) -> dict[tuple[str, str], float]:
+        run = {str(row): dict(found[text]) for row, (_, text) in enumerate(pairs)}
+        qrels = {str(row): self.qrels[name] for row, (name, _) in enumerate(pairs)}
+        measured = values(self.measure, run, qrels, by="ours")
+        return {pair: measured[str(row)] for row, pair in enumerate(pairs)}
+
+
+def _deep(measure: str) -> int:
+    return Measure.parse(measure).k or 1000

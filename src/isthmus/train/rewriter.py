@@ -1,0 +1,233 @@
+"""``isthmus train forge``: read queries and documents, warm a language model up, train it, write it as a folder.
+
+OUT/made.json   what the run is made of; another one is refused
+OUT/warm/       the model after the supervised warm-up, if there was one
+OUT/log.jsonl   a line a step; OUT/curve.png is its picture, OUT/checkpoint.pt where a run goes on
+OUT/model/      the rewriter: a model of transformers, its tokenizer, and prompt.txt, what it is asked with
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from isthmus import encoders
+from isthmus._optional import need
+from isthmus.align import prompts
+from isthmus.align.base import Retriever, Rewritten, joined
+from isthmus.align.hf import from_hub
+from isthmus.align.retrievers import Bm25, Dense
+from isthmus.documents import Document
+from isthmus.errors import BadInput, UnknownName
+from isthmus.evaluate.benchmarks import Benchmark, beir, files
+from isthmus.registry import lookup, suggestion
+from isthmus.train import forge, warmup
+from isthmus.train.forge import Lesson, Policy, Recipe
+from isthmus.train.reward import Retrieval
+
+MADE = "made.json"
+WARM = Recipe(steps=200, rate=1e-4)
+NOISES = 8  # chats made of each clean query
+SMOOTH = 10  # steps that the drawn curve is averaged over
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A policy as a rewriter: the likeliest rewrite of each query, many at a time."""
+
+    policy: Policy
+    name: str = "forge"
+    batch: int = 128
+
+    def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
+        """Return each query rewritten, or as it was with the reason."""
+        made: list[str] = []
+        for start in range(0, len(texts), self.batch):
+            made += forge.said(self.policy, forge.sample(self.policy, texts[start : start + self.batch], 0.0, None))
+        return [forge.kept(query, text) for query, text in zip(texts, made, strict=True)]
+
+
+def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prompt: str | None = None) -> Policy:
+    """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights.
+
+    It is asked with ``prompt``; else with what it was trained with, ``prompt.txt``; else with what ``forge:MODEL`` is.
+    """
+    hub = need("transformers", extra="train")
+    model = from_hub(str(name), hub.AutoModelForCausalLM, lambda loaded: loaded.float().to(device))
+    words = from_hub(str(name), hub.AutoTokenizer)
+    said = Path(name) / "prompt.txt"
+    asked = prompt or (said.read_text("utf-8") if said.exists() else prompts.read("forge").text)
+    if lora is None:
+        return Policy(model, words, asked)
+    peft = need("peft", extra="lora")
+    config = peft.LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear", task_type="CAUSAL_LM")
+    return Policy(peft.get_peft_model(model, config), words, asked, adapted=True)
+
+
+def write(policy: Policy, folder: Path) -> None:
+    """Write the model whole, adapters merged, beside its place, then move it there."""
+    model = copy.deepcopy(policy.model).merge_and_unload() if policy.adapted else policy.model
+    beside = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(beside, ignore_errors=True)
+    model.save_pretrained(beside)
+    policy.words.save_pretrained(beside)
+    (beside / "prompt.txt").write_text(policy.prompt, "utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    beside.replace(folder)
+
+
+def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> Retriever:
+    """Return what finds documents for a rewrite: ``bm25``, or ``dense:ENCODER`` by cosine.
+
+    >>> retriever("bm52", [])
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No retriever is called 'bm52'. Did you mean 'bm25'?
+    """
+    kind, _, encoder = name.partition(":")
+    ids = [document.id for document in documents]
+    if name == "bm25":
+        return Bm25(ids, [document.text or "" for document in documents])
+    if kind == "dense" and encoder:
+        return Dense(encoders.load(encoder, device=device), ids, documents)
+    raise UnknownName(f"No retriever is called {name!r}. {suggestion(name, ['bm25', 'dense:mini'])}")
+
+
+def lessons(data: Path, benchmark: Benchmark) -> list[Lesson]:
+    """Return the queries of a benchmark, each with the ``rewrite`` that queries.jsonl has of it, if any."""
+    rows = files.rows(data / "queries.jsonl", "_id", "text")
+    wanted = {str(row["_id"]): str(row["rewrite"]) for row in rows if row.get("rewrite")}
+    return [Lesson(each.id, each.query.text or "", wanted.get(each.id)) for each in benchmark.questions]
+
+
+def chatty(clean: Sequence[Lesson], *, seed: int = 0, noises: int = NOISES) -> list[Lesson]:
+    """Return chats made of clean queries, with the query as the target: practice for messages nobody has labelled."""
+    from isthmus.evaluate.chat import chats
+
+    claims = {lesson.id: lesson.query for lesson in clean}
+    made = (chat for noise in range(noises) for chat in chats(claims, split="train", seed=seed + noise))
+    return [Lesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
+
+
+def changed(settings: Sequence[str], recipe: Recipe | None = None) -> Recipe:
+    """Return the recipe with other settings.
+
+    >>> changed(["group=4", "clip=0.2"]).clip
+    0.2
+    >>> changed(["gruop=4"])
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No setting of the recipe is called 'gruop'. Did you mean 'group'?
+    """
+    recipe = recipe or Recipe()
+    kinds = {each.name: int if each.type == "int" else float for each in fields(Recipe)}
+    read: dict[str, Any] = {}
+    for setting in settings:
+        name, sign, value = (word.strip() for word in setting.partition("="))
+        if not sign:
+            raise BadInput(f"--set {setting!r} cannot be read. Write NAME=VALUE, as in group=8.")
+        kind = lookup(kinds, name, "setting of the recipe")
+        try:
+            read[name] = kind(value)
+        except ValueError:
+            raise BadInput(f"{name} is a number, not {value!r}.") from None
+    return replace(recipe, **read)
+
+
+def make_forge(
+    data: Path,
+    out: Path,
+    *,
+    policy: Callable[[Path | None], Policy],
+    finds: str = "bm25",
+    recipe: Recipe,
+    warm: Recipe | None = None,
+    chats: bool = False,
+    made: Mapping[str, Any] | None = None,
+    minutes: float | None = None,
+    report: Callable[[str], object] = str,
+) -> None:
+    """Train on the train split of a folder in BEIR's layout. ``policy`` loads the model, or the one warmed up.
+
+    ``made`` says what else the run is made of, the model say: a folder with another is refused.
+    """
+    benchmark = beir.load(data, ["train"])
+    asked = lessons(data, benchmark)
+    asked = chatty(asked, seed=recipe.seed) if chats else asked
+    if warm and not any(lesson.target for lesson in asked):
+        raise BadInput(
+            "A warm-up needs targets: a 'rewrite' in queries.jsonl, or chats made of clean queries (--chats)."
+        )
+    worth = Retrieval(retriever(finds, benchmark.documents), benchmark.qrels)
+    whole = {**(made or {}), "retriever": finds, "lessons": _digest(asked), "warm": warm and asdict(warm)}
+    _same_run(out, whole)
+    if warm and not (out / "warm").exists():
+        learner = policy(None)
+        _remember(out, whole)
+        taught = [lesson for lesson in asked if lesson.target]
+        warmup.warm_up(warm, learner, taught, lambda row: report(_line("warm-up", row, warm)))
+        write(learner, out / "warm")
+    learner = policy(out / "warm" if warm else None)
+    _remember(out, whole)
+    forge.train(
+        recipe, learner, asked, worth, out, minutes=minutes, progress=lambda row: report(_line("step", row, recipe))
+    )
+    write(learner, out / "model")
+    draw(out)
+
+
+def _same_run(out: Path, made: Mapping[str, Any]) -> None:
+    """Refuse to go on in a folder with another run."""
+    path = out / MADE
+    before = json.loads(path.read_text("utf-8")) if path.exists() else made
+    if changed := [name for name, value in made.items() if before.get(name) != value]:
+        raise BadInput(
+            f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."
+        )
+
+
+def _remember(out: Path, made: Mapping[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MADE).write_text(json.dumps(made, indent=2), "utf-8")
+
+
+def _digest(asked: Sequence[Lesson]) -> str:
+    told = json.dumps([(lesson.id, lesson.query, lesson.target) for lesson in asked])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def draw(out: Path) -> None:
+    """Draw the rewards of ``log.jsonl``, and what was measured on the way in ``held_out.jsonl``, as ``curve.png``."""
+    try:
+        need("matplotlib", extra="plot").use("Agg")
+    except ImportError:
+        return
+    import matplotlib.pyplot as plt
+
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    steps, rewards, best = ([row[name] for row in log] for name in ("step", "reward", "best"))
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    axes.plot(steps, _smooth(best), color="#b8c4ce", label="best of each group")
+    axes.plot(steps, _smooth(rewards), color="#2a6f97", label="mean of each group")
+    if (out / "held_out.jsonl").exists():
+        rows = (json.loads(line) for line in (out / "held_out.jsonl").read_text().splitlines())
+        held = {row["step"]: row["value"] for row in rows}  # after an interruption a step may be there twice
+        axes.plot(list(held), list(held.values()), "o-", ms=3, color="#e07a5f", label="held-out queries, greedy")
+    axes.set(xlabel="step", ylabel="reward")
+    axes.legend(frameon=False)
+    figure.savefig(out / "curve.png", dpi=110)
+    plt.close(figure)
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    windows = [values[max(0, place - SMOOTH + 1) : place + 1] for place in range(len(values))]
+    return [sum(window) / len(window) for window in windows]
+
+
+def _line(stage: str, row: dict[str, Any], recipe: Recipe) -> str:
+    said = ", ".join(f"{name} {row[name]:.3f}" for name in ("reward", "best", "loss") if name in row)
+    return f"{stage} {row['step']} of {recipe.steps}: {said}"

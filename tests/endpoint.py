@@ -1,0 +1,76 @@
+"""A real chat endpoint on this machine, which answers as it is told to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import Any
+
+
+@dataclass
+class Answer:
+    """What is answered: a status, a body, headers; or nothing at all, until the end."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    never: bool = False
+
+
+def said(content: object) -> Answer:
+    return Answer(json.dumps({"choices": [{"message": {"role": "assistant", "content": content}}]}).encode())
+
+
+@dataclass
+class Service:
+    """Where it is, what it was asked, and how it answers: the last answer again and again."""
+
+    url: str
+    answers: list[Answer]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serving(answers: Sequence[Answer]) -> Iterator[Service]:
+    service, over = Service("", list(answers)), Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            service.asked.append(json.loads(body))
+            service.headers.append(dict(self.headers))
+            service.paths.append(self.path)
+            answer = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
+            if answer.never:
+                over.wait()
+                return
+            self.send_response(answer.status)
+            for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def do_GET(self) -> None:
+            """Take a redirect that is followed, which comes so."""
+            service.paths.append(self.path)
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        service.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield service
+        finally:
+            over.set()
+            server.shutdown()
+            thread.join()
