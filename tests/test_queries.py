@@ -405,8 +405,13 @@ def trained() -> Any:
     pipeline.add_pipe("parser", config={"min_action_freq": 1})
     words, pos, deps, heads = (list(column) for column in zip(*PARSED, strict=True))
     known = Doc(pipeline.vocab, words=words, pos=pos, deps=deps, heads=heads)
-    tagged = {"words": ["It", "rains", "."], "pos": ["PRON", "VERB", "PUNCT"], "heads": [1, 1, 1]}
-    short = Doc(pipeline.vocab, deps=["nsubj", "ROOT", "punct"], **tagged)
+    short = Doc(
+        pipeline.vocab,
+        words=["It", "rains", "."],
+        pos=["PRON", "VERB", "PUNCT"],
+        deps=["nsubj", "ROOT", "punct"],
+        heads=[1, 1, 1],
+    )
     examples = [Example(pipeline.make_doc(doc.text), doc) for doc in (known, short)]
     optimizer = pipeline.initialize(lambda: examples)
     for _ in range(60):
