@@ -15,9 +15,9 @@ def train_lens(  # noqa: PLR0913 - one name per wish
         str | None, typer.Option(help="a sentence-transformers name or folder; else the installed MiniLM")
     ] = None,
     device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda or cpu")] = "cpu",
-    epochs: Annotated[int, typer.Option(min=1, help="at most; the best one is kept")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="at most; the best one is kept")] = 6,
     batch: Annotated[int, typer.Option(min=2, help="queries in a batch")] = 32,
-    rate: Annotated[float, typer.Option(min=0, help="learning rate, after the warm-up")] = 3e-5,
+    rate: Annotated[float, typer.Option(min=0, help="learning rate, after the warm-up")] = 5e-5,
     negatives: Annotated[int, typer.Option(min=0, help="hard negatives of each query")] = 7,
     depth: Annotated[int, typer.Option(min=1, help="how far down BM25's and the start's lists they are taken")] = 20,
     skip: Annotated[int, typer.Option(min=0, help="first negatives left out: they may be right, and not judged")] = 0,

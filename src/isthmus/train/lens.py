@@ -44,10 +44,10 @@ class Recipe:
     temperature: float = 0.02
     depth: int = 20  # of each retriever's list, that negatives are drawn from
     skip: int = 0  # first ones that are not drawn: they may be right, and not judged
-    rate: float = 3e-5
+    rate: float = 5e-5
     decay: float = 0.01
     batch: int = 32  # queries
-    epochs: int = 10
+    epochs: int = 6
     patience: int = 3  # epochs without a better one
     shares: tuple[float, ...] = (0.5, 1.0)  # of the way from the start to what was learned, that are measured
     warm: float = 0.1  # of all steps
