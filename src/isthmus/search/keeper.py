@@ -12,12 +12,12 @@ from threading import RLock, Thread
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Fitted, Spec, Statistics
+from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotFit, CannotWrite, IsthmusError
 from isthmus.search import calibrate, hybrid, querylog, references, shelves, versions
 from isthmus.search.database import Database
-from isthmus.search.served import Calibrated, Served
+from isthmus.search.served import Calibrated, Served, unknown
 from isthmus.search.shelves import Piece, folded
 from isthmus.search.store import Store
 from isthmus.types import Vectors
@@ -101,7 +101,7 @@ class Keeper:
                 continue  # damaged: made again from the store
             if about["sequence"] <= sequence:  # else it is of a store that was since put back to an older state
                 return Served(calibrated, about["sequence"], about["last"], built)
-        if self.store.modalities() - set(calibrated.fitted.document_modalities):
+        if unknown(calibrated.fitted, self.store):
             return Served(calibrated, -1, -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 
@@ -221,7 +221,7 @@ class Keeper:
             else:
                 queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
                 documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
-                fitted = calibration.fit(Spec.parse("none"), documents, queries)
+                fitted = replace(calibration.fit("none", documents, queries), statistics=base.statistics)
                 calibrated = Calibrated(0, sequence, "", fitted)
                 last = self.store.last()
                 built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes

@@ -159,6 +159,10 @@ class Store:
             found.add(after := str(row[0]))
         return found
 
+    def parts(self) -> set[str]:
+        """Return the parts that documents have vectors for."""
+        return set(self.statistics().parts)
+
     def fields(self) -> list[str]:
         """Return the names of the metadata, at the cost of one look into the index for each."""
         found: list[str] = []
