@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from threading import Event
 from types import TracebackType
@@ -35,7 +36,7 @@ from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
 from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
-from isthmus.search.manifest import Opened, opened
+from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.querylog import QueryLog, of_words
 from isthmus.search.references import Own, References, gather
 from isthmus.search.served import Calibrated, Served
@@ -55,7 +56,7 @@ class Collection:
         self._opened = opened
         self._lock = WriterLock(opened.folder)
         self._store = Store(opened.database)
-        self._keeper = Keeper(self.path, self._store, opened.loader, calibration, follow)
+        self._keeper = Keeper(opened, self._store, calibration, follow)
         self._log = QueryLog(opened.database)
         self._aligners = Aligners(opened)
 
@@ -112,6 +113,7 @@ class Collection:
     @property
     def encoder(self) -> Encoder | None:
         """The collection's encoder, loaded when first needed; None for a collection of vectors."""
+        self._opened.moved()
         return self._opened.load()
 
     def get(self, name: str) -> Document:
@@ -216,7 +218,12 @@ class Collection:
         if not self._opened.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
         with self._lock.held():
+            self._opened.moved()
             yield Writer(self._store, self._opened.loader, self._opened.dim)
+
+    def steadily(self, work: Callable[[], Result]) -> Result:
+        """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
+        return self._opened.steadily(work)
 
     def search(  # noqa: PLR0913 - one name per wish
         self,
@@ -296,7 +303,8 @@ class Collection:
             some = asked[start : start + BATCH]
             aligned = self._aligners.aligned(some, align)
             searched = some if aligned is None else [one.query for one in aligned]
-            found = asking.search_many(self._keeper, self._opened.load, searched, options)
+            ask = partial(asking.search_many, self._keeper, self._opened.load, searched, options)
+            found = self.steadily(ask)
             hits += found if aligned is None else explaining.with_alignment(found, aligned)
         self._log.note(asked)  # as they were asked: what stands in a picture is not for the log
         return hits
@@ -323,13 +331,12 @@ class Collection:
         if queries is not None and self._opened.database.writable:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        return self._keeper.calibrated(spec, own, replacing=True).calibrated
+        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True)).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:
         """The calibration that is served; None before the first."""
-        version = self._keeper.state()[0]
-        return self._keeper.read(version) if version else None
+        return self.steadily(self._keeper.published)
 
     @property
     def asked_calibration(self) -> str:
@@ -339,8 +346,8 @@ class Collection:
 
     def refresh(self) -> None:
         """Bring what is served up to date, and write it where the next process finds it."""
-        self._keeper.served()
-        self._keeper.persist()
+        self.steadily(self._keeper.served)
+        self.steadily(self._keeper.persist)
 
     @property
     def store(self) -> Store:
@@ -349,24 +356,24 @@ class Collection:
 
     def served(self, *, raw: bool = False) -> Served:
         """Return what answers queries now: a calibration and the vectors folded by it; with ``raw``, plain cosine."""
-        return self._keeper.raw() if raw else self._keeper.served()
+        return self.steadily(self._keeper.raw if raw else self._keeper.served)
 
     def references(self, own: Own = ()) -> References:
         """Return what a calibration is fitted and judged on now: sampled documents, and questions with their sources.
 
         ``own`` come first; those given to earlier calibrations, or logged, follow.
         """
-        return gather(self._store, self.encoder, [*own, *self._keeper.asked()])
+        return self.steadily(lambda: gather(self._store, self._opened.load(), [*own, *self._keeper.asked()]))
 
     def export_vectors(self, path: str | PathLike[str]) -> int:
         """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
-        return exported(self._keeper.served(), self._store, path)
+        return exported(self.served(), self._store, path)
 
     @property
     def drifted(self) -> bool:
         """Whether so much has changed since the calibration that another one pays."""
-        version = self._keeper.state()[0]
-        return bool(version) and self._keeper.drifted(self._keeper.read(version).fitted.statistics)
+        now = self.calibration
+        return now is not None and self._keeper.drifted(now.fitted.statistics)
 
     def log_queries(self, on: bool = True) -> None:
         """Keep the words of queries from now on, for the next calibration; ``on=False`` stops and forgets them."""
@@ -375,11 +382,12 @@ class Collection:
     def stats(self) -> Stats:
         """Return what there is to know about the collection."""
         self._log.flush()
-        return stats(self.path, self._opened.database, self._keeper)
+        return self.steadily(lambda: stats(self.path, self._opened.database, self._keeper))
 
     def verify(self) -> list[str]:
         """Read every byte of the store and of the index, and return what is wrong with them."""
-        return [*self._opened.database.problems(), *verify.problems(self._store), *self._keeper.problems()]
+        wrong = self.steadily(lambda: [*verify.problems(self._store), *self._keeper.problems()])
+        return [*self._opened.database.problems(), *wrong]
 
     def close(self) -> None:
         """Finish what is under way, write the index for the next process, and let go of the files."""
@@ -388,7 +396,7 @@ class Collection:
         try:
             self._keeper.wait()
             self._log.flush()
-            self._keeper.persist()
+            self.steadily(self._keeper.persist)
         finally:
             self._opened.database.close()
 

@@ -103,6 +103,28 @@ def merged(first: Shelf, second: Shelf) -> Shelf:
     return replace(whole, alive=np.concatenate(masks))
 
 
+def places(folder: Path, version: int) -> list[Path]:
+    """Return where shelves of a calibration lie in a collection's folder, the newest first."""
+    return sorted((folder / "index").glob(f"{version}-*"), key=_sequence, reverse=True)
+
+
+def prune(folder: Path, version: int) -> None:
+    """Remove shelves that nobody will open again but the newest of this calibration; who has them open keeps them."""
+    older = [place for place in (folder / "index").glob("*-*") if _version(place) < version]
+    for place in [*older, *places(folder, version)[1:]]:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _version(place: Path) -> float:
+    number = place.name.partition("-")[0]
+    return int(number) if number.isdigit() else np.inf
+
+
+def _sequence(place: Path) -> int:
+    number = place.name.partition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
 def write(folder: Path, pieces: Iterator[Piece], about: Mapping[str, int]) -> None:
     """Write shelves beside ``folder`` and move them there in one step; blocks pass through, none is kept."""
     draft = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")

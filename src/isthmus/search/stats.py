@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isthmus.search import shelves
 from isthmus.search.database import Database
 from isthmus.search.keeper import Keeper
 
@@ -87,13 +88,8 @@ def _drift(keeper: Keeper, version: int) -> dict[str, float]:
     return calibration.drift(keeper.read(version).fitted.statistics, keeper.store.statistics()) if version else {}
 
 
-def _sequence(place: Path) -> int:
-    number = place.name.partition("-")[2]
-    return int(number) if number.isdigit() else -1
-
-
 def _index(folder: Path, version: int) -> dict[str, str]:
-    for place in sorted((folder / "index").glob(f"{version}-*"), key=_sequence, reverse=True):
+    for place in shelves.places(folder, version):
         try:
             about = json.loads((place / "index.json").read_text())
             return {name: f"{of['kind']}, {of['shape'][0]} rows" for name, of in about["shelves"].items()}
