@@ -57,7 +57,7 @@ def test_each_passage_beside_a_picture_has_one_vector_and_its_place_in_the_text(
     assert (hit.passage.number, hit.passage.start, hit.passage.stop) == (2, *spans[2])
 
 
-@pytest.mark.parametrize("spec", ["none", "center", "center+nnn(k=8)+standardize", "standardize+qbnorm", "auto"])
+@pytest.mark.parametrize("spec", ["center+nnn(k=8)+standardize", "standardize+qbnorm", "auto"])
 def test_scores_are_those_of_the_equations(things: Collection, encoder: Encoder, spec: str) -> None:
     things.calibrate(spec)
     things.add(mixed(9, seed=1))  # stand beside what was built
@@ -166,8 +166,7 @@ def test_it_is_diagnosed_exported_and_checked_like_any_other(things: Collection,
     assert len(things.search(ASKED[2], k=100, calibration="none")) == 60
 
 
-@pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize(("together", "follow"), [(True, False), (False, True)])
 def test_documents_of_a_known_modality_in_unknown_parts_are_found(
     tmp_path: Path, apart: Encoder, encoder: Encoder, together: bool, follow: bool
 ) -> None:

@@ -38,11 +38,12 @@ from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
 from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.querylog import QueryLog, of_words
+from isthmus.search.reencoding import Reencoded, reencode
 from isthmus.search.references import Own, References, gather
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
-from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches
+from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
@@ -163,7 +164,7 @@ class Collection:
             if isinstance(document, str):
                 after = replace(before, metadata={**before.metadata, **(metadata or {})})
             else:
-                after = _merged(before, document)
+                after = merged(before, document)
             file = self._opened.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
             return writer.add([Arrival(prepared(after), *file)])
 
@@ -202,6 +203,19 @@ class Collection:
         watchfiles = need("watchfiles", extra="watch")
         for _ in watchfiles.watch(*paths, stop_event=stop, raise_interrupt=True):
             yield self.index(*paths, kind=kind, prune=prune)
+
+    def reencode(
+        self, encoder: str | Encoder, *, drop: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Reencoded:
+        """Re-encode every document by another encoder; searches go on with the old vectors until all is done.
+
+        What ``progress(done, documents)`` has acknowledged stays: interrupted, the same call goes on where it stopped,
+        and another encoder begins anew. In the end vectors, encoder and a calibration made for them are switched in one
+        step. While documents cannot be encoded, as their pictures are gone, it ends in ``CannotEncode`` and everything
+        stays as it was; ``drop`` deletes such documents.
+        """
+        with self._writing():
+            return reencode(self._keeper, encoder, drop=drop, progress=progress or _nobody)
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
@@ -341,8 +355,7 @@ class Collection:
     @property
     def asked_calibration(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
-        asked = self._opened.database.one("SELECT value FROM manifest WHERE name = 'spec'")
-        return str(asked[0]) if asked else self._keeper.spec
+        return self._keeper.asked_spec
 
     def refresh(self) -> None:
         """Bring what is served up to date, and write it where the next process finds it."""
@@ -401,26 +414,11 @@ class Collection:
             self._opened.database.close()
 
 
-def _merged(before: Document, given: Document) -> Document:
-    """Return a document with the parts that are given in place of its own; the others stay."""
-    text = given.text if given.text and not given.text.isspace() else before.text
-    image = before.image if given.image is None else given.image
-    covered = {atom for part in given.vectors for atom in part.split("+")}
-    fresh = {"text": text is not before.text, "image": image is not before.image}
-    own = {
-        part: vector
-        for part, vector in before.vectors.items()
-        if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
-    }
-    metadata = {**before.metadata, **given.metadata}
-    return Document(given.id, text, image, metadata, {**own, **given.vectors})
-
-
 def _reference(query: str | Query | tuple[str | Query, str]) -> tuple[Query, str | None]:
     if isinstance(query, tuple):
         return Query.of(query[0]), query[1]
     return Query.of(query), None
 
 
-def _nobody(_: Indexed) -> None:
+def _nobody(*_: object) -> None:
     """Tell nobody."""

@@ -61,7 +61,7 @@ class Keeper:
             if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
                 self.checked = current.sequence  # what fails is not tried again before the documents change
                 if current.unknown(self.store) or self.drifted(current.calibrated.fitted.statistics):
-                    self._in_background(lambda keeper: keeper.calibrated(keeper._asked))
+                    self._in_background(lambda keeper: keeper.calibrated(keeper.asked_spec))
                 elif current.worn:
                     self._in_background(lambda keeper: keeper._built(current.calibrated))
             return current
@@ -111,13 +111,14 @@ class Keeper:
     def _followed(self, current: Served, sequence: int) -> Served:
         if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
-                return self._first(self._asked)
+                return self._first(self.asked_spec)
             except CannotFit:  # what was asked for once does not go with what there is now
-                return self._first("auto", asked=self._asked)
+                return self._first("auto", asked=self.asked_spec)
         return current.followed(self.store, sequence)
 
     @property
-    def _asked(self) -> str:
+    def asked_spec(self) -> str:
+        """What the collection was told to calibrate by: ``auto``, or a spec."""
         found = self.store.database.one("SELECT value FROM manifest WHERE name = 'spec'")
         return str(found[0]) if found else self.spec
 

@@ -58,6 +58,8 @@ class Opened:
         return None if self.name == NO_ENCODER else self._loaded()
 
     def _loaded(self) -> Encoder:
+        if (there := self.encoder) is not None:  # without the guard, which is held while somebody moves it over
+            return there
         with self.guard:
             if self.encoder is None:
                 encoder = encoders.load(self.name, device=self.device, threads=self.threads)

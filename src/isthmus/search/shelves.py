@@ -108,10 +108,14 @@ def places(folder: Path, version: int) -> list[Path]:
     return sorted((folder / "index").glob(f"{version}-*"), key=_sequence, reverse=True)
 
 
-def prune(folder: Path, version: int) -> None:
-    """Remove shelves that nobody will open again but the newest of this calibration; who has them open keeps them."""
-    older = [place for place in (folder / "index").glob("*-*") if _version(place) < version]
-    for place in [*older, *places(folder, version)[1:]]:
+def prune(folder: Path, version: int, *, newer: bool = False) -> None:
+    """Remove shelves that nobody will open again: older ones, and with ``newer`` those of later calibrations as well.
+
+    Whoever has them open keeps them until the end.
+    """
+    numbers = {place: _version(place) for place in (folder / "index").glob("*-*")}
+    others = [at for at, number in numbers.items() if number < version or (newer and version < number < np.inf)]
+    for place in [*others, *places(folder, version)[1:]]:
         shutil.rmtree(place, ignore_errors=True)
 
 

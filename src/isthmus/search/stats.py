@@ -11,6 +11,7 @@ from typing import Any
 from isthmus.search import shelves
 from isthmus.search.database import Database
 from isthmus.search.keeper import Keeper
+from isthmus.search.staging import Begun, begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Stats:
     sources: Mapping[str, int]
     skipped: tuple[tuple[str, str], ...]
     logged: int | None
+    reencoding: Begun | None
 
 
 def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
@@ -53,6 +55,7 @@ def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
         index=_index(folder, int(manifest.get("calibration", 0))),
         sources=dict(every("SELECT root, count(*) FROM units GROUP BY root")),
         skipped=tuple(every("SELECT place, why FROM skipped ORDER BY rowid")),
+        reencoding=begun(folder, database),
         logged=int(one("SELECT count(*) FROM asked")[0]) if manifest.get("log") else None,
     )
 
