@@ -72,17 +72,17 @@ def test_scores_are_those_of_the_equations(things: Collection, encoder: Encoder,
 def test_auto_judges_by_documents_of_every_modality(tmp_path: Path, encoder: Encoder) -> None:
     """Pictures and texts that stand together are encoded alone where one of them is hidden on trial."""
     with Collection.open(tmp_path / "c", encoder, follow=False) as things:
-        things.add(mixed(300, long=False))
+        things.add(mixed(210, long=False))
         assert things.calibrate().fitted.tuned is not None
         trial = things.references().trial
         assert set(trial.targets()) == {"image", "image+text", "text"}
         fair = np.flatnonzero(trial.judges & (trial.queries.modality == "image"))
-        assert len(fair) == 25
+        assert len(fair) == 17
         places = trial.sources[fair]
         of = {name: things.get(name) for name in (trial.ids[place] for place in places)}
         assert {document.modality for document in of.values()} == {"image+text"}
         first = np.searchsorted(trial.owner, places)
-        assert trial.documents.modality[first].tolist() == ["text"] * 25
+        assert trial.documents.modality[first].tolist() == ["text"] * 17
         texts = [Document(document.id, text=document.text) for document in of.values()]
         np.testing.assert_allclose(trial.documents.parts["text"][first], encoder.encode_documents(texts).parts["text"])
         asked = encoder.encode_queries([Query(image=document.image) for document in of.values()])
