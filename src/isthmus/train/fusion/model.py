@@ -1,0 +1,239 @@
+"""The model of Mr. Right over two towers: a document of text and image becomes one vector, a query another.
+
+    document    [text tokens ; image patches] → merge attention → the mean of each kind → projection → unit
+    query       text tokens → one layer → pooled once for each kind → projection → unit
+    matcher     query tokens look at themselves and at the document's fused tokens → a logit
+
+A text token is the text tower's last state. An image patch is the image's own vector, plus what a linear map makes of
+one cell of the image tower's last feature map. Every layer adds to what it is given and begins by adding nothing, so
+that training starts from the towers' own vectors, side by side: ⟨q, t⟩ + ⟨q, v⟩.
+
+``pool="kinds"`` (ours) keeps the mean of text tokens and the mean of patches apart, ``[t ; v]``, and lets a query say
+which of its words ask which of them, and how much each counts. ``pool="mean"`` is the paper's: one mean over all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Pool: TypeAlias = Literal["kinds", "mean"]
+KINDS = 2  # text and image
+NEVER = -1e9  # a score that no softmax sees, and that no arithmetic turns into NaN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The sizes of a model; ``scale`` is the length of the text tower's vectors before they were made unit."""
+
+    dim: int = 384
+    patch: int = 1280
+    heads: int = 6
+    merge: int = 2  # layers
+    match: int = 2
+    wide: int = 2  # the hidden layer of each feed-forward, in dims
+    drop: float = 0.1
+    pool: Pool = "kinds"
+    scale: float = 1.0
+
+    @property
+    def out(self) -> int:
+        """The length of the vectors it gives."""
+        return self.dim * (KINDS if self.pool == "kinds" else 1)
+
+
+class Seen(NamedTuple):
+    """What the towers see of documents: text tokens and patches with their masks, and the image's own vector."""
+
+    text: Tensor  # (n, t, dim)
+    text_mask: Tensor  # (n, t) booleans
+    patches: Tensor  # (n, p, patch)
+    patch_mask: Tensor  # (n, p) booleans
+    image: Tensor  # (n, dim), unit
+
+
+class Fused(NamedTuple):
+    """Documents after merge attention: their vectors, the tokens, and each token's share of the vector."""
+
+    vectors: Tensor  # (n, out), unit
+    tokens: Tensor  # (n, t + p, dim)
+    mask: Tensor  # (n, t + p)
+    shares: Tensor  # (n, t + p, out); over tokens they sum to the vector
+
+
+class Asked(NamedTuple):
+    """Queries: their vectors, and each token's share."""
+
+    vectors: Tensor  # (n, out), unit
+    shares: Tensor  # (n, t, out)
+
+
+class Attention(nn.Module):
+    """Tokens look at others; written out so that it exports at any length, and begins by adding nothing."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.ask, self.hold = nn.Linear(shape.dim, shape.dim), nn.Linear(shape.dim, 2 * shape.dim)
+        self.join = _silent(nn.Linear(shape.dim, shape.dim))
+        self.drop = nn.Dropout(shape.drop)
+
+    def forward(self, asking: Tensor, looked_at: Tensor, mask: Tensor) -> Tensor:
+        """Return what ``asking`` (n, a, d) finds in ``looked_at`` (n, b, d), where ``mask`` (n, b) is true."""
+        asked = self.ask(asking).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (n, heads, a, d / heads)
+        held, said = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.hold(looked_at).chunk(2, dim=-1)
+        )
+        scores = asked @ held.transpose(2, 3) / asked.shape[-1] ** 0.5  # (n, heads, a, b)
+        weight = self.drop(scores.masked_fill(~mask[:, None, None], NEVER).softmax(dim=-1))
+        found: Tensor = self.drop(self.join((weight @ said).transpose(1, 2).flatten(2)))
+        return found
+
+
+class Layer(nn.Module):
+    """Self attention, attention to another sequence where there is one, feed-forward; each behind a norm."""
+
+    def __init__(self, shape: Shape, *, cross: bool = False) -> None:
+        super().__init__()
+        self.own, self.own_norm = Attention(shape), nn.LayerNorm(shape.dim)
+        self.other = Attention(shape) if cross else None
+        self.other_norm = nn.LayerNorm(shape.dim) if cross else None
+        self.think_norm = nn.LayerNorm(shape.dim)
+        self.think = nn.Sequential(
+            nn.Linear(shape.dim, shape.wide * shape.dim),
+            nn.GELU(),
+            nn.Dropout(shape.drop),
+            _silent(nn.Linear(shape.wide * shape.dim, shape.dim)),
+            nn.Dropout(shape.drop),
+        )
+
+    def forward(
+        self, seen: Tensor, mask: Tensor, other: Tensor | None = None, other_mask: Tensor | None = None
+    ) -> Tensor:
+        """Return the tokens, having looked at their own sequence, and at the other."""
+        behind = self.own_norm(seen)
+        seen = seen + self.own(behind, behind, mask)
+        if self.other is not None and self.other_norm is not None and other is not None and other_mask is not None:
+            seen = seen + self.other(self.other_norm(seen), other, other_mask)
+        thought: Tensor = self.think(self.think_norm(seen))
+        return seen + thought
+
+
+class DocumentEncoder(nn.Module):
+    """Text tokens and image patches, merged, become one vector."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.patch = _silent(nn.Linear(shape.patch, shape.dim))
+        self.kind = nn.Parameter(torch.zeros(KINDS, shape.dim))  # says to the layers what is text and what is image
+        self.merge = nn.ModuleList(Layer(shape) for _ in range(shape.merge))
+        self.out = _equal(nn.Linear(shape.out, shape.out, bias=False))
+        self.noise = nn.Dropout(shape.drop)
+
+    def forward(self, seen: Seen) -> Fused:
+        """Merge and pool; a document without text or without image has a mask without a true value there."""
+        text = seen.text / self.shape.scale
+        image = seen.image[:, None] + self.patch(self.noise(seen.patches))  # (n, p, dim)
+        tokens = torch.cat([text, image], dim=1)
+        mask = torch.cat([seen.text_mask, seen.patch_mask], dim=1)
+        marks = torch.cat([self.kind[:1].expand(text.shape[1], -1), self.kind[1:].expand(image.shape[1], -1)])
+        for layer in self.merge:
+            tokens = layer(tokens + marks, mask) - marks  # the marks are for looking, not for the mean
+        shares = self._shares(tokens, seen.text_mask, seen.patch_mask)
+        vector = shares.sum(dim=1)  # (n, out)
+        length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
+        return Fused(vector / length, tokens, mask, shares / length[:, None])
+
+    def _shares(self, tokens: Tensor, text: Tensor, image: Tensor) -> Tensor:
+        """Return what each token adds to the vector: its part of a mean, projected. ``(n, t + p, out)``."""
+        if self.shape.pool == "mean":
+            return self.out(tokens * _mean_weights(torch.cat([text, image], dim=1)))  # type: ignore[no-any-return]
+        parts = torch.cat([_mean_weights(text), _mean_weights(image)], dim=1) * tokens
+        split = text.shape[1]
+        first, second = parts[:, :split], parts[:, split:]
+        sided = torch.cat([F.pad(first, (0, self.shape.dim)), F.pad(second, (self.shape.dim, 0))], dim=1)
+        return self.out(sided)  # type: ignore[no-any-return]
+
+
+class QueryEncoder(nn.Module):
+    """Words become one vector in the documents' space; the text tower is the documents' own."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.layer = Layer(shape)
+        slots = KINDS if shape.pool == "kinds" else 1
+        self.choose = _silent(nn.Linear(shape.dim, slots))  # which words ask for what
+        self.weigh = _silent(nn.Linear(shape.dim, slots))  # how much text and image count
+        self.out = nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(slots))
+
+    def forward(self, text: Tensor, mask: Tensor) -> Asked:
+        """Encode ``(n, t, dim)`` token states."""
+        tokens = self.layer(text / self.shape.scale, mask)
+        if self.shape.pool == "mean":
+            shares = self.out[0](tokens * _mean_weights(mask))  # (n, t, dim)
+        else:
+            choice = self.choose(tokens).masked_fill(~mask[:, :, None], NEVER).softmax(dim=1)  # (n, t, 2)
+            middle = (tokens * _mean_weights(mask)).sum(dim=1)
+            weight = KINDS * self.weigh(middle).softmax(dim=1)  # (n, 2): both 1 at first
+            sides = [out(tokens * choice[:, :, at, None]) * weight[:, at, None, None] for at, out in enumerate(self.out)]
+            shares = torch.cat(sides, dim=2)
+        vector = shares.sum(dim=1)
+        length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
+        return Asked(vector / length, shares / length[:, None])
+
+
+class Matcher(nn.Module):
+    """Does this document answer this query? A transformer over both feature sequences."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.norm = nn.LayerNorm(shape.dim)
+        self.layers = nn.ModuleList(Layer(shape, cross=True) for _ in range(shape.match))
+        self.say = nn.Sequential(nn.LayerNorm(shape.dim), nn.Linear(shape.dim, 1))
+
+    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, document_mask: Tensor) -> Tensor:
+        """Return one logit for each pair: query token states (n, t, dim), a document's fused tokens (n, s, dim)."""
+        tokens, behind = query / self.shape.scale, self.norm(document)
+        for layer in self.layers:
+            tokens = layer(tokens, query_mask, behind, document_mask)
+        logit: Tensor = self.say((tokens * _mean_weights(query_mask)).sum(dim=1))
+        return logit[:, 0]
+
+
+class Fusion(nn.Module):
+    """The three together, and the temperature of the contrast."""
+
+    def __init__(self, shape: Shape, temperature: float = 0.05) -> None:
+        super().__init__()
+        self.shape = shape
+        self.document, self.query, self.matcher = DocumentEncoder(shape), QueryEncoder(shape), Matcher(shape)
+        self.log_temperature = nn.Parameter(torch.tensor(temperature).log())
+
+    @property
+    def temperature(self) -> Tensor:
+        """What similarities are divided by."""
+        return self.log_temperature.exp().clamp(0.005, 0.5)
+
+
+def _mean_weights(mask: Tensor) -> Tensor:
+    """Return the weight of each token in the mean of those that are there, ``(n, t, 1)``; all 0 where none is."""
+    there = mask.to(torch.float32)
+    return (there / there.sum(dim=1, keepdim=True).clamp_min(1.0))[:, :, None]
+
+
+def _silent(linear: nn.Linear) -> nn.Linear:
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def _equal(linear: nn.Linear) -> nn.Linear:
+    nn.init.eye_(linear.weight)
+    return linear
