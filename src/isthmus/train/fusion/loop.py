@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +24,11 @@ from torch.nn import functional as F
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
 from isthmus.train.fusion.data import Pair
 from isthmus.train.fusion.features import Pictures, Texts, seen
-from isthmus.train.fusion.model import Fusion, Pool, Seen, Shape
+from isthmus.train.fusion.model import Fused, Fusion, Pool, Seen, Shape
 from isthmus.train.fusion.objectives import ANY, contrast, drawn, matching, right, wrong
 from isthmus.train.fusion.queues import Queue
 
+QUICK = ("choose", "weigh", "kind", "scale", "shift", "log_temperature")
 RERANKED = 20  # documents that the matcher reads, when it is measured
 Report = Callable[[str], object]
 
@@ -36,7 +38,8 @@ class Recipe:
     """How it is trained."""
 
     steps: Mapping[str, int] = field(default_factory=lambda: {"pretrain": 1500, "finetune": 500})
-    rate: Mapping[str, float] = field(default_factory=lambda: {"pretrain": 5e-4, "finetune": 1e-4})
+    rates: Mapping[str, float] = field(default_factory=lambda: {"slow": 2e-5, "matcher": 2e-4, "quick": 1e-3})
+    later: float = 0.5  # times the rates in fine-tuning
     batch: int = 128
     queue: int = 2048
     decay: float = 0.05
@@ -106,9 +109,10 @@ def train(
     for stage, known in stages.items():
         optimiser = torch.optim.AdamW(_groups(model, recipe), betas=(0.9, 0.98))
         past_queries, past_documents = Queue(recipe.queue), Queue(recipe.queue)
+        pace = recipe.later if stage == "finetune" else 1.0
         for step in range(recipe.steps[stage]):
             for group in optimiser.param_groups:
-                group["lr"] = recipe.rate[stage] * _schedule(step, recipe.steps[stage], recipe.warm)
+                group["lr"] = group["times"] * pace * _schedule(step, recipe.steps[stage], recipe.warm)
             rows = torch.randint(len(known.ids), (recipe.batch,), generator=rng, device=device)
             kind = KINDS[int(torch.randint(len(KINDS), (1,), generator=rng, device=device))]
             with _coarse(device):
@@ -137,19 +141,20 @@ def step_loss(
     """Return the loss of one batch with one kind of query, and let its representations into the queues."""
     model.train()
     words, there = known.queries[kind].take(rows)
-    cares = torch.tensor([kind in (TEXT, MIXED), kind in (IMAGE, MIXED)], device=rows.device)
-    query_ids = torch.where(cares, known.ids[rows], ANY)
+    query_ids = cared(known.ids[rows], kind)
     documents = noisy(known.documents(rows), kind, recipe, rng)
     fused, asked = model.document(documents), model.query(words, there)
     queries, vectors = asked.vectors.float(), fused.vectors.float()
-    past = tuple((queue.vectors, queue.ids) for queue in queues)
-    loss = contrast(queries, vectors, (query_ids, known.ids[rows]), (past[0], past[1]), model.temperature)
+    past_queries, past_documents = ((queue.vectors, queue.ids) for queue in queues)
+    with torch.autocast(rows.device.type, enabled=False):
+        ids = query_ids, known.ids[rows]
+        loss = contrast(queries, vectors, ids, (past_queries, past_documents), model.temperature)
     if recipe.matching:
         truth = right(query_ids, known.ids[rows])
         negatives = drawn(queries @ vectors.T, truth, model.temperature.detach(), 2, rng)
         pairs = wrong(negatives, query_ids, paper=recipe.paper)
         others = model.document(known.documents(rows[pairs.text.T.flatten()], rows[pairs.image.T.flatten()]))
-        loss = loss + recipe.matching * matching(_logits(model, words, there, [fused, others]))
+        loss = loss + recipe.matching * matching(_logits(model, words, there, queries, [fused, others]))
     for queue, new, ids in zip(queues, (queries, vectors), (query_ids, known.ids[rows]), strict=True):
         queue.put(new, ids)
     return loss
@@ -166,13 +171,14 @@ def noisy(documents: Seen, kind: str, recipe: Recipe, rng: torch.Generator) -> S
     return documents._replace(text_mask=documents.text_mask & stay) if kind == IMAGE else documents
 
 
-def _logits(model: Fusion, words: Tensor, there: Tensor, documents: Sequence[object]) -> Tensor:
+def _logits(model: Fusion, words: Tensor, there: Tensor, queries: Tensor, documents: Sequence[Fused]) -> Tensor:
     """Return the matcher's logits, ``(n, 4)``: the right document, then the wrong ones, which come set after set."""
     n, columns = len(words), []
     for fused in documents:
-        tokens, mask = fused.tokens, fused.mask  # type: ignore[attr-defined]
-        for begin in range(0, len(tokens), n):
-            columns.append(model.matcher(words, there, tokens[begin : begin + n], mask[begin : begin + n]))
+        for at in range(0, len(fused.tokens), n):
+            one = slice(at, at + n)
+            similarity = (queries * fused.vectors[one]).sum(dim=1).detach()
+            columns.append(model.matcher(words, there, fused.tokens[one], fused.masks[one], similarity))
     return torch.stack(columns, dim=1).float()
 
 
@@ -180,43 +186,45 @@ def _logits(model: Fusion, words: Tensor, there: Tensor, documents: Sequence[obj
 def measured(model: Fusion, held: Lesson, *, rerank: bool = True, chunk: int = 64) -> dict[str, float]:
     """Return R@1 of the held-out queries by kind, and of what the matcher makes of the first documents."""
     model.eval()
-    device = held.ids.device
-    everything = torch.arange(len(held.ids), device=device)
-    fused = []
-    with _coarse(device):
-        for rows in everything.split(chunk):
-            found = model.document(held.documents(rows))
-            fused.append((found.vectors.float(), found.tokens, found.mask))
-        documents = torch.cat([vectors for vectors, _, _ in fused])
-        numbers: dict[str, float] = {}
+    numbers: dict[str, float] = {}
+    everything = torch.arange(len(held.ids), device=held.ids.device)
+    with _coarse(held.ids.device):
+        documents = _fused(model, held, everything.split(chunk))
         for kind in KINDS:
-            cares = torch.tensor([kind in (TEXT, MIXED), kind in (IMAGE, MIXED)], device=device)
-            truth = right(torch.where(cares, held.ids, ANY), held.ids)
-            hits, hits_again = [], []
+            truth = right(cared(held.ids, kind), held.ids)
+            found, again = [], []
             for rows in everything.split(chunk):
                 words, there = held.queries[kind].take(rows)
-                similarity = model.query(words, there).vectors.float() @ documents.T
-                first = similarity.topk(min(RERANKED, similarity.shape[1]), dim=1)
-                hits.append(truth[rows, first.indices[:, 0]])
+                similarity = model.query(words, there).vectors.float() @ documents.vectors.T
+                first = similarity.topk(min(RERANKED, similarity.shape[1]), dim=1).indices  # (n, k)
+                found.append(truth[rows, first[:, 0]])
                 if rerank:
-                    logits = torch.stack(
-                        [_read(model, words, there, fused, first.indices[:, at], chunk) for at in range(first.indices.shape[1])], 1
-                    )
-                    chosen = first.indices.gather(1, logits.argmax(dim=1, keepdim=True))[:, 0]
-                    hits_again.append(truth[rows, chosen])
-            numbers[kind] = float(torch.cat(hits).float().mean())
+                    logits = [
+                        model.matcher(words, there, documents.tokens[at], documents.masks[at], near)
+                        for at, near in zip(first.T, similarity.gather(1, first).T, strict=True)
+                    ]
+                    chosen = torch.stack(logits, dim=1).float().argmax(dim=1, keepdim=True)
+                    again.append(truth[rows, first.gather(1, chosen)[:, 0]])
+            numbers[kind] = float(torch.cat(found).float().mean())
             if rerank:
-                numbers[f"{kind}, matched"] = float(torch.cat(hits_again).float().mean())
+                numbers[f"{kind}, matched"] = float(torch.cat(again).float().mean())
     return numbers
 
 
-def _read(model: Fusion, words: Tensor, there: Tensor, fused: Sequence[tuple[Tensor, Tensor, Tensor]], rows: Tensor, chunk: int) -> Tensor:
-    """Return the matcher's logit of each query with one document of its own."""
-    picked = [(fused[int(row) // chunk][1][int(row) % chunk], fused[int(row) // chunk][2][int(row) % chunk]) for row in rows]
-    longest = max(len(mask) for _, mask in picked)
-    tokens = torch.stack([F.pad(tokens, (0, 0, 0, longest - len(tokens))) for tokens, _ in picked])
-    mask = torch.stack([F.pad(mask, (0, longest - len(mask))) for _, mask in picked])
-    return model.matcher(words, there, tokens, mask).float()
+def cared(ids: Tensor, kind: str) -> Tensor:
+    """Return (text, image) ids with ANY for what a kind of query does not ask for."""
+    cares = torch.tensor([kind in (TEXT, MIXED), kind in (IMAGE, MIXED)], device=ids.device)
+    return torch.where(cares, ids, ANY)
+
+
+def _fused(model: Fusion, held: Lesson, chunks: Sequence[Tensor]) -> Fused:
+    """Return the documents of all chunks, padded to the longest; shares are left out."""
+    parts = [model.document(held.documents(rows)) for rows in chunks]
+    longest = max(part.masks.shape[2] for part in parts)
+    tokens = [F.pad(part.tokens, (0, 0, 0, longest - part.masks.shape[2])) for part in parts]
+    masks = [F.pad(part.masks, (0, longest - part.masks.shape[2])) for part in parts]
+    vectors = torch.cat([part.vectors.float() for part in parts])
+    return Fused(vectors, torch.cat(tokens), torch.cat(masks), vectors[:0])
 
 
 def _measure(model: Fusion, held: Lesson, recipe: Recipe, out: Path, stage: str, step: int, report: Report) -> float:
@@ -224,7 +232,7 @@ def _measure(model: Fusion, held: Lesson, recipe: Recipe, out: Path, stage: str,
     out.mkdir(parents=True, exist_ok=True)
     with (out / "log.jsonl").open("a") as file:
         file.write(json.dumps({"stage": stage, "step": step, **{k: round(v, 4) for k, v in numbers.items()}}) + "\n")
-    report(f"{stage} {step}: R@1 {', '.join(f'{kind} {value:.3f}' for kind, value in numbers.items())}, τ {float(model.temperature):.4f}")
+    report(f"{stage} {step}: R@1 {', '.join(f'{kind} {value:.3f}' for kind, value in numbers.items())}, τ {model.temperature.item():.4f}")
     return sum(numbers.values()) / len(numbers)
 
 
@@ -233,11 +241,19 @@ def _schedule(step: int, steps: int, warm: float) -> float:
     return (step + 1) / first if step < first else 0.5 * (1 + math.cos(math.pi * (step - first) / max(1, steps - first)))
 
 
-def _groups(model: Fusion, recipe: Recipe) -> list[dict[str, object]]:
-    """Vectors and scalars do not decay."""
+def _groups(model: Fusion, recipe: Recipe) -> list[dict[str, Any]]:
+    """Return parameters with their rates: what begins as the towers' own vectors moves slowly, the matcher faster.
+
+    Choices, shares, scales and the temperature, a few numbers each, are fastest. Vectors and scalars do not decay.
+    """
+    groups: dict[tuple[str, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        quick = any(part in QUICK for part in name.split("."))
+        kind = "quick" if quick else "matcher" if name.startswith("matcher") else "slow"
+        groups.setdefault((kind, parameter.ndim > 1 and not quick), []).append(parameter)
     return [
-        {"params": [p for p in model.parameters() if (p.ndim > 1) == decays], "weight_decay": recipe.decay * decays}
-        for decays in (True, False)
+        {"params": several, "weight_decay": recipe.decay * decays, "times": recipe.rates[kind]}
+        for (kind, decays), several in groups.items()
     ]
 
 

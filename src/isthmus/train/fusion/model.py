@@ -2,9 +2,9 @@
 
     document    [text tokens ; image patches] → merge attention → the mean of each kind → projection → unit
     query       text tokens → one layer → pooled once for each kind → projection → unit
-    matcher     query tokens look at themselves and at the document's fused tokens → a logit
+    matcher     query tokens look at themselves and at the document's fused tokens, and find their nearest there → a logit
 
-A text token is the text tower's last state. An image patch is the image's own vector, plus what a linear map makes of
+A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's own vector, plus what a linear map makes of
 one cell of the image tower's last feature map. Every layer adds to what it is given and begins by adding nothing, so
 that training starts from the towers' own vectors, side by side: ⟨q, t⟩ + ⟨q, v⟩.
 
@@ -28,7 +28,7 @@ NEVER = -1e9  # a score that no softmax sees, and that no arithmetic turns into 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The sizes of a model; ``scale`` is the length of the text tower's vectors before they were made unit."""
+    """The sizes of a model."""
 
     dim: int = 384
     patch: int = 1280
@@ -38,7 +38,6 @@ class Shape:
     wide: int = 2  # the hidden layer of each feed-forward, in dims
     drop: float = 0.1
     pool: Pool = "kinds"
-    scale: float = 1.0
 
     @property
     def out(self) -> int:
@@ -61,7 +60,7 @@ class Fused(NamedTuple):
 
     vectors: Tensor  # (n, out), unit
     tokens: Tensor  # (n, t + p, dim)
-    mask: Tensor  # (n, t + p)
+    masks: Tensor  # (n, 2, t + p): which are text that is there, which are image
     shares: Tensor  # (n, t + p, out); over tokens they sum to the vector
 
 
@@ -88,9 +87,9 @@ class Attention(nn.Module):
         held, said = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.hold(looked_at).chunk(2, dim=-1)
         )
-        scores = asked @ held.transpose(2, 3) / asked.shape[-1] ** 0.5  # (n, heads, a, b)
-        weight = self.drop(scores.masked_fill(~mask[:, None, None], NEVER).softmax(dim=-1))
-        found: Tensor = self.drop(self.join((weight @ said).transpose(1, 2).flatten(2)))
+        drop = self.drop.p if self.training else 0.0
+        seen = F.scaled_dot_product_attention(asked, held, said, attn_mask=mask[:, None, None], dropout_p=drop)
+        found: Tensor = self.drop(self.join(seen.transpose(1, 2).flatten(2)))
         return found
 
 
@@ -137,7 +136,7 @@ class DocumentEncoder(nn.Module):
 
     def forward(self, seen: Seen) -> Fused:
         """Merge and pool; a document without text or without image has a mask without a true value there."""
-        text = seen.text / self.shape.scale
+        text = _unit_mean(seen.text, seen.text_mask)
         image = seen.image[:, None] + self.patch(self.noise(seen.patches))  # (n, p, dim)
         tokens = torch.cat([text, image], dim=1)
         mask = torch.cat([seen.text_mask, seen.patch_mask], dim=1)
@@ -147,7 +146,8 @@ class DocumentEncoder(nn.Module):
         shares = self._shares(tokens, seen.text_mask, seen.patch_mask)
         vector = shares.sum(dim=1)  # (n, out)
         length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
-        return Fused(vector / length, tokens, mask, shares / length[:, None])
+        masks = torch.stack([F.pad(seen.text_mask, (0, image.shape[1])), F.pad(seen.patch_mask, (text.shape[1], 0))], dim=1)
+        return Fused(vector / length, tokens, masks, shares / length[:, None])
 
     def _shares(self, tokens: Tensor, text: Tensor, image: Tensor) -> Tensor:
         """Return what each token adds to the vector: its part of a mean, projected. ``(n, t + p, out)``."""
@@ -174,7 +174,7 @@ class QueryEncoder(nn.Module):
 
     def forward(self, text: Tensor, mask: Tensor) -> Asked:
         """Encode ``(n, t, dim)`` token states."""
-        tokens = self.layer(text / self.shape.scale, mask)
+        tokens = self.layer(_unit_mean(text, mask), mask)
         if self.shape.pool == "mean":
             shares = self.out[0](tokens * _mean_weights(mask))  # (n, t, dim)
         else:
@@ -189,22 +189,47 @@ class QueryEncoder(nn.Module):
 
 
 class Matcher(nn.Module):
-    """Does this document answer this query? A transformer over both feature sequences."""
+    """Does this document answer this query? A transformer over both feature sequences, beside two simpler witnesses.
+
+    logit = a · similarity + Σ over kinds of g · b · Σ over query tokens of w · max over the kind's tokens of cos + c + head
+
+    The similarity is that of the two vectors. The sum of nearest tokens is late interaction (Khattab & Zaharia, ColBERT,
+    2020); its weights w and the share g of each kind are read off the query. The head, which reads both sequences,
+    begins at 0.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.shape = shape
         self.norm = nn.LayerNorm(shape.dim)
         self.layers = nn.ModuleList(Layer(shape, cross=True) for _ in range(shape.match))
-        self.say = nn.Sequential(nn.LayerNorm(shape.dim), nn.Linear(shape.dim, 1))
+        self.say = nn.Sequential(nn.LayerNorm(shape.dim), _silent(nn.Linear(shape.dim, 1)))
+        self.near = nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(2))
+        self.choose = _silent(nn.Linear(shape.dim, KINDS))
+        self.weigh = _silent(nn.Linear(shape.dim, KINDS))
+        self.scale = nn.Parameter(torch.tensor([20.0, 20.0, 20.0]))  # of the similarity, of nearest words, of patches
+        self.shift = nn.Parameter(torch.tensor(-20.0))
 
-    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, document_mask: Tensor) -> Tensor:
+    def forward(  # noqa: PLR0913 - what a pair is
+        self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor, similarity: Tensor
+    ) -> Tensor:
         """Return one logit for each pair: query token states (n, t, dim), a document's fused tokens (n, s, dim)."""
-        tokens, behind = query / self.shape.scale, self.norm(document)
+        first = _unit_mean(query, query_mask)
+        tokens, behind, there = first, self.norm(document), masks.any(dim=1)
         for layer in self.layers:
-            tokens = layer(tokens, query_mask, behind, document_mask)
-        logit: Tensor = self.say((tokens * _mean_weights(query_mask)).sum(dim=1))
-        return logit[:, 0]
+            tokens = layer(tokens, query_mask, behind, there)
+        mean = _mean_weights(query_mask)
+        logit: Tensor = self.say((tokens * mean).sum(dim=1))[:, 0]
+        share = torch.sigmoid(self.weigh((first * mean).sum(dim=1)))  # (n, 2)
+        late = (share * self.late(first, query_mask, document, masks) * self.scale[1:]).sum(dim=1)
+        return self.scale[0] * similarity + late + self.shift + logit
+
+    def late(self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor) -> Tensor:
+        """Return, for each kind, how near the query's tokens come to their nearest among the document's, ``(n, 2)``."""
+        asked, held = F.normalize(self.near[0](query), dim=2), F.normalize(self.near[1](document), dim=2)
+        cosine = asked @ held.transpose(1, 2)  # (n, t, s)
+        nearest = cosine[:, None].masked_fill(~masks[:, :, None], -1.0).amax(dim=3)  # (n, 2, t)
+        choice = self.choose(query).masked_fill(~query_mask[:, :, None], NEVER).softmax(dim=1)  # (n, t, 2)
+        return (nearest * choice.transpose(1, 2)).sum(dim=2)
 
 
 class Fusion(nn.Module):
@@ -226,6 +251,12 @@ def _mean_weights(mask: Tensor) -> Tensor:
     """Return the weight of each token in the mean of those that are there, ``(n, t, 1)``; all 0 where none is."""
     there = mask.to(torch.float32)
     return (there / there.sum(dim=1, keepdim=True).clamp_min(1.0))[:, :, None]
+
+
+def _unit_mean(tokens: Tensor, mask: Tensor) -> Tensor:
+    """Return the tokens, scaled so that their mean has length 1."""
+    mean = (tokens * _mean_weights(mask)).sum(dim=1, keepdim=True)  # (n, 1, d)
+    return tokens / mean.norm(dim=2, keepdim=True).clamp_min(1e-6)
 
 
 def _silent(linear: nn.Linear) -> nn.Linear:
