@@ -66,6 +66,47 @@ class Counting:
         return counts
 
 
+@dataclass(frozen=True, eq=False)
+class Fusing:
+    """An encoder that makes ONE vector of a text and an image that stand together, out of one that keeps them apart."""
+
+    inner: Encoder
+    name: str = "fusing"
+
+    @property
+    def identity(self) -> str:
+        return f"fusing {self.inner.identity}"
+
+    @property
+    def dim(self) -> int:
+        return self.inner.dim
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        return self.inner.modalities
+
+    def encode_documents(self, documents: Sequence[Document]) -> Vectors:
+        return _one_for_both(self.inner.encode_documents(documents))
+
+    def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
+        vectors, owner = self.inner.encode_passages(documents, skip=skip)
+        return _one_for_both(vectors), owner
+
+    def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
+        return _one_for_both(self.inner.encode_queries(queries))
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        return self.inner.split(text)
+
+
+def _one_for_both(vectors: Vectors) -> Vectors:
+    text, image = vectors.parts["text"], vectors.parts["image"]
+    both = vectors.present["text"] & vectors.present["image"]
+    fused = np.where(both[:, None], text + 0.7 * image + text * image, 1.0)  # no mean of the two
+    present = {part: mask & ~both for part, mask in vectors.present.items()}
+    return Vectors({**vectors.parts, "image+text": unit(fused)}, {**present, "image+text": both})
+
+
 def pixels(seed: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
 

@@ -110,19 +110,21 @@ def model(
     return made
 
 
-def write_encoder(folder: Path, parts: str = "image+text", text: str = TEXT_TABLE, image: str = IMAGE_TABLE) -> Path:
+def write_encoder(
+    folder: Path, parts: str = "image+text", text: str = TEXT_TABLE, image: str = IMAGE_TABLE, dim: int = DIM
+) -> Path:
     """Write a folder with ``encoder.toml``, its models and their checksums."""
     folder.mkdir(parents=True, exist_ok=True)
-    tables = [f'name = "tiny-{parts}"', f"dim = {DIM}"]
+    tables = [f'name = "tiny-{parts}"', f"dim = {dim}"]
     if "text" in parts:
         tables.append(text)
         made = tokenizer()
         made.save(str(folder / "tokenizer.json"))
-        onnx.save(text_model(made.get_vocab_size(), pooled="pool" not in text), folder / "text.onnx")
+        onnx.save(text_model(made.get_vocab_size(), pooled="pool" not in text, dim=dim), folder / "text.onnx")
     if "image" in parts:
         tables.append(image)
         layout, dtype = "nchw" if "nchw" in image else "nhwc", "float32" if "float32" in image else "uint8"
-        onnx.save(image_model(layout=layout, dtype=dtype), folder / "image.onnx")
+        onnx.save(image_model(layout=layout, dtype=dtype, dim=dim), folder / "image.onnx")
     files = sorted(path for path in folder.iterdir() if path.name != "encoder.toml")
     sums = [f'"{path.name}" = "{sha256(path.read_bytes()).hexdigest()}"' for path in files]
     (folder / "encoder.toml").write_text("\n".join([*tables, "[files]", *sums, ""]))

@@ -4,6 +4,7 @@ python writing.py FOLDER ENCODER rounds         add, search, change and delete u
 python writing.py FOLDER ENCODER lines          add a document per line of the input
 python writing.py FOLDER ENCODER limited        add until files may not grow, search, make room, go on
 python writing.py FOLDER none    read OTHER     do what the input says as a user who may write OTHER alone
+python writing.py FOLDER ENCODER reencode OTHER POINT    re-encode into OTHER, and stop at a point until ended
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import CannotWrite
-from isthmus.search import ingest, writer
+from isthmus.search import ingest, reencoding, switching, versions, writer
 from stock import pixels, words
 
 BATCH = 5
@@ -88,6 +90,31 @@ def limited(things: Collection) -> None:
     say(f"whole {done + 20} {len(things)}")
 
 
+def stopped(*_: object) -> None:
+    """Say that the point has come, and wait to be ended."""
+    say("there")
+    sys.stdin.readline()
+
+
+def reencode(things: Collection, other: str, point: str) -> None:
+    """Re-encode, and stop: after a batch, before or after calibrating, inside the last transaction, or after it."""
+    places: Mapping[str, tuple[Any, str]] = {
+        "calibrating": (switching, "_calibrated"),
+        "switching": (versions, "replace_all"),
+        "tidying": (reencoding, "_tidy"),
+    }
+    if point in places:
+        setattr(*places[point], stopped)
+
+    def progress(done: int, total: int) -> None:
+        say(f"done {done} of {total}")
+        if point == f"after {done}":
+            stopped()
+
+    done = things.reencode(other, progress=progress)
+    say(f"finished {done.encoded} {done.earlier}")
+
+
 def read(folder: Path, other: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(3, 8))
     with Collection.open(other, "none", calibration="none") as things:  # brings in whatever is imported late
@@ -120,6 +147,8 @@ def main() -> None:
         return read(Path(folder), Path(rest[0]))
     with Collection.open(Path(folder), encoder, calibration="center") as things:
         say("open")
+        if what == "reencode":
+            return reencode(things, *rest)
         {"rounds": rounds, "lines": lines, "limited": limited}[what](things)
     return None
 

@@ -7,6 +7,7 @@ Each message says what is wrong, why it matters and what to do about it.
     │   ├── BadVectors                 shape, dimension, NaN, a zero row
     │   ├── UnknownName                a name no table holds; the nearest one is suggested
     │   ├── BadImage                   a picture that cannot be read, or is too large to
+    │   ├── CannotEncode               documents that an encoder cannot read, each with the reason
     │   ├── BadSpec                    a calibration spec that cannot be read or composed
     │   └── UnknownModality            a modality the fitted calibration never saw
     ├── CannotFit (ValueError)         the data do not determine what was asked for
@@ -15,6 +16,8 @@ Each message says what is wrong, why it matters and what to do about it.
     ├── CannotReach (OSError)          a service does not answer, refuses, or answers nonsense
     └── MissingExtra (ImportError)     an optional dependency is not installed
 """
+
+from collections.abc import Sequence
 
 
 class IsthmusError(Exception):
@@ -35,6 +38,14 @@ class UnknownName(BadInput):
 
 class BadImage(BadInput):
     """A picture that cannot be read, or that has more pixels than the budget allows."""
+
+
+class CannotEncode(BadInput):
+    """Documents that an encoder cannot read: ``skipped`` has the id of each, and why."""
+
+    def __init__(self, message: str, skipped: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.skipped = tuple(skipped)
 
 
 class BadSpec(BadInput):

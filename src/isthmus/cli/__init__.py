@@ -16,6 +16,7 @@ from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
 from isthmus.cli.index import calibrate, delete, index
+from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search, stats
 from isthmus.cli.train_lens import train_lens
 from isthmus.errors import BadInput, BadSpec, IsthmusError, UnknownName
@@ -32,6 +33,7 @@ VERBS = {
     index: "read files into a collection",
     search: "find documents by words, a picture or both",
     calibrate: "calibrate a collection again",
+    reencode: "move a collection to another encoder",
     stats: "what a collection holds",
     diagnose: "whether a search is unfair, and why",
     evaluate: "compare calibrations on a benchmark",

@@ -128,8 +128,9 @@ def _mini() -> Finding:
 def _collection(folder: Path) -> list[Finding]:
     try:
         with Collection.open(folder, create=False, follow=False) as things:
-            problems = things.verify()
+            problems, begun = things.verify(), things.stats().reencoding
             said = "; ".join(problems) or f"{len(things):,} documents, every byte as it was written"
-            return [Finding("collection", not problems, said)]
+            half = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []
+            return [Finding("collection", not problems, said), *half]
     except IsthmusError as error:
         return [Finding("collection", False, str(error))]

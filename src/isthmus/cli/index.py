@@ -94,11 +94,12 @@ def _told(things: Collection, report: Indexed, calibrated: Calibrated | None, js
     said = ", ".join(f"{count:,} {name}" for name, count in parts if count) or "nothing to do"
     typer.echo(f"{said}. {things.path} holds {len(things):,} documents.")
     if calibrated is not None:
-        typer.echo(f"calibration: {calibrated.fitted.spec}{_because(calibrated)}")
+        typer.echo(f"calibration: {calibrated.fitted.spec}{because(calibrated)}")
     show.skipped(report.skipped)
 
 
-def _because(calibrated: Calibrated) -> str:
+def because(calibrated: Calibrated) -> str:
+    """Say in brackets why a calibration was chosen."""
     fitted = calibrated.fitted
     if fitted.tuned is not None:
         best = max((t for t in fitted.tuned.trials if not t.refused), key=lambda t: t.value)

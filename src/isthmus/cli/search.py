@@ -141,6 +141,8 @@ def _told(told: Stats) -> None:
     lines += [("size", f"{told.bytes['store'] / 1e6:,.1f} MB store, {told.bytes['index'] / 1e6:,.1f} MB index")]
     checksum = str(told.encoder["identity"])[:12]
     lines += [("encoder", f"{told.encoder['encoder']}, {told.encoder['dim']} dimensions, checksum {checksum}")]
+    if told.reencoding is not None:
+        lines += [("re-encoding", show.unfinished(told.path, told.reencoding))]
     lines += [("schema", f"{told.schema}, after {told.changes:,} changes")]
     lines += [("index", f"{name}: {kind}") for name, kind in told.index.items()]
     lines += [("source", f"{root}: {count:,} files") for root, count in told.sources.items()]

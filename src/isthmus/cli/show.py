@@ -18,6 +18,7 @@ from isthmus.documents import Document
 from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Indexed, Skipped
 from isthmus.search.hits import Explanation
+from isthmus.search.staging import Begun
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
@@ -143,11 +144,16 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def skipped(several: Sequence[Skipped]) -> None:
+def unfinished(folder: object, begun: Begun) -> str:
+    """Say how far a re-encoding has come, and how to go on."""
+    return f"{begun}; run `isthmus reencode --in {folder} --encoder {begun.encoder}` to go on"
+
+
+def skipped(several: Sequence[Skipped], what: str = "skipped") -> None:
     """Say what was skipped and why, on stderr: the first ones by name, the rest by reason."""
     if not several:
         return
-    typer.echo(f"{len(several)} skipped:", err=True)
+    typer.echo(f"{len(several)} {what}:", err=True)
     for one in several[:LISTED]:
         typer.echo(f"  {_line(one.id)}: {_line(one.why)}", err=True)
     if len(several) > LISTED:
@@ -159,23 +165,53 @@ def skipped(several: Sequence[Skipped]) -> None:
 
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
-    """Show how far an index run has come, on stderr: one line that is redrawn, or a line now and then."""
+    """Show how far an index run has come, on stderr."""
+    began = time.monotonic()
+    with _line_of(what, quiet=quiet) as line:
+
+        def show(report: Indexed) -> None:
+            encoded = report.added + report.updated
+            rate = encoded / max(time.monotonic() - began, 1e-9)
+            line(f"{what}: {report.done:,} documents, {encoded:,} encoded ({rate:.0f}/s)")
+
+        yield show
+
+
+@contextmanager
+def counting(what: str, then: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show how much of a known number is done, on stderr; ``then`` says what comes after the last."""
+    began = time.monotonic()
+    first: int | None = None
+    with _line_of(what, quiet=quiet) as line:
+
+        def show(done: int, total: int) -> None:
+            nonlocal first
+            first = done if first is None else first
+            rate = (done - first) / max(time.monotonic() - began, 1e-9)
+            line(f"{what}: {done:,} of {total:,} documents ({rate:.0f}/s)", done == total)
+            if done == total:
+                line(f"{then} …", True)
+
+        yield show
+
+
+@contextmanager
+def _line_of(what: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
+    """Show work on stderr: one line that is redrawn, or a line now and then."""
     if quiet:
-        yield lambda _: None
+        yield lambda *_: None
         return
     redraw = sys.stderr.isatty()
-    began = last = time.monotonic()
+    last = time.monotonic()
     sys.stderr.write(f"{what} …" if redraw else f"{what} …\n")
     sys.stderr.flush()
 
-    def show(report: Indexed) -> None:
+    def show(line: str, at_once: bool = False) -> None:
         nonlocal last
         now = time.monotonic()
-        if not redraw and now - last < EVERY:
+        if not redraw and not at_once and now - last < EVERY:
             return
         last = now
-        rate = (report.added + report.updated) / max(now - began, 1e-9)
-        line = f"{what}: {report.done:,} documents, {report.added + report.updated:,} encoded ({rate:.0f}/s)"
         sys.stderr.write(f"\r\x1b[2K{line}" if redraw else f"{line}\n")
         sys.stderr.flush()
 

@@ -22,7 +22,7 @@ from isthmus.errors import BadImage, BadInput
 from isthmus.search import Collection
 from isthmus.search.calibrate import own_scores
 from isthmus.search.ranking import Ranking, ranked
-from isthmus.search.references import Corpus
+from isthmus.search.references import Corpus, Own
 from isthmus.search.served import Served
 from isthmus.types import Matrix, Rows
 
@@ -85,6 +85,10 @@ def examine(things: Collection, queries: Sequence[str | Query | tuple[str | Quer
     for _, name in own:
         if name is not None:
             things.get(name)  # an unknown id is an error with the nearest known one
+    return things.steadily(lambda: _examined(things, own))
+
+
+def _examined(things: Collection, own: Own) -> Examination:
     served, raw = things.served(), things.served(raw=True)
     gathered = things.references(own)
     asked = _Asked(things, gathered.real if own else gathered.trial, len(own))

@@ -8,8 +8,20 @@ with Collection.open("things.isthmus") as things:
 from isthmus.search.collection import Collection
 from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.reencoding import Reencoded
 from isthmus.search.served import Calibrated
 from isthmus.search.stats import Stats
 from isthmus.search.writer import Added, Skipped
 
-__all__ = ["Added", "Calibrated", "Collection", "Explanation", "Hit", "Indexed", "Passage", "Skipped", "Stats"]
+__all__ = [
+    "Added",
+    "Calibrated",
+    "Collection",
+    "Explanation",
+    "Hit",
+    "Indexed",
+    "Passage",
+    "Reencoded",
+    "Skipped",
+    "Stats",
+]

@@ -20,6 +20,7 @@ class Aligners:
     """A collection's aligners, each loaded when it is first named. ``isthmus.align`` is not imported before."""
 
     opened: Opened
+    _of: int = 0  # the encoding whose encoder the loaded ones were given
     _loaded: dict[str, Aligner] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -30,8 +31,10 @@ class Aligners:
         with self._lock:
             if not isinstance(align, str):
                 return load(align)
+            opened = self.opened
+            if opened.moved() != self._of:
+                self._loaded, self._of = {}, opened.encoding
             if align not in self._loaded:
-                opened = self.opened
                 self._loaded[align] = load(align, encoder=opened.load(), device=opened.device, threads=opened.threads)
             return self._loaded[align]
 

@@ -148,7 +148,7 @@ def _mean(rows: Matrix) -> Matrix:
 def _passage(document: Document, pieces: Sequence[Piece], number: int) -> Passage | None:
     if not document.text:
         return None
-    mine = [piece for piece in pieces if piece.part == "text" and piece.passage == number]
+    mine = [piece for piece in pieces if "text" in piece.part.split("+") and piece.passage == number]
     start, stop = (mine[0].start, mine[0].stop) if mine else (None, None)
     start, stop = (0, len(document.text)) if start is None or stop is None else (start, stop)
     return Passage(number, start, stop, document.text[start:stop])

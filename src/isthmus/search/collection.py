@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from threading import Event
 from types import TracebackType
@@ -35,13 +36,14 @@ from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
 from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
-from isthmus.search.manifest import Opened, opened
+from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.querylog import QueryLog, of_words
+from isthmus.search.reencoding import Reencoded, reencode
 from isthmus.search.references import Own, References, gather
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
-from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches
+from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
@@ -55,7 +57,7 @@ class Collection:
         self._opened = opened
         self._lock = WriterLock(opened.folder)
         self._store = Store(opened.database)
-        self._keeper = Keeper(self.path, self._store, opened.loader, calibration, follow)
+        self._keeper = Keeper(opened, self._store, calibration, follow)
         self._log = QueryLog(opened.database)
         self._aligners = Aligners(opened)
 
@@ -112,6 +114,7 @@ class Collection:
     @property
     def encoder(self) -> Encoder | None:
         """The collection's encoder, loaded when first needed; None for a collection of vectors."""
+        self._opened.moved()
         return self._opened.load()
 
     def get(self, name: str) -> Document:
@@ -161,7 +164,7 @@ class Collection:
             if isinstance(document, str):
                 after = replace(before, metadata={**before.metadata, **(metadata or {})})
             else:
-                after = _merged(before, document)
+                after = merged(before, document)
             file = self._opened.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
             return writer.add([Arrival(prepared(after), *file)])
 
@@ -201,6 +204,19 @@ class Collection:
         for _ in watchfiles.watch(*paths, stop_event=stop, raise_interrupt=True):
             yield self.index(*paths, kind=kind, prune=prune)
 
+    def reencode(
+        self, encoder: str | Encoder, *, drop: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Reencoded:
+        """Re-encode every document by another encoder; searches go on with the old vectors until all is done.
+
+        What ``progress(done, documents)`` has acknowledged stays: interrupted, the same call goes on where it stopped,
+        and another encoder begins anew. In the end vectors, encoder and a calibration made for them are switched in one
+        step. While documents cannot be encoded, as their pictures are gone, it ends in ``CannotEncode`` and everything
+        stays as it was; ``drop`` deletes such documents.
+        """
+        with self._writing():
+            return reencode(self._keeper, encoder, drop=drop, progress=progress or _nobody)
+
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
         condition = filters.compiled(where or {})
@@ -216,7 +232,12 @@ class Collection:
         if not self._opened.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
         with self._lock.held():
+            self._opened.moved()
             yield Writer(self._store, self._opened.loader, self._opened.dim)
+
+    def steadily(self, work: Callable[[], Result]) -> Result:
+        """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
+        return self._opened.steadily(work)
 
     def search(  # noqa: PLR0913 - one name per wish
         self,
@@ -296,7 +317,8 @@ class Collection:
             some = asked[start : start + BATCH]
             aligned = self._aligners.aligned(some, align)
             searched = some if aligned is None else [one.query for one in aligned]
-            found = asking.search_many(self._keeper, self._opened.load, searched, options)
+            ask = partial(asking.search_many, self._keeper, self._opened.load, searched, options)
+            found = self.steadily(ask)
             hits += found if aligned is None else explaining.with_alignment(found, aligned)
         self._log.note(asked)  # as they were asked: what stands in a picture is not for the log
         return hits
@@ -323,24 +345,22 @@ class Collection:
         if queries is not None and self._opened.database.writable:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        return self._keeper.calibrated(spec, own, replacing=True).calibrated
+        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True)).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:
         """The calibration that is served; None before the first."""
-        version = self._keeper.state()[0]
-        return self._keeper.read(version) if version else None
+        return self.steadily(self._keeper.published)
 
     @property
     def asked_calibration(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
-        asked = self._opened.database.one("SELECT value FROM manifest WHERE name = 'spec'")
-        return str(asked[0]) if asked else self._keeper.spec
+        return self._keeper.asked_spec
 
     def refresh(self) -> None:
         """Bring what is served up to date, and write it where the next process finds it."""
-        self._keeper.served()
-        self._keeper.persist()
+        self.steadily(self._keeper.served)
+        self.steadily(self._keeper.persist)
 
     @property
     def store(self) -> Store:
@@ -349,24 +369,24 @@ class Collection:
 
     def served(self, *, raw: bool = False) -> Served:
         """Return what answers queries now: a calibration and the vectors folded by it; with ``raw``, plain cosine."""
-        return self._keeper.raw() if raw else self._keeper.served()
+        return self.steadily(self._keeper.raw if raw else self._keeper.served)
 
     def references(self, own: Own = ()) -> References:
         """Return what a calibration is fitted and judged on now: sampled documents, and questions with their sources.
 
         ``own`` come first; those given to earlier calibrations, or logged, follow.
         """
-        return gather(self._store, self.encoder, [*own, *self._keeper.asked()])
+        return self.steadily(lambda: gather(self._store, self._opened.load(), [*own, *self._keeper.asked()]))
 
     def export_vectors(self, path: str | PathLike[str]) -> int:
         """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
-        return exported(self._keeper.served(), self._store, path)
+        return exported(self.served(), self._store, path)
 
     @property
     def drifted(self) -> bool:
         """Whether so much has changed since the calibration that another one pays."""
-        version = self._keeper.state()[0]
-        return bool(version) and self._keeper.drifted(self._keeper.read(version).fitted.statistics)
+        now = self.calibration
+        return now is not None and self._keeper.drifted(now.fitted.statistics)
 
     def log_queries(self, on: bool = True) -> None:
         """Keep the words of queries from now on, for the next calibration; ``on=False`` stops and forgets them."""
@@ -375,11 +395,12 @@ class Collection:
     def stats(self) -> Stats:
         """Return what there is to know about the collection."""
         self._log.flush()
-        return stats(self.path, self._opened.database, self._keeper)
+        return self.steadily(lambda: stats(self.path, self._opened.database, self._keeper))
 
     def verify(self) -> list[str]:
         """Read every byte of the store and of the index, and return what is wrong with them."""
-        return [*self._opened.database.problems(), *verify.problems(self._store), *self._keeper.problems()]
+        wrong = self.steadily(lambda: [*verify.problems(self._store), *self._keeper.problems()])
+        return [*self._opened.database.problems(), *wrong]
 
     def close(self) -> None:
         """Finish what is under way, write the index for the next process, and let go of the files."""
@@ -388,24 +409,9 @@ class Collection:
         try:
             self._keeper.wait()
             self._log.flush()
-            self._keeper.persist()
+            self.steadily(self._keeper.persist)
         finally:
             self._opened.database.close()
-
-
-def _merged(before: Document, given: Document) -> Document:
-    """Return a document with the parts that are given in place of its own; the others stay."""
-    text = given.text if given.text and not given.text.isspace() else before.text
-    image = before.image if given.image is None else given.image
-    covered = {atom for part in given.vectors for atom in part.split("+")}
-    fresh = {"text": text is not before.text, "image": image is not before.image}
-    own = {
-        part: vector
-        for part, vector in before.vectors.items()
-        if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
-    }
-    metadata = {**before.metadata, **given.metadata}
-    return Document(given.id, text, image, metadata, {**own, **given.vectors})
 
 
 def _reference(query: str | Query | tuple[str | Query, str]) -> tuple[Query, str | None]:
@@ -414,5 +420,5 @@ def _reference(query: str | Query | tuple[str | Query, str]) -> tuple[Query, str
     return Query.of(query), None
 
 
-def _nobody(_: Indexed) -> None:
+def _nobody(*_: object) -> None:
     """Tell nobody."""

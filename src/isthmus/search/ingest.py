@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,15 +129,34 @@ class Encoding:
         """Return the vectors that the document brings or that the store has of the same content."""
         own = [Piece(part, vector) for part, vector in one.document.vectors.items()]
         covered = {atom for piece in own for atom in piece.part.split("+")}
-        for part, column, digest in (("text", "text_hash", one.text_hash), ("image", "image_hash", one.image_hash)):
-            if digest is None or part in covered or self.encoder is None:
-                continue
-            same = f"SELECT row, own_hash FROM documents WHERE {column} = ? LIMIT {ALIKE}"
-            for row, brought in self.store.database.all(same, digest):
-                if not (brought and part in self.store.own(row, brought)):  # else it was never encoded
-                    own += [piece for piece in self.store.pieces([row])[row] if piece.part == part]
-                    break
+        hashes = {"text": one.text_hash, "image": one.image_hash}
+        wanted = {part: digest for part, digest in hashes.items() if digest is not None and part not in covered}
+        if self.encoder is None:
+            return own
+        if len(wanted) == 2 and not self._apart():
+            return own + self._alike("text_hash = ? AND image_hash = ?", wanted, {"image", "text", "image+text"})
+        for part, digest in wanted.items():
+            own += self._alike(f"{part}_hash = ?", {part: digest}, {part})
         return own
+
+    def _alike(self, condition: str, hashes: Mapping[str, bytes], parts: set[str]) -> list[Piece]:
+        """Return the vectors that an earlier document of the same content got from the encoder."""
+        same = f"SELECT row, own_hash FROM documents WHERE {condition} LIMIT {ALIKE}"
+        for row, brought in self.store.database.all(same, *hashes.values()):
+            mine = self.store.own(row, brought) if brought else {}
+            pieces = [piece for piece in self.store.pieces([row])[row] if piece.part in parts]
+            if pieces and not any(piece.part in mine for piece in pieces):
+                return pieces
+        return []
+
+    def _apart(self) -> bool:
+        """Whether the encoder gives text and image a vector each, as far as the documents tell that have both.
+
+        Where it gives ONE for both, that of a text alone must not stand beside that of an image alone.
+        """
+        both = "SELECT row FROM documents WHERE modality = 'image+text' AND own_hash IS NULL LIMIT 1"
+        found = self.store.database.one(both)
+        return bool(found) and all("+" not in piece.part for piece in self.store.pieces([found[0]])[found[0]])
 
     def _rest(self, one: Prepared, known: Sequence[Piece]) -> Document | None:
         """Return the document with the parts that must be encoded alone; None when nothing is left."""
@@ -166,7 +185,7 @@ class Encoding:
             pieces: list[Piece] = []
             for part, matrix in vectors.parts.items():
                 mine = [row for row in rows if vectors.present[part][row]]
-                if part == "text":
+                if "text" in part.split("+"):
                     pieces += [Piece(part, matrix[row], n, *spans[n]) for n, row in enumerate(mine)]
                 elif mine:
                     pieces.append(Piece(part, matrix[mine[0]]))

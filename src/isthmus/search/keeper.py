@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,12 +11,12 @@ from threading import RLock, Thread
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Fitted, Spec, Statistics
-from isthmus.encoders import Encoder
-from isthmus.errors import CannotFit, CannotWrite, IsthmusError
+from isthmus.calibration import Fitted, Statistics
+from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
 from isthmus.search import calibrate, hybrid, querylog, references, shelves, versions
 from isthmus.search.database import Database
-from isthmus.search.served import Calibrated, Served
+from isthmus.search.manifest import NO_ENCODER, Opened, encodings
+from isthmus.search.served import Calibrated, Served, unknown
 from isthmus.search.shelves import Piece, folded
 from isthmus.search.store import Store
 from isthmus.types import Vectors
@@ -31,19 +30,24 @@ GROWTH = 2.0  # times as many vectors of a part as at the fit
 class Keeper:
     """Holds the ``Served`` of one collection in one process."""
 
-    folder: Path
+    opened: Opened
     store: Store
-    encoder: Callable[[], Encoder] | None
     spec: str = "auto"  # what a first calibration is
     follows: bool = True  # whether drift is followed by itself
     current: Served | None = None
     known: int = 0  # the published calibration that ``current`` is, or that it stands in for in this process alone
     raw_served: Served | None = None
+    raw_of: int = 0  # the encoding that ``raw_served`` is of
     busy: Thread | None = None
     trouble: str = ""  # why the last work in the background failed
     checked: int = -1  # the state of the documents at which drift was last looked at
     renewed: bool = False  # whether the background has built shelves that are not served yet
     guard: RLock = field(default_factory=RLock)
+
+    @property
+    def folder(self) -> Path:
+        """Where the collection is."""
+        return self.opened.folder
 
     @property
     def writable(self) -> bool:
@@ -57,7 +61,7 @@ class Keeper:
             if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
                 self.checked = current.sequence  # what fails is not tried again before the documents change
                 if current.unknown(self.store) or self.drifted(current.calibrated.fitted.statistics):
-                    self._in_background(lambda keeper: keeper.calibrated(keeper._asked))
+                    self._in_background(lambda keeper: keeper.calibrated(keeper.asked_spec))
                 elif current.worn:
                     self._in_background(lambda keeper: keeper._built(current.calibrated))
             return current
@@ -93,28 +97,28 @@ class Keeper:
 
     def _loaded(self, version: int, sequence: int) -> Served:
         calibrated = self.read(version)
-        found = sorted(self.folder.glob(f"index/{version}-*"), key=_sequence, reverse=True)
-        for place in found:
+        for place in shelves.places(self.folder, version):
             try:
                 about, built = shelves.read(place)
             except (IsthmusError, OSError):
                 continue  # damaged: made again from the store
             if about["sequence"] <= sequence:  # else it is of a store that was since put back to an older state
                 return Served(calibrated, about["sequence"], about["last"], built)
-        if self.store.modalities() - set(calibrated.fitted.document_modalities):
+        if unknown(calibrated.fitted, self.store):
             return Served(calibrated, -1, -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 
     def _followed(self, current: Served, sequence: int) -> Served:
         if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
-                return self._first(self._asked)
+                return self._first(self.asked_spec)
             except CannotFit:  # what was asked for once does not go with what there is now
-                return self._first("auto", asked=self._asked)
+                return self._first("auto", asked=self.asked_spec)
         return current.followed(self.store, sequence)
 
     @property
-    def _asked(self) -> str:
+    def asked_spec(self) -> str:
+        """What the collection was told to calibrate by: ``auto``, or a spec."""
         found = self.store.database.one("SELECT value FROM manifest WHERE name = 'spec'")
         return str(found[0]) if found else self.spec
 
@@ -122,7 +126,7 @@ class Keeper:
         """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
         sequence, last = self.state()[1], self.store.last()
         served = self._built_from(calibrated, sequence, last)
-        self._prune()
+        shelves.prune(self.folder, self.state()[0])
         return served
 
     def _built_from(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
@@ -139,16 +143,6 @@ class Keeper:
         shelves.write(place, self._pieces(calibrated, last), about)
         return Served(calibrated, sequence, last, shelves.read(place)[1])
 
-    def _prune(self) -> None:
-        """Remove shelves that nobody will open again; who has them open keeps them until the end."""
-        version = self.state()[0]
-        places = sorted((self.folder / "index").glob("*-*"), key=_sequence)
-        served = [place for place in places if place.name.startswith(f"{version}-")]
-        for place in places:
-            older = place.name.partition("-")[0].isdigit() and int(place.name.partition("-")[0]) < version
-            if older or place in served[:-1]:
-                shutil.rmtree(place, ignore_errors=True)
-
     def _pieces(self, calibrated: Calibrated, last: int) -> Iterator[Piece]:
         for block in self.store.blocks(last=last):
             yield from folded(calibrated.fitted, block, calibrated.sources)
@@ -157,11 +151,11 @@ class Keeper:
         """Write the shelves where the next process finds them, when those there are missing or far behind."""
         if self.current is None or not self.current.calibrated.version or not self.writable:
             return
+        encoding = encodings(self.store.database)
         with self.guard:
             served = self._up_to_date()
-        there = any((self.folder / "index").glob(f"{served.calibrated.version}-*"))
-        if served.stale or not there:
-            self.current = self._built(served.calibrated)
+        if served.stale or not shelves.places(self.folder, served.calibrated.version):
+            self._serve(self._built(served.calibrated), encoding)
 
     def calibrated(
         self,
@@ -179,12 +173,28 @@ class Keeper:
         is not said.
         """
         keep = keep and self.writable
+        encoding = encodings(self.store.database)
         before = None if replacing else self.state()[0]
-        encoder = self.encoder() if self.encoder is not None else None
         if not self.store.count():
             return self._nothing()
+        served = self.fitted(spec, own, keep=keep)
+        if keep:
+            versions.publish(self.store.database, served.calibrated, asked or spec, over=before, encoding=encoding)
+            shelves.prune(self.folder, self.state()[0])
+        return self._serve(served, encoding)
+
+    def _serve(self, served: Served, encoding: int) -> Served:
+        """Serve what was made since ``encoding`` was read, unless vectors of two encoders may have met in it."""
+        with self.guard:
+            if encodings(self.store.database) != encoding:
+                raise BadFile(f"{self.folder} was re-encoded meanwhile. Try again.")
+            self.current = served
+        return served
+
+    def fitted(self, spec: str, own: references.Own = (), *, keep: bool) -> Served:
+        """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
         sequence, last = self.state()[1], self.store.last()
-        gathered = references.gather(self.store, encoder, [*self.asked(), *own])
+        gathered = references.gather(self.store, self.opened.load(), [*self.asked(), *own])
         fitted = calibrate.chosen(spec, gathered, self.store.counts())
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -194,12 +204,7 @@ class Keeper:
         built = self._built_from(calibrated, sequence, last)
         match = calibrate.matched(built, self.store, gathered)
         joined = hybrid.fit(built, self.store, gathered.real)
-        served = replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
-        if keep:
-            versions.publish(self.store.database, served.calibrated, asked or spec, over=before)
-            self._prune()
-        self.current = served
-        return served
+        return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
 
     def _nothing(self) -> Served:
         """Serve an empty collection: nothing to fit, nothing to find."""
@@ -211,21 +216,27 @@ class Keeper:
         """Read a calibration from the store."""
         return versions.read(self.store.database, version)
 
+    def published(self) -> Calibrated | None:
+        """Read the calibration that is served; None before the first."""
+        version = self.state()[0]
+        return self.read(version) if version else None
+
     def raw(self) -> Served:
         """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
         with self.guard:
+            encoding = encodings(self.store.database)
             base, sequence = self.served().calibrated.fitted, self.state()[1]
             raw = self.raw_served
-            if raw is not None and _covers(raw.calibrated.fitted, base):
+            if raw is not None and self.raw_of == encoding and _covers(raw.calibrated.fitted, base):
                 self.raw_served = raw if raw.sequence == sequence else raw.followed(self.store, sequence)
             else:
                 queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
                 documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
-                fitted = calibration.fit(Spec.parse("none"), documents, queries)
+                fitted = replace(calibration.fit("none", documents, queries), statistics=base.statistics)
                 calibrated = Calibrated(0, sequence, "", fitted)
                 last = self.store.last()
                 built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
-                self.raw_served = Served(calibrated, sequence, last, built)
+                self.raw_served, self.raw_of = Served(calibrated, sequence, last, built), encoding
             return self.raw_served
 
     def drifted(self, fitted_on: Statistics) -> bool:
@@ -239,7 +250,7 @@ class Keeper:
     def problems(self) -> list[str]:
         """Return what is wrong with the shelves on the disk, every byte of which is read."""
         found: list[str] = []
-        for place in (self.folder / "index").glob(f"{self.state()[0]}-*"):
+        for place in shelves.places(self.folder, self.state()[0]):
             try:
                 shelves.read(place, whole=True)
             except IsthmusError as error:
@@ -256,12 +267,19 @@ class Keeper:
 
         def work() -> None:
             other = None
+            encoding = encodings(self.store.database)
             try:
                 other = Database(self.folder)
-                task(Keeper(self.folder, Store(other), self.encoder, follows=False))
+                task(Keeper(self.opened, Store(other), follows=False))
                 self.renewed, self.trouble = True, ""
-            except (IsthmusError, OSError, RuntimeError) as error:  # RuntimeError: the interpreter is ending
-                self.trouble = str(error)
+            except (
+                IsthmusError,
+                OSError,
+                RuntimeError,
+                ValueError,
+            ) as error:  # RuntimeError: the interpreter is ending
+                moved = encodings(self.store.database) != encoding  # then what it was for is gone
+                self.trouble = "" if moved else str(error)
             finally:
                 if other is not None:
                     other.close()
@@ -276,7 +294,8 @@ class Keeper:
 
     def asked(self) -> references.Own:
         """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
-        return [] if self.encoder is None else querylog.kept(self.store.database)  # without it nobody could read them
+        without = self.opened.name == NO_ENCODER  # nobody could read them
+        return [] if without else querylog.kept(self.store.database)
 
 
 def _covers(fitted: Fitted, other: Fitted) -> bool:
@@ -287,8 +306,3 @@ def _covers(fitted: Fitted, other: Fitted) -> bool:
 
 def _one(modality: str, dim: int) -> Vectors:
     return Vectors({part: np.ones((1, dim), dtype=np.float32) for part in modality.split("+")})
-
-
-def _sequence(place: Path) -> int:
-    number = place.name.partition("-")[2]
-    return int(number) if number.isdigit() else -1

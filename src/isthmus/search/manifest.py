@@ -1,14 +1,21 @@
-"""Opening a collection's folder: whether it is one, may be written, and has the encoder it was made with."""
+"""Opening a collection's folder: whether it is one, may be written, and has the encoder it was made with.
+
+The manifest counts how often a collection was re-encoded. Whoever has it open looks at that number before and after
+anything that reads vectors: when it has grown meanwhile, the work is done again with the new encoder. So vectors of two
+encoders never meet.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
+from threading import RLock
+from typing import TypeVar
 
 from isthmus import encoders
 from isthmus.encoders import Encoder
@@ -16,6 +23,8 @@ from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.search.database import FILE, Database
 
 NO_ENCODER = "none"
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +37,8 @@ class Opened:
     device: str = "cpu"
     threads: int | None = None
     encoder: Encoder | None = None
+    encoding: int = 0  # how often the collection had been re-encoded when ``name`` was read
+    guard: RLock = field(default_factory=RLock)
 
     @property
     def dim(self) -> int | None:
@@ -47,11 +58,45 @@ class Opened:
         return None if self.name == NO_ENCODER else self._loaded()
 
     def _loaded(self) -> Encoder:
-        if self.encoder is None:
-            encoder = encoders.load(self.name, device=self.device, threads=self.threads)
-            check(self.folder, self.database, encoder)
-            self.encoder = encoder
-        return self.encoder
+        if (there := self.encoder) is not None:  # without the guard, which is held while somebody moves it over
+            return there
+        with self.guard:
+            if self.encoder is None:
+                encoder = encoders.load(self.name, device=self.device, threads=self.threads)
+                check(self.folder, self.database, encoder)
+                self.encoder = encoder
+            return self.encoder
+
+    def moved(self) -> int:
+        """Return how often the collection has been re-encoded; its encoder since then takes the other's place."""
+        now = encodings(self.database)
+        if now != self.encoding:
+            with self.guard:
+                names = "SELECT name, value FROM manifest WHERE name IN ('encoder', 'encoding')"
+                found = dict(self.database.all(names))
+                now = int(found.get("encoding", 0))
+                if now != self.encoding:
+                    self.name, self.encoder, self.encoding = str(found["encoder"]), None, now
+        return now
+
+    def steadily(self, work: Callable[[], Result]) -> Result:
+        """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
+        while True:
+            began = self.moved()
+            try:
+                done = work()
+            except Exception:
+                if encodings(self.database) == began:
+                    raise
+                continue
+            if encodings(self.database) == began:
+                return done
+
+
+def encodings(database: Database) -> int:
+    """Return how often a collection has been re-encoded."""
+    found = database.one("SELECT value FROM manifest WHERE name = 'encoding'")
+    return int(found[0]) if found else 0
 
 
 def opened(
@@ -82,10 +127,11 @@ def opened(
 def _with_encoder(
     folder: Path, database: Database, encoder: str | Encoder | None, device: str, threads: int | None
 ) -> Opened:
+    encoding = encodings(database)  # before the name: what changes in between is noticed later
     known = database.one("SELECT value FROM manifest WHERE name = 'encoder'")
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
-        return Opened(folder, database, str(known[0]), device, threads, encoder)
+        return Opened(folder, database, str(known[0]), device, threads, encoder, encoding)
     if known is None:
         name = asked or "mini"
         found = Opened(folder, database, name, device, threads, None if isinstance(encoder, str) else encoder)
@@ -94,11 +140,12 @@ def _with_encoder(
     if asked is not None and asked != known[0]:
         raise BadFile(
             f"{folder} was made with the encoder {known[0]} and was opened with {asked}: vectors of different encoders "
-            f"do not mix. Leave the encoder out, or index into another folder."
+            f"do not mix. Leave the encoder out, index into another folder, or re-encode it: isthmus reencode --in "
+            f"{folder} --encoder {asked}."
         )
     if encoder is not None and not isinstance(encoder, str):
         check(folder, database, encoder)
-    return Opened(folder, database, str(known[0]), device, threads)
+    return Opened(folder, database, str(known[0]), device, threads, encoding=encoding)
 
 
 def _sign(found: Opened) -> None:
@@ -117,11 +164,12 @@ def _sign(found: Opened) -> None:
 def check(folder: Path, database: Database, encoder: Encoder) -> None:
     """Refuse an encoder of the same name whose vectors are others'."""
     if not _is_own(database, encoder):
-        identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")[0]
+        of = "SELECT value FROM manifest WHERE name = ?"
+        identity, name = database.one(of, "identity")[0], database.one(of, "encoder")[0]
         raise BadFile(
             f"{folder} was made with another version of the encoder {encoder.name} (checksum {identity[:12]}…, this "
-            f"one is {encoder.identity[:12]}…): their vectors do not mix. Use the version it was made with, or index "
-            "into another folder."
+            f"one is {encoder.identity[:12]}…): their vectors do not mix. Use the version it was made with, or "
+            f"re-encode it: isthmus reencode --in {folder} --encoder {name}."
         )
 
 

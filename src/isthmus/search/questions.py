@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,9 +31,20 @@ def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], 
                 )
         weights: dict[str, Matrix] | None = None
         if query.weights is not None:
+            _check_weights(query.weights, parts)
             weights = {part: np.array([query.weights.get(part, 1.0)]) for part in parts}
         several.append(Vectors(parts, weights=weights))
     return Vectors.concat(several)
+
+
+def _check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) -> None:
+    """Refuse weights that nobody can heed: an encoder that makes one vector of words and picture has weighed them."""
+    for part in parts:
+        if len({weights.get(atom, 1.0) for atom in part.split("+")}) > 1:
+            raise BadInput(
+                f"The query weighs its parts, and this collection's encoder makes one vector of {part}, which cannot "
+                "be weighed any more. Leave the weights out."
+            )
 
 
 def _rest(query: Query) -> Query | None:

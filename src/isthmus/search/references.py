@@ -1,11 +1,9 @@
 """Reference queries of a collection: the user's own, then made from its documents, then the built-in bank.
 
-A query made from a document knows its source, which lets calibrations be judged. To judge how images are found,
-some image+text documents have their text hidden and are asked for by it; others have their image hidden and are asked
-for by it. Only modalities that the collection really holds are made this way.
+A query made from a document knows its source, which lets calibrations be judged.
 
     real      the sampled documents as they are, and queries with their sources: what is fitted on
-    trial     the same with hidden parts: what candidates are judged on, and what ``learned`` is fitted on
+    trial     the same with hidden parts: what candidates are judged on, and what ``learned`` is fitted on (trials.py)
 """
 
 from __future__ import annotations
@@ -22,12 +20,11 @@ from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.queries import Embedded, about
 from isthmus.search.questions import query_vectors
 from isthmus.search.store import Block, Store
+from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 DOCUMENTS = 1500  # sampled of each modality
-GENERATED = 400  # queries made for each kind of target
 ENOUGH = SHIPPED_QUERIES  # reference queries of one modality; the bank fills up to here
-HIDDEN = 0.5  # of the image+text documents, at most, lose a part on trial
 SEED = 20240607
 
 Own: TypeAlias = Sequence[tuple[Query, str | None]]  # the user's queries, and the id of the right document if known
@@ -82,10 +79,9 @@ class References:
 def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
     """Sample documents, make queries of them, encode these, and fill up from the bank."""
     rng = np.random.default_rng(SEED)
-    block = store.sample(_sampled(store, rng, [name for _, name in own if name]))
-    modality = block.vectors.modality[np.searchsorted(block.owner, np.arange(len(block.ids)))]
-    plan = _plan(modality, rng)
-    asked = _Asked(block)
+    block = _sampled(store, rng, [name for _, name in own if name])
+    plan, alone = planned(block, store, encoder, rng)
+    asked = _Asked(block, alone)
     asked.users(own, encoder)
     asked.made(store, encoder, plan, rng)
     asked.bank(encoder)
@@ -94,55 +90,31 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
     real = Corpus(block.ids, block.vectors, block.owner, *questions)
     known = set(block.ids)
     answered = sum(name in known for _, name in own)
-    return References(real, Corpus(block.ids, _hidden(block, plan), block.owner, *questions), answered)
+    documents, owner = on_trial(block, plan, alone)
+    return References(real, Corpus(block.ids, documents, owner, *questions), answered)
 
 
-def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> list[int]:
+def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> Block:
+    """Take some documents of every modality; of a part that none of them has, some as well: it needs a mean, too."""
     rows = set(store.rows_of(wanted).values())
     for name in store.counts():
         of_modality = [row for (row,) in store.database.all("SELECT row FROM documents WHERE modality = ?", name)]
         rows |= set(rng.permutation(of_modality)[:DOCUMENTS].tolist())
-    return sorted(rows)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """Which sampled documents are asked for, and which of them without their text or their image."""
-
-    by_words: Rows  # asked for by words of their text
-    by_image: Rows  # asked for by their image
-    no_text: Mask
-    no_image: Mask
-
-
-def _plan(modality: np.ndarray[tuple[int], np.dtype[np.str_]], rng: np.random.Generator) -> Plan:
-    no_text, no_image = np.zeros(len(modality), dtype=bool), np.zeros(len(modality), dtype=bool)
-    both = rng.permutation(np.flatnonzero(modality == "image+text"))
-    lose = [mask for mask, name in ((no_text, "image"), (no_image, "text")) if (modality == name).any()]
-    each = int(min(GENERATED, HIDDEN * len(both) / max(1, len(lose))))
-    for place, mask in enumerate(lose):
-        mask[both[place * each : (place + 1) * each]] = True
-    texts = rng.permutation(np.flatnonzero(modality == "text"))[:GENERATED]
-    fused = rng.permutation(np.flatnonzero((modality == "image+text") & ~no_text & ~no_image))[:GENERATED]
-    words = np.concatenate([texts, fused, np.flatnonzero(no_text)])
-    pictured = rng.permutation(np.flatnonzero((modality == "image") | ((modality == "image+text") & ~no_image)))
-    by_image = np.concatenate([np.flatnonzero(no_image), pictured])[: 2 * GENERATED]
-    return Plan(np.sort(words), np.sort(by_image), no_text, no_image)
-
-
-def _hidden(block: Block, plan: Plan) -> Vectors:
-    present = dict(block.vectors.present)
-    for part, gone in (("text", plan.no_text), ("image", plan.no_image)):
-        if part in present:
-            present[part] = present[part] & ~gone[block.owner]
-    return Vectors(block.vectors.parts, present, block.vectors.weights)
+    block = store.sample(sorted(rows))
+    rare = store.statistics().parts.keys() - block.vectors.parts.keys()
+    if not rare:
+        return block
+    of_part = "SELECT DISTINCT document FROM vectors WHERE part = ? ORDER BY document LIMIT ?"
+    return store.sample(
+        sorted(rows.union(*([row for (row,) in store.database.all(of_part, p, DOCUMENTS)] for p in rare)))
+    )
 
 
 class _Asked:
     """Queries as they come together: text and image vectors, and whose they are."""
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    def __init__(self, block: Block, alone: Alone) -> None:
+        self.block, self.alone = block, alone
         self.dim = block.vectors.dim
         self.first = np.searchsorted(block.owner, np.arange(len(block.ids)))
         self.place = {name: row for row, name in enumerate(block.ids)}
@@ -186,6 +158,7 @@ class _Asked:
         if encoder is not None and "image" not in encoder.modalities:
             return
         self._own_vectors("image", plan.by_image, plan.no_image)
+        self._pictures(plan)
         self._both(text, plan)
 
     def _own_vectors(self, part: str, documents: Rows, hidden: Mask) -> None:
@@ -195,6 +168,13 @@ class _Asked:
             there = self.block.vectors.present[part][rows]
             asked = documents[there]
             self.add(Vectors.of(self.block.vectors.parts[part][rows[there]], part), asked, hidden[asked])
+
+    def _pictures(self, plan: Plan) -> None:
+        """Ask with the pictures that were encoded alone."""
+        asked = np.array([at for at in plan.by_image.tolist() if at in self.alone.image], dtype=np.intp)
+        if len(asked):
+            rows = np.concatenate([self.alone.image[at] for at in asked.tolist()])
+            self.add(Vectors.of(rows, "image"), asked, plan.no_image[asked])
 
     def _both(self, text: dict[int, Matrix], plan: Plan) -> None:
         """Ask with words and a picture at once, where a document has both."""

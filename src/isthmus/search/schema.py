@@ -1,6 +1,6 @@
 """The tables of a collection, their version, and how older ones are brought up to date.
 
-manifest      what the collection is: schema, encoder, dimensions; one JSON value per name
+manifest      what the collection is: schema, encoder, dimensions, how often it was re-encoded; one value per name
 documents     what is found; a changed document gets a new row, so that row numbers only grow
 vectors       raw encoder vectors, one per passage of a text and one per other part, in the order of documents
 blobs         pictures that were handed in as bytes or pixels

@@ -71,9 +71,9 @@ class Served:
         dead = sum(int((~shelf.alive).sum()) for shelf in self.all_shelves if shelf.alive is not None)
         return dead + sum(len(shelf) for shelf in self.recent)
 
-    def unknown(self, store: Store) -> list[str]:
-        """Return the modalities in the store that this calibration has never seen."""
-        return sorted(store.modalities() - set(self.calibrated.fitted.document_modalities))
+    def unknown(self, store: Store) -> set[str]:
+        """Return the modalities and the parts in the store that this calibration has never seen."""
+        return unknown(self.calibrated.fitted, store)
 
     def followed(self, store: Store, sequence: int) -> Served:
         """Return what is served after the changes since: new documents beside, gone ones masked."""
@@ -91,6 +91,14 @@ class Served:
         return replace(self, sequence=sequence, last=last, shelves=shelves, recent=tuple(recent))
 
 
+def unknown(fitted: Fitted, store: Store) -> set[str]:
+    """Return the modalities and the parts in a store that a calibration has never seen.
+
+    One modality may come in several parts: as text and image, or as one vector for both.
+    """
+    return (store.modalities() - set(fitted.document_modalities)) | (store.parts() - set(fitted.statistics.parts))
+
+
 def _beside(recent: list[Shelf], shelf: Shelf) -> list[Shelf]:
     """Put a shelf beside others; those of its modality that are not much larger are merged into it.
 
@@ -103,8 +111,11 @@ def _beside(recent: list[Shelf], shelf: Shelf) -> list[Shelf]:
 
 
 def _known(block: Block, fitted: Fitted) -> Block:
-    """Leave out documents of a modality that the calibration has never seen: the next one will."""
+    """Leave out documents of a modality or with a part that the calibration has never seen: the next one will."""
     foldable = np.isin(block.vectors.modality, fitted.document_modalities)
+    for part, mask in block.vectors.present.items():
+        if part not in fitted.statistics.parts:
+            foldable &= ~mask
     if foldable.all():
         return block
     kept, owner = np.unique(block.owner[foldable], return_inverse=True)

@@ -103,6 +103,32 @@ def merged(first: Shelf, second: Shelf) -> Shelf:
     return replace(whole, alive=np.concatenate(masks))
 
 
+def places(folder: Path, version: int) -> list[Path]:
+    """Return where shelves of a calibration lie in a collection's folder, the newest first."""
+    return sorted((folder / "index").glob(f"{version}-*"), key=_sequence, reverse=True)
+
+
+def prune(folder: Path, version: int, *, newer: bool = False) -> None:
+    """Remove shelves that nobody will open again: older ones, and with ``newer`` those of later calibrations as well.
+
+    Whoever has them open keeps them until the end.
+    """
+    numbers = {place: _version(place) for place in (folder / "index").glob("*-*")}
+    others = [at for at, number in numbers.items() if number < version or (newer and version < number < np.inf)]
+    for place in [*others, *places(folder, version)[1:]]:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _version(place: Path) -> float:
+    number = place.name.partition("-")[0]
+    return int(number) if number.isdigit() else np.inf
+
+
+def _sequence(place: Path) -> int:
+    number = place.name.partition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
 def write(folder: Path, pieces: Iterator[Piece], about: Mapping[str, int]) -> None:
     """Write shelves beside ``folder`` and move them there in one step; blocks pass through, none is kept."""
     draft = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isthmus.search import shelves
 from isthmus.search.database import Database
 from isthmus.search.keeper import Keeper
+from isthmus.search.staging import Begun, begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Stats:
     sources: Mapping[str, int]
     skipped: tuple[tuple[str, str], ...]
     logged: int | None
+    reencoding: Begun | None
 
 
 def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
@@ -52,6 +55,7 @@ def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
         index=_index(folder, int(manifest.get("calibration", 0))),
         sources=dict(every("SELECT root, count(*) FROM units GROUP BY root")),
         skipped=tuple(every("SELECT place, why FROM skipped ORDER BY rowid")),
+        reencoding=begun(folder, database),
         logged=int(one("SELECT count(*) FROM asked")[0]) if manifest.get("log") else None,
     )
 
@@ -87,13 +91,8 @@ def _drift(keeper: Keeper, version: int) -> dict[str, float]:
     return calibration.drift(keeper.read(version).fitted.statistics, keeper.store.statistics()) if version else {}
 
 
-def _sequence(place: Path) -> int:
-    number = place.name.partition("-")[2]
-    return int(number) if number.isdigit() else -1
-
-
 def _index(folder: Path, version: int) -> dict[str, str]:
-    for place in sorted((folder / "index").glob(f"{version}-*"), key=_sequence, reverse=True):
+    for place in shelves.places(folder, version):
         try:
             about = json.loads((place / "index.json").read_text())
             return {name: f"{of['kind']}, {of['shape'][0]} rows" for name, of in about["shelves"].items()}

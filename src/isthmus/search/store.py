@@ -85,7 +85,7 @@ class Store:
         metadata = as_json(document.metadata, f"Document {document.id!r}")
         hashes = (entry.text_hash, entry.image_hash, entry.own_hash)
         values = (document.id, entry.modality, document.text, path, metadata, *hashes)
-        pieces = [(p.part, p.passage, p.start, p.stop, _blob(p.vector)) for p in entry.pieces]
+        pieces = [stored(piece) for piece in entry.pieces]
         row = connection.execute(
             "INSERT INTO documents (id, modality, text, image, metadata, text_hash, image_hash, own_hash, unit, run, "
             "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -108,7 +108,7 @@ class Store:
     def remove(self, connection: sqlite3.Connection, ids: Sequence[str]) -> list[str]:
         """Take documents out; return the ids of those that were there."""
         found: list[Any] = []
-        for some in _several(ids):
+        for some in several(ids):
             marks = ",".join("?" * len(some))
             statement = f"SELECT row, id, text FROM documents WHERE id IN ({marks})"
             found += connection.execute(statement, some).fetchall()
@@ -159,6 +159,10 @@ class Store:
             found.add(after := str(row[0]))
         return found
 
+    def parts(self) -> set[str]:
+        """Return the parts that documents have vectors for."""
+        return set(self.statistics().parts)
+
     def fields(self) -> list[str]:
         """Return the names of the metadata, at the cost of one look into the index for each."""
         found: list[str] = []
@@ -183,7 +187,7 @@ class Store:
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each of these ids that is there."""
         found: dict[str, int] = {}
-        for some in _several(list(ids)):
+        for some in several(list(ids)):
             marks = ",".join("?" * len(some))
             found |= dict(self.database.all(f"SELECT id, row FROM documents WHERE id IN ({marks})", *some))
         return found
@@ -191,7 +195,7 @@ class Store:
     def has_text(self, rows: Sequence[int]) -> set[int]:
         """Return those of the rows whose documents have a text."""
         found: set[int] = set()
-        for some in _several(list(rows)):
+        for some in several(list(rows)):
             marks = ",".join("?" * len(some))
             statement = f"SELECT row FROM documents WHERE text IS NOT NULL AND row IN ({marks})"
             found |= {row for (row,) in self.database.all(statement, *some)}
@@ -200,7 +204,7 @@ class Store:
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
         """Return the documents in these rows, with the pictures that are kept here."""
         found: dict[int, Document] = {}
-        for some in _several(list(rows)):
+        for some in several(list(rows)):
             marks = ",".join("?" * len(some))
             statement = (
                 "SELECT d.row, d.id, d.text, d.image, b.image, d.metadata, d.own_hash "
@@ -228,7 +232,7 @@ class Store:
     def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
         """Return the stored vectors of these documents."""
         found: dict[int, list[Piece]] = defaultdict(list)
-        for some in _several(list(rows)):
+        for some in several(list(rows)):
             marks = ",".join("?" * len(some))
             columns = "document, part, vector, passage, start, stop"
             statement = f"SELECT {columns} FROM vectors WHERE document IN ({marks}) ORDER BY row"
@@ -258,7 +262,7 @@ class Store:
 
     def _named(self, rows: Sequence[int]) -> list[tuple[str, int]]:
         named: list[tuple[str, int]] = []
-        for some in _several([int(row) for row in rows]):
+        for some in several([int(row) for row in rows]):
             marks = ",".join("?" * len(some))
             named += self.database.all(f"SELECT id, row FROM documents WHERE row IN ({marks})", *some)
         return named
@@ -270,15 +274,15 @@ class Store:
         return Block(rows, [name for _, name in there], *assembled([pieces[row] for row, _ in there]))
 
 
-def assembled(several: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
+def assembled(documents: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
     """Lay documents' pieces out as rows: one per passage, each with the document's other parts beside it."""
-    passages = [max(piece.passage for piece in pieces) + 1 for pieces in several]
-    owner = np.repeat(np.arange(len(several)), passages)
+    passages = [max(piece.passage for piece in pieces) + 1 for pieces in documents]
+    owner = np.repeat(np.arange(len(documents)), passages)
     first = np.concatenate([[0], np.cumsum(passages)])[:-1].astype(np.intp)
-    dim = len(several[0][0].vector) if several else 1
+    dim = len(documents[0][0].vector) if documents else 1
     parts: dict[str, Matrix] = {}
     present: dict[str, Any] = {}
-    for place, pieces in enumerate(several):
+    for place, pieces in enumerate(documents):
         split = {piece.part for piece in pieces if piece.passage}  # the part that has several passages
         for piece in pieces:
             if piece.part not in parts:
@@ -299,6 +303,11 @@ def checksum(values: Sequence[object], kept: bytes | None, pieces: Iterable[Sequ
     for value in (*values, kept, *(value for piece in pieces for value in piece)):
         total = zlib.crc32(value if isinstance(value, bytes) else str(value).encode(), zlib.crc32(b"\0", total))
     return total
+
+
+def stored(piece: Piece) -> tuple[str, int, int | None, int | None, bytes]:
+    """Return a vector as the table of vectors keeps it."""
+    return (piece.part, piece.passage, piece.start, piece.stop, _blob(piece.vector))
 
 
 def own_hash(vectors: Mapping[str, Matrix]) -> bytes:
@@ -323,6 +332,7 @@ def _vector(blob: bytes) -> Matrix:
     return np.frombuffer(blob, dtype="<f4")
 
 
-def _several(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def several(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Cut values into stretches that one statement takes."""
     for start in range(0, len(values), AT_ONCE):
         yield values[start : start + AT_ONCE]

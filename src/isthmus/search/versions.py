@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import asdict
 from typing import Any
 
@@ -25,25 +26,48 @@ def draft(database: Database, calibrated: Calibrated) -> int:
         return int(connection.execute(statement, values).lastrowid or 0)
 
 
-def publish(database: Database, calibrated: Calibrated, asked: str, over: int | None = None) -> None:
+def publish(
+    database: Database, calibrated: Calibrated, asked: str, over: int | None = None, encoding: int | None = None
+) -> None:
     """Make a calibration the one that is served, in one step; the next will be made as this was ``asked`` for.
 
     With ``over`` it only takes the place of that version (0: of none): whoever has published another meanwhile stays.
+    With ``encoding``, not where the collection has been re-encoded since.
     """
     version = calibrated.version
-    beside = {
+    with database.writing() as connection:
+        names = "SELECT name, value FROM manifest WHERE name IN ('calibration', 'encoding')"
+        now = dict(connection.execute(names).fetchall())
+        other = over is not None and over != now.get("calibration", 0)
+        if other or (encoding is not None and encoding != now.get("encoding", 0)):
+            connection.execute("DELETE FROM calibrations WHERE version = ?", (version,))
+            return
+        beside = json.dumps(_beside(calibrated))
+        connection.execute("UPDATE calibrations SET beside = ? WHERE version = ?", (beside, version))
+        connection.execute("INSERT OR REPLACE INTO manifest VALUES ('calibration', ?), ('spec', ?)", (version, asked))
+        connection.execute("DELETE FROM calibrations WHERE version <= ?", (version - KEPT,))
+
+
+def replace_all(connection: sqlite3.Connection, calibrated: Calibrated | None, asked: str) -> None:
+    """Serve a calibration of other vectors, or none, inside the caller's transaction; all earlier ones go."""
+    connection.execute("DELETE FROM calibrations")
+    connection.execute("DELETE FROM manifest WHERE name = 'calibration'")
+    if calibrated is None:
+        return
+    fitted = storage.to_bytes(calibrated.fitted)
+    values = (calibrated.made, str(calibrated.fitted.spec), calibrated.sequence, fitted)
+    beside = json.dumps(_beside(calibrated))
+    connection.execute("INSERT INTO calibrations VALUES (?, ?, ?, ?, ?, ?)", (calibrated.version, *values, beside))
+    names = "INSERT OR REPLACE INTO manifest VALUES ('calibration', ?), ('spec', ?)"
+    connection.execute(names, (calibrated.version, asked))
+
+
+def _beside(calibrated: Calibrated) -> dict[str, Any]:
+    return {
         "sources": {name: list(rows) for name, rows in calibrated.sources.items()},
         "match": calibrated.match and asdict(calibrated.match),
         "hybrid": calibrated.hybrid and asdict(calibrated.hybrid),
     }
-    with database.writing() as connection:
-        served = connection.execute("SELECT value FROM manifest WHERE name = 'calibration'").fetchone()
-        if over is not None and over != (served[0] if served else 0):
-            connection.execute("DELETE FROM calibrations WHERE version = ?", (version,))
-            return
-        connection.execute("UPDATE calibrations SET beside = ? WHERE version = ?", (json.dumps(beside), version))
-        connection.execute("INSERT OR REPLACE INTO manifest VALUES ('calibration', ?), ('spec', ?)", (version, asked))
-        connection.execute("DELETE FROM calibrations WHERE version <= ?", (version - KEPT,))
 
 
 def read(database: Database, version: int) -> Calibrated:

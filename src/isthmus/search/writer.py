@@ -87,7 +87,7 @@ class Writer:
         def skip(row: int, problem: BadInput) -> None:
             if on_skip is None and isinstance(problem, BadVectors):
                 raise problem
-            skipped.append(Skipped(todo[row].id, _plain(todo[row].id, problem)))
+            skipped.append(Skipped(todo[row].id, plain(todo[row].id, problem)))
             if on_skip is not None:
                 on_skip(skipped[-1])
 
@@ -187,6 +187,21 @@ def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
         yield list(batch.values())
 
 
+def merged(before: Document, given: Document) -> Document:
+    """Return a document with the parts that are given in place of its own; the others stay."""
+    text = given.text if given.text and not given.text.isspace() else before.text
+    image = before.image if given.image is None else given.image
+    covered = {atom for part in given.vectors for atom in part.split("+")}
+    fresh = {"text": text is not before.text, "image": image is not before.image}
+    own = {
+        part: vector
+        for part, vector in before.vectors.items()
+        if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
+    }
+    metadata = {**before.metadata, **given.metadata}
+    return Document(given.id, text, image, metadata, {**own, **given.vectors})
+
+
 def _signature(arrival: Arrival) -> tuple[object, ...]:
     one = arrival.one
     path = one.document.image if isinstance(one.document.image, str) else None
@@ -199,7 +214,7 @@ def _json(metadata: object) -> object:
     return json.loads(json.dumps(metadata))
 
 
-def _plain(name: str, problem: BadInput) -> str:
+def plain(name: str, problem: BadInput) -> str:
     """Return the reason without the name, which stands beside it."""
     return str(problem).removeprefix(f"document {name!r}: ")
 

@@ -1,0 +1,183 @@
+"""Re-encoding a collection: every document's vectors become another encoder's, in one step at the end.
+
+    documents ──new encoder──▸ staging    in batches, each committed: what is done is not done again     (staging.py)
+    staging ──▸ statistics, a calibration and shelves of the new vectors, by which nobody is served yet
+    one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone      (switching.py)
+
+Searches go on with the old vectors until that transaction, also when it never comes. A document that changes between
+two runs has a new row, and is encoded in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from isthmus import encoders
+from isthmus.documents import Document
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput, CannotEncode
+from isthmus.search import shelves, staging
+from isthmus.search.ahead import ahead
+from isthmus.search.ingest import Encoding, prepared
+from isthmus.search.keeper import Keeper
+from isthmus.search.manifest import NO_ENCODER
+from isthmus.search.staging import Staging
+from isthmus.search.store import Entry, Store, checksum, several, stored
+from isthmus.search.switching import switch
+from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
+
+Progress: TypeAlias = Callable[[int, int], None]  # (documents done, documents there are)
+
+PAGE = 32  # documents that are read at once, with the pictures that are kept here
+SHOWN = 5  # documents that an error names
+
+
+@dataclass(frozen=True, slots=True)
+class Reencoded:
+    """What a re-encoding did: into which encoder, how many documents now and in earlier runs, and those it deleted.
+
+    ``already``: the collection had this encoder's vectors before, and nothing was done.
+    """
+
+    encoder: str
+    encoded: int = 0
+    earlier: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    already: bool = False
+
+
+def reencode(keeper: Keeper, wanted: str | Encoder, *, drop: bool, progress: Progress) -> Reencoded:
+    """Re-encode a collection, by its only writer; ``Collection.reencode`` says what is what."""
+    opened = keeper.opened
+    name = wanted if isinstance(wanted, str) else wanted.name
+    if name == NO_ENCODER:
+        raise BadInput("'none' encodes nothing. Name an encoder, or index into another folder with --encoder none.")
+    encoder = encoders.load(wanted, device=opened.device, threads=opened.threads) if isinstance(wanted, str) else wanted
+    own = opened.database.one("SELECT value FROM manifest WHERE name = 'identity'")
+    if own is not None and own[0] == encoder.identity:
+        _tidy(keeper)
+        return Reencoded(name, already=True)
+    if not drop:
+        _refuse(name, _unreadable(keeper.store, encoder), keeper.store.count())
+    begun = Staging.open(opened.folder, name, encoder)
+    try:
+        run = Run(keeper.store, begun, encoder, progress).encode()
+        if not drop or len(run.skipped) == run.total:
+            _refuse(name, run.skipped, run.total)
+        switch(keeper, begun, name, encoder, run.skipped)
+    finally:
+        begun.database.close()
+    _tidy(keeper)
+    return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped))
+
+
+def _tidy(keeper: Keeper) -> None:
+    """Remove what nobody needs any more: new vectors that are served now, and shelves of the old ones."""
+    staging.drop(keeper.folder)
+    shelves.prune(keeper.folder, keeper.state()[0], newer=True)
+
+
+def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
+    """Return the documents of which it is clear beforehand, not after hours, that the encoder does not read them."""
+    marks = ",".join("?" * len(encoder.modalities))
+    others = f"SELECT id, modality FROM documents WHERE modality NOT IN ({marks}) ORDER BY row"
+    reads = " and ".join(encoder.modalities)
+    found = store.database.all(others, *encoder.modalities)
+    return [Skipped(name, f"it is {modality}, and the encoder reads {reads} only.") for name, modality in found]
+
+
+def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
+    """Do not finish while documents cannot be encoded: nobody should lose them without having said so."""
+    if not skipped:
+        return
+    listed = " ".join(f"{one.id!r}: {one.why}" for one in skipped[:SHOWN])
+    more = f" And {len(skipped) - SHOWN:,} more." if len(skipped) > SHOWN else ""
+    rest = "" if len(skipped) == total else " Or have them deleted: --drop, drop=True."
+    raise CannotEncode(
+        f"{len(skipped):,} of {total:,} documents cannot be encoded by {name}, so the collection stays as it was. "
+        f"{listed}{more} Bring their files back, or change or delete these documents, and run it again; what is done "
+        f"is not done again.{rest}",
+        [(one.id, one.why) for one in skipped],
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One run over the documents that have no new vectors yet."""
+
+    store: Store
+    staging: Staging
+    encoder: Encoder
+    progress: Progress
+    total: int = 0
+    encoded: int = 0
+    earlier: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def encode(self) -> Run:
+        """Encode them, batch by batch; those that cannot be go to ``skipped``."""
+        rows = [row for (row,) in self.store.database.all("SELECT row FROM documents ORDER BY row")]
+        todo = self.staging.missing(rows)
+        self.total, self.earlier = len(rows), len(rows) - len(todo)
+        self.progress(self.earlier, self.total)
+        with closing(ahead(self._arriving(todo), 2 * BATCH, lambda arrival: arrival.one.bytes)) as coming:
+            for batch in batches(coming):
+                self._encode(batch)
+                self.progress(self.earlier + self.encoded, self.total)
+        return self
+
+    def _arriving(self, rows: Sequence[int]) -> Generator[Arrival, None, None]:
+        """Read documents, and hash what is to be encoded as it is now."""
+        for start in range(0, len(rows), PAGE):
+            page = rows[start : start + PAGE]
+            found, columns = self.store.documents(page), self._columns(page)
+            for row in page:
+                *_, modality, known = columns[row]
+                bare = _bare(found[row], modality)
+                if isinstance(bare, Skipped):
+                    self.skipped.append(bare)
+                    continue
+                one = prepared(bare)
+                yield Arrival(replace(one, image_hash=one.image_hash or known))  # its file may be gone, its copy not
+
+    def _columns(self, rows: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+        """Return what is stored of documents and stays, and of what it depends: the modality and the image's hash."""
+        names = "row, id, text, image, metadata, modality, image_hash"
+        found: list[Any] = []
+        for some in several(rows):
+            marks = ",".join("?" * len(some))
+            found += self.store.database.all(f"SELECT {names} FROM documents WHERE row IN ({marks})", *some)
+        return {row: tuple(values) for row, *values in found}
+
+    def _encode(self, batch: Sequence[Arrival]) -> None:
+        def skip(place: int, problem: BadInput) -> None:
+            self.skipped.append(Skipped(batch[place].id, plain(batch[place].id, problem)))
+
+        encoding = Encoding(self.staging.store, lambda: self.encoder, self.encoder.dim)
+        made = [entry for entry in encoding.entries([arrival.one for arrival in batch], skip) if entry is not None]
+        rows = self.store.rows_of(entry.document.id for entry in made)
+        columns = self._columns(list(rows.values()))
+        named = [(rows[entry.document.id], entry) for entry in made]
+        self.staging.keep([(row, entry, _checksum(entry, columns[row])) for row, entry in named])
+        self.encoded += len(made)
+
+
+def _bare(document: Document, modality: str) -> Document | Skipped:
+    """Return a document without the vectors that it brought: they belong to the old ones."""
+    held = {*(["text"] if document.text else []), *(["image"] if document.image is not None else [])}
+    alone = sorted(set(modality.split("+")) - held)
+    if alone:
+        why = f"it brought its own vector for its {' and '.join(alone)}, and holds nothing that could be encoded."
+        return Skipped(document.id, why)
+    return replace(document, vectors={})
+
+
+def _checksum(entry: Entry, columns: Sequence[Any]) -> int:
+    """Return the checksum that the document will have, of its columns as they will be."""
+    name, text, path, metadata, *_ = columns
+    values = (name, entry.modality, text, path, metadata, entry.text_hash, entry.image_hash, None)
+    kept = entry.document.image if isinstance(entry.document.image, bytes) else None
+    return checksum(values, kept, [stored(piece) for piece in entry.pieces])

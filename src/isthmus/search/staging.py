@@ -1,0 +1,145 @@
+"""Vectors of another encoder, beside a collection until all of them are there: what ``reencode`` has done so far.
+
+things.isthmus/reencode/collection.sqlite      the tables of a collection, of which three are filled:
+
+    manifest     the encoder: its name, its identity, its dimensions; in the end the statistics of its vectors
+    documents    a row of the collection's: modality, hashes and checksum as they will be
+    vectors      the new ones
+
+A changed document has a new row, so what stands under a row is never out of date. The folder may be deleted:
+``reencode`` begins anew. Nobody but ``reencode`` writes there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isthmus.encoders import Encoder
+from isthmus.errors import IsthmusError
+from isthmus.search.database import FILE, Database
+from isthmus.search.store import Entry, Store, several, stored
+
+FOLDER = "reencode"
+
+# The collection as it will be: its documents that have new vectors, with these.
+VIEWS = (
+    "CREATE TEMP VIEW vectors AS SELECT * FROM fresh.vectors",
+    "CREATE TEMP VIEW documents AS SELECT d.row, d.id, f.modality, d.text, d.image, d.metadata, f.text_hash, "
+    "f.image_hash, f.own_hash, d.unit, d.run, f.checksum FROM main.documents d JOIN fresh.documents f ON f.row = d.row",
+    "CREATE TEMP VIEW manifest AS SELECT name, value FROM main.manifest WHERE name != 'statistics' "
+    "UNION ALL SELECT name, value FROM fresh.manifest WHERE name = 'statistics'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A re-encoding that was begun and not finished."""
+
+    encoder: str
+    done: int
+    documents: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.documents:,} documents re-encoded into {self.encoder}"
+
+
+@dataclass(slots=True, eq=False)
+class Staging:
+    """New vectors on their way into a collection."""
+
+    folder: Path  # the collection's
+    database: Database
+
+    @classmethod
+    def open(cls, folder: Path, name: str, encoder: Encoder) -> Staging:
+        """Open what was begun for this encoder; what was begun for another one, or is damaged, is dropped."""
+        values = {"encoder": name, "identity": encoder.identity, "dim": encoder.dim}
+        begun = _manifest(folder, writable=True).get("identity") == encoder.identity
+        if not begun or _asked(folder, "PRAGMA integrity_check(1)", writable=True) != [("ok",)]:
+            drop(folder)
+            (folder / FOLDER).mkdir()
+        database = Database(folder / FOLDER)
+        with database.writing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO manifest VALUES (?, ?)", values.items())
+        return cls(folder, database)
+
+    @property
+    def store(self) -> Store:
+        """The new vectors, by the documents' rows."""
+        return Store(self.database)
+
+    def missing(self, rows: Sequence[int]) -> list[int]:
+        """Return those of the rows that have no new vectors yet."""
+        there: set[int] = set()
+        for some in several(rows):
+            marks = ",".join("?" * len(some))
+            found = self.database.all(f"SELECT row FROM documents WHERE row IN ({marks})", *some)
+            there |= {row for (row,) in found}
+        return [row for row in rows if row not in there]
+
+    def keep(self, made: Sequence[tuple[int, Entry, int]]) -> None:
+        """Keep documents' new vectors, each under its row and with its checksum."""
+        with self.database.writing() as connection:
+            for row, entry, checksum in made:
+                connection.execute(
+                    "INSERT INTO documents (row, id, modality, metadata, text_hash, image_hash, checksum) "
+                    "VALUES (?, ?, ?, '{}', ?, ?, ?)",
+                    (row, str(row), entry.modality, entry.text_hash, entry.image_hash, checksum),
+                )
+                connection.executemany(
+                    "INSERT INTO vectors (document, part, passage, start, stop, vector) VALUES (?, ?, ?, ?, ?, ?)",
+                    ((row, *stored(piece)) for piece in entry.pieces),
+                )
+
+    def whole(self) -> Database:
+        """Open the collection as it will be, to be read; calibrations may be drafted there."""
+        database = self.attached()
+        for view in VIEWS:
+            database.connection.execute(view)
+        return database
+
+    def attached(self) -> Database:
+        """Open the collection with the new vectors beside it, as ``fresh``."""
+        database = Database(self.folder)
+        database.connection.execute("ATTACH DATABASE ? AS fresh", (str(self.database.path),))
+        return database
+
+
+def drop(folder: Path) -> None:
+    """Forget what was begun."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
+def begun(folder: Path, database: Database) -> Begun | None:
+    """Return how far a re-encoding of a collection has come; None when there is none."""
+    about = _manifest(folder, writable=database.writable)
+    identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")
+    if not about or (identity and identity[0] == about["identity"]):  # the last step was done, but for tidying up
+        return None
+    rows = {row for (row,) in database.all("SELECT row FROM documents")}
+    made = _asked(folder, "SELECT row FROM documents", writable=database.writable)
+    return Begun(str(about["encoder"]), sum(row in rows for (row,) in made), len(rows))
+
+
+def _manifest(folder: Path, *, writable: bool) -> dict[str, object]:
+    """Return for which encoder a re-encoding was begun; nothing when none was."""
+    found = dict(_asked(folder, "SELECT name, value FROM manifest", writable=writable))
+    return found if {"encoder", "identity"} <= found.keys() else {}
+
+
+def _asked(folder: Path, statement: str, *, writable: bool) -> list[Any]:
+    """Return what a query finds; nothing where there is no file, or it is damaged: then it counts for nothing."""
+    if not (folder / FOLDER / FILE).exists():
+        return []
+    try:
+        database = Database(folder / FOLDER, writable=writable)
+        try:
+            return database.all(statement)
+        finally:
+            database.close()
+    except (IsthmusError, OSError):
+        return []
