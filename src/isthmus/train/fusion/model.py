@@ -1,15 +1,16 @@
 """The model of Mr. Right over two towers: a document of text and image becomes one vector, a query another.
 
     document    [text tokens ; image patches] → merge attention → the mean of each kind → projection → unit
-    query       text tokens → one layer → pooled once for each kind → projection → unit
+    query       the words that ask for the text, and those that ask for the image → one layer → means → projection → unit
     matcher     query tokens look at themselves and at the document's fused tokens, and find their nearest there → a logit
 
-A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's own vector, plus what a linear map makes of
-one cell of the image tower's last feature map. Every layer adds to what it is given and begins by adding nothing, so
-that training starts from the towers' own vectors, side by side: ⟨q, t⟩ + ⟨q, v⟩.
+A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's own
+vector, plus what a linear map makes of one cell of the image tower's last feature map. Every layer adds to what it is
+given and begins by adding nothing, so that training starts from the towers' own vectors.
 
-``pool="kinds"`` (ours) keeps the mean of text tokens and the mean of patches apart, ``[t ; v]``, and lets a query say
-which of its words ask which of them, and how much each counts. ``pool="mean"`` is the paper's: one mean over all.
+``pool="kinds"`` (ours) keeps the mean of text tokens and the mean of patches apart, ``[t ; v]``. A query's words are
+parted as well (``Chooser``) and each side is read by the tower alone: ``[q_t ; q_v]``; a side without words is 0, and
+then the documents' other half decides nothing. ``pool="mean"`` is the paper's: one mean over all tokens, one query.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Fused(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Queries: their vectors, and each token's share."""
+    """Queries: their vectors, and each token's share, side after side."""
 
     vectors: Tensor  # (n, out), unit
     shares: Tensor  # (n, t, out)
@@ -161,31 +162,45 @@ class DocumentEncoder(nn.Module):
 
 
 class QueryEncoder(nn.Module):
-    """Words become one vector in the documents' space; the text tower is the documents' own."""
+    """Words become one vector in the documents' space; the text tower is the documents' own.
+
+    It takes as many sides as documents have halves: those words that ask for the text and those that ask for the image,
+    or (``pool="mean"``) all words once.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.shape = shape
         self.layer = Layer(shape)
-        slots = KINDS if shape.pool == "kinds" else 1
-        self.choose = _silent(nn.Linear(shape.dim, slots))  # which words ask for what
-        self.weigh = _silent(nn.Linear(shape.dim, slots))  # how much text and image count
-        self.out = nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(slots))
+        self.sides = shape.out // shape.dim
+        self.balance = nn.Parameter(torch.zeros(self.sides))  # logarithms: how much each side counts
+        self.out = nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(self.sides))
 
-    def forward(self, text: Tensor, mask: Tensor) -> Asked:
-        """Encode ``(n, t, dim)`` token states."""
-        tokens = self.layer(_unit_mean(text, mask), mask)
-        if self.shape.pool == "mean":
-            shares = self.out[0](tokens * _mean_weights(mask))  # (n, t, dim)
-        else:
-            choice = self.choose(tokens).masked_fill(~mask[:, :, None], NEVER).softmax(dim=1)  # (n, t, 2)
-            middle = (tokens * _mean_weights(mask)).sum(dim=1)
-            weight = KINDS * self.weigh(middle).softmax(dim=1)  # (n, 2): both 1 at first
-            sides = [out(tokens * choice[:, :, at, None]) * weight[:, at, None, None] for at, out in enumerate(self.out)]
-            shares = torch.cat(sides, dim=2)
-        vector = shares.sum(dim=1)
+    def forward(self, *sides: Tensor) -> Asked:
+        """Encode token states ``(n, t, dim)`` and their mask ``(n, t)``, one after another for each side."""
+        shares = []
+        for at, out in enumerate(self.out):
+            words, mask = sides[2 * at], sides[2 * at + 1]
+            tokens = self.layer(_unit_mean(words, mask), mask | ~mask.any(dim=1, keepdim=True))
+            share = out(tokens * _mean_weights(mask)) * self.balance[at].exp()
+            before, after = at * share.shape[2], (self.sides - 1 - at) * share.shape[2]
+            shares.append(F.pad(share, (before, after)))
+        joined = torch.cat(shares, dim=1)  # (n, all tokens, out)
+        vector = joined.sum(dim=1)
         length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
-        return Asked(vector / length, shares / length[:, None])
+        return Asked(vector / length, joined / length[:, None])
+
+
+class Chooser(nn.Module):
+    """Which words of a query ask for the text, and which for the image: a logit for each, by token."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.say = nn.Linear(shape.dim, KINDS)
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Return ``(n, t, 2)`` logits for the token states of whole queries."""
+        logits: Tensor = self.say(_unit_mean(words, mask))
+        return logits
 
 
 class Matcher(nn.Module):
@@ -233,12 +248,13 @@ class Matcher(nn.Module):
 
 
 class Fusion(nn.Module):
-    """The three together, and the temperature of the contrast."""
+    """All of it, and the temperature of the contrast."""
 
     def __init__(self, shape: Shape, temperature: float = 0.05) -> None:
         super().__init__()
         self.shape = shape
-        self.document, self.query, self.matcher = DocumentEncoder(shape), QueryEncoder(shape), Matcher(shape)
+        self.document, self.query = DocumentEncoder(shape), QueryEncoder(shape)
+        self.chooser, self.matcher = Chooser(shape), Matcher(shape)
         self.log_temperature = nn.Parameter(torch.tensor(temperature).log())
 
     @property
@@ -256,7 +272,8 @@ def _mean_weights(mask: Tensor) -> Tensor:
 def _unit_mean(tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the tokens, scaled so that their mean has length 1."""
     mean = (tokens * _mean_weights(mask)).sum(dim=1, keepdim=True)  # (n, 1, d)
-    return tokens / mean.norm(dim=2, keepdim=True).clamp_min(1e-6)
+    length = mean.norm(dim=2, keepdim=True)
+    return tokens / torch.where(length > 0, length, 1.0)  # a text without tokens stays as it is
 
 
 def _silent(linear: nn.Linear) -> nn.Linear:
