@@ -4,9 +4,9 @@
 
 Text and picture carry different information, so that neither alone answers a question about both. Questions about the
 text are pieces of it, taken out of the document (``isthmus.queries``, the embedded tagger); questions about the picture
-are captions; mixed ones are one of each, in either order. Photos are split as Flickr8k's authors did, abstracts by their
-id: a fifth each for dev and test. OUT (``DIR/right``) has the layout of the Mr. Right benchmark, with ``text_id`` and
-``image_id``, for an abstract stands under several photos in training:
+are captions; mixed ones are one of each, in either order. Photos are split as Flickr8k's authors did, abstracts by
+their id: a fifth each for dev and test. OUT (``DIR/right``) has the layout of the Mr. Right benchmark, with ``text_id``
+and ``image_id``, for an abstract stands under several photos in training:
 
     multimodal_pretrain_pairs.json    12,000: made questions; captions 1 to 3 without names, filtered
     multimodal_finetune_pairs.json     6,000: captions 4 and 5 as people wrote them

@@ -57,9 +57,7 @@ class TokenTowers:
         model = Model.open(folder / words.model, inputs, text, settings, cut((folder / words.model).read_bytes(), text))
         path = folder / picture.model
         whole = Model.open(path, [picture.pixels], picture.output, settings)
-        both = Model.open(
-            path, [picture.pixels], whole.output, settings, cut(path.read_bytes(), image, whole.output)
-        )
+        both = Model.open(path, [picture.pixels], whole.output, settings, cut(path.read_bytes(), image, whole.output))
         splitter = Splitter.from_file(folder / words.tokenizer, words.length)
         return cls(described.identity, described.dim, OnnxText(words, splitter, model), OnnxImage(picture, both), image)
 

@@ -57,7 +57,7 @@ class _Flat(nn.Module):
         super().__init__()
         self.document = document
 
-    def forward(  # noqa: PLR0913 - what is seen of a document
+    def forward(
         self, text: Tensor, text_mask: Tensor, patches: Tensor, patch_mask: Tensor, image: Tensor
     ) -> tuple[Tensor, ...]:
         return tuple(self.document(Seen(text, text_mask, patches, patch_mask, image)))

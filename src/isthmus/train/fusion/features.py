@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isthmus.encoders.base import Role
-from isthmus.encoders.images import in_order
+from isthmus.encoders.images import Pixels, in_order
 from isthmus.encoders.images import read as read_picture
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.train.fusion.model import Seen
@@ -64,7 +64,9 @@ class Pictures:
     @classmethod
     def of(cls, towers: TokenTowers, paths: Sequence[Path], device: str, report: Report) -> Pictures:
         """Look at pictures; threads read ahead."""
-        cells, vectors, batch = [], [], []
+        cells: list[Tensor] = []
+        vectors: list[Tensor] = []
+        batch: list[Pixels] = []
 
         def flush() -> None:
             found = towers.look(batch)

@@ -1,8 +1,8 @@
 """The model of Mr. Right over two towers: a document of text and image becomes one vector, a query another.
 
     document    [text tokens ; image patches] → merge attention → the mean of each kind → projection → unit
-    query       the words that ask for the text, and those that ask for the image → one layer → means → projection → unit
-    matcher     query tokens look at themselves and at the document's fused tokens, and find their nearest there → a logit
+    query       the words that ask for the text, those that ask for the image → one layer → means → projection → unit
+    matcher     query tokens look at themselves and at the document's fused tokens, and find their nearest → a logit
 
 A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's own
 vector, plus what a linear map makes of one cell of the image tower's last feature map. Every layer adds to what it is
@@ -147,7 +147,9 @@ class DocumentEncoder(nn.Module):
         shares = self._shares(tokens, seen.text_mask, seen.patch_mask)
         vector = shares.sum(dim=1)  # (n, out)
         length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
-        masks = torch.stack([F.pad(seen.text_mask, (0, image.shape[1])), F.pad(seen.patch_mask, (text.shape[1], 0))], dim=1)
+        masks = torch.stack(
+            [F.pad(seen.text_mask, (0, image.shape[1])), F.pad(seen.patch_mask, (text.shape[1], 0))], dim=1
+        )
         return Fused(vector / length, tokens, masks, shares / length[:, None])
 
     def _shares(self, tokens: Tensor, text: Tensor, image: Tensor) -> Tensor:
@@ -206,11 +208,12 @@ class Chooser(nn.Module):
 class Matcher(nn.Module):
     """Does this document answer this query? A transformer over both feature sequences, beside two simpler witnesses.
 
-    logit = a · similarity + Σ over kinds of g · b · Σ over query tokens of w · max over the kind's tokens of cos + c + head
+    logit = a · similarity + Σ over kinds of g · b · Σ over query tokens of w · max over the kind's tokens of cos
+            + c + head
 
-    The similarity is that of the two vectors. The sum of nearest tokens is late interaction (Khattab & Zaharia, ColBERT,
-    2020); its weights w and the share g of each kind are read off the query. The head, which reads both sequences,
-    begins at 0.
+    The similarity is that of the two vectors. The sum of nearest tokens is late interaction (Khattab & Zaharia,
+    ColBERT, 2020); its weights w and the share g of each kind are read off the query. The head, which reads both
+    sequences, begins at 0.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -224,9 +227,7 @@ class Matcher(nn.Module):
         self.scale = nn.Parameter(torch.tensor([20.0, 20.0, 20.0]))  # of the similarity, of nearest words, of patches
         self.shift = nn.Parameter(torch.tensor(-20.0))
 
-    def forward(  # noqa: PLR0913 - what a pair is
-        self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor, similarity: Tensor
-    ) -> Tensor:
+    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor, similarity: Tensor) -> Tensor:
         """Return one logit for each pair: query token states (n, t, dim), a document's fused tokens (n, s, dim)."""
         first = _unit_mean(query, query_mask)
         tokens, behind, there = first, self.norm(document), masks.any(dim=1)
@@ -236,7 +237,8 @@ class Matcher(nn.Module):
         logit: Tensor = self.say((tokens * mean).sum(dim=1))[:, 0]
         share = torch.sigmoid(self.weigh((first * mean).sum(dim=1)))  # (n, 2)
         late = (share * self.late(first, query_mask, document, masks) * self.scale[1:]).sum(dim=1)
-        return self.scale[0] * similarity + late + self.shift + logit
+        total: Tensor = self.scale[0] * similarity + late + self.shift + logit
+        return total
 
     def late(self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor) -> Tensor:
         """Return, for each kind, how near the query's tokens come to their nearest among the document's, ``(n, 2)``."""

@@ -11,8 +11,8 @@ The wrong documents: one drawn from the batch by the contrast's own softmax; the
 wrong image with the right text. Of the last two, one that would still be right (the query is about its image alone) is
 replaced by another drawn one, unless ``paper`` is asked for, which calls it wrong all the same.
 
-Reference: Mr. Right (2022), DQC and DQM. Two deviations: the rule of the last sentence, and that the wrong part is taken
-from the drawn document.
+Reference: Mr. Right (2022), DQC and DQM. Two deviations: the rule of the last sentence, and that the wrong part is
+taken from the drawn document.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def contrast(
 ) -> Tensor:
     """Return the contrastive loss, both directions.
 
-    ``queries`` and ``documents`` are unit ``(n, d)``, row i of one belonging to row i of the other; ``ids`` are those of
-    the queries and of the documents; ``queues`` are past queries and past documents, each with ids.
+    ``queries`` and ``documents`` are unit ``(n, d)``, row i of one belonging to row i of the other; ``ids`` are those
+    of the queries and of the documents; ``queues`` are past queries and past documents, each with ids.
     """
     query_ids, document_ids = ids
     (past_queries, past_query_ids), (past_documents, past_document_ids) = queues
@@ -84,8 +84,7 @@ def drawn(similarity: Tensor, truth: Tensor, temperature: Tensor | float, count:
     if hopeless.any():
         n = len(truth)
         chance[hopeless] = F.one_hot((torch.arange(n, device=truth.device) + 1) % n, n)[hopeless].to(chance.dtype)
-    several = chance.multinomial(count, replacement=True, generator=rng)
-    return several
+    return chance.multinomial(count, replacement=True, generator=rng)
 
 
 def wrong(negatives: Tensor, query_ids: Tensor, *, paper: bool = False) -> Pairs:
