@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional as F
+from typer.testing import CliRunner
 
+import isthmus
+from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.queries.kinds import IMAGE, MIXED, TEXT
 from isthmus.train.fusion import data, loop
@@ -22,16 +26,26 @@ from isthmus.train.fusion.queues import Queue
 
 DIM, CELLS, PATCH = 16, 3, 8
 TRY = loop.Recipe(
-    steps={"pretrain": 40, "finetune": 10},
-    slow=1e-3,
+    steps={"pretrain": 150, "finetune": 20},
+    slow=3e-3,
+    quick=1e-2,
     batch=16,
     queue=32,
-    every=25,
+    every=75,
     merge=1,
     match=1,
     drop=0.0,
     noise=0.0,
 )
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads cost more than they give, at this size."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def ragged(rows: list[torch.Tensor]) -> Texts:
@@ -210,3 +224,20 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     (tmp_path / "multimodal_pretrain_pairs.json").write_text('[{"id": "1"}]')
     with pytest.raises(BadFile, match="row 1 has no 'doc_text'"):
         data.read(tmp_path)
+
+
+def test_the_command_trains_and_writes_an_encoder(tmp_path: Path) -> None:
+    pictures = sorted((Path(isthmus.__file__).parent / "samples").rglob("*.jpg"))[:2]
+    folder = written(tmp_path, pretrain_pairs=[], val_pairs=[])
+    for number, picture in enumerate(pictures):
+        (folder / "images" / f"{number}.jpg").write_bytes(picture.read_bytes())
+    rows = [row(str(n), doc_text=f"text {n} of a tower", doc_image=f"{n}.jpg", query_text=f"text {n}") for n in (0, 1)]
+    written(tmp_path, pretrain_pairs=rows, val_pairs=rows)
+    out = tmp_path / "fused"
+    options = ["--data", str(folder), "--out", str(out), "--steps", "1", "--batch", "2", "--queue", "2"]
+    ran = CliRunner().invoke(app, ["train", "fusion", *options])
+    assert ran.exit_code == 0, ran.output
+    assert f"onnx:{out}" in ran.output
+    assert {path.name for path in out.glob("*.onnx")} == {"document.onnx", "query.onnx", "choose.onnx", "match.onnx"}
+    assert sum(path.stat().st_size for path in out.glob("*.onnx")) < 10_000_000  # it adds at most 10 MB
+    assert [json.loads(line)["step"] for line in (out / "run" / "log.jsonl").read_text().splitlines()] == [0, 1]

@@ -246,7 +246,8 @@ class Matcher(nn.Module):
         cosine = asked @ held.transpose(1, 2)  # (n, t, s)
         nearest = cosine[:, None].masked_fill(~masks[:, :, None], -1.0).amax(dim=3)  # (n, 2, t)
         choice = self.choose(query).masked_fill(~query_mask[:, :, None], NEVER).softmax(dim=1)  # (n, t, 2)
-        return (nearest * choice.transpose(1, 2)).sum(dim=2)
+        near: Tensor = (nearest * choice.transpose(1, 2)).sum(dim=2)
+        return near
 
 
 class Fusion(nn.Module):
