@@ -78,6 +78,8 @@ def test_padding_never_changes_what_is_pooled(pool: str) -> None:
     long = F.pad(seen.text, (0, 0, 0, 4), value=9.0), F.pad(mask, (0, 4))
     short, longer = model.query(*(seen.text, mask) * sides), model.query(*long * sides)
     assert torch.allclose(short.vectors, longer.vectors, atol=1e-5)
+    parted, longer_parted = model.chooser(seen.text, mask), model.chooser(*long)
+    assert torch.allclose(parted, longer_parted[:, :5], atol=1e-5)
     similarity = torch.zeros(3)
     one = model.matcher(seen.text, mask, alone.tokens, alone.masks, similarity)
     other = model.matcher(*long, filled.tokens, filled.masks, similarity)

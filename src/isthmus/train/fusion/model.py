@@ -193,15 +193,24 @@ class QueryEncoder(nn.Module):
 
 
 class Chooser(nn.Module):
-    """Which words of a query ask for the text, and which for the image: a logit for each, by token."""
+    """Which words of a query ask for the text, and which for the image: a logit for each, by token and its neighbours.
 
-    def __init__(self, shape: Shape) -> None:
+    Words that ask for one thing stand together, and an article alone says nothing: two convolutions over tokens.
+    """
+
+    def __init__(self, shape: Shape, width: int = 64, reach: int = 5) -> None:
         super().__init__()
-        self.say = nn.Linear(shape.dim, KINDS)
+        self.near = nn.ModuleList(nn.Conv1d(inside, width, reach, padding=reach // 2) for inside in (shape.dim, width))
+        self.drop = nn.Dropout(shape.drop)
+        self.say = nn.Linear(width, KINDS)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """Return ``(n, t, 2)`` logits for the token states of whole queries."""
-        logits: Tensor = self.say(_unit_mean(words, mask))
+        there = mask[:, None].to(words.dtype)
+        seen = _unit_mean(words, mask).transpose(1, 2) * there  # (n, dim, t)
+        for near in self.near:
+            seen = self.drop(F.gelu(near(seen))) * there
+        logits: Tensor = self.say(seen.transpose(1, 2))
         return logits
 
 
