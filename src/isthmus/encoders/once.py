@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -43,15 +43,11 @@ class ImageTower(Protocol):
         """Return one row per picture, of any length; each fits the frame."""
 
 
-class PairTower(Protocol):
-    """Makes one vector of a picture and a passage."""
+class Unit(NamedTuple):
+    """What becomes one vector: a passage, a picture, or both."""
 
-    @property
-    def frame(self) -> Frame:
-        """What it looks at."""
-
-    def encode(self, pixels: Sequence[Pixels], passages: Sequence[Passage]) -> Matrix:
-        """Return one row per pair; a picture that stands in several pairs is one object."""
+    passage: Passage | None = None
+    pixels: Pixels | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +88,7 @@ class Run:
     claims: Lock = field(default_factory=Lock)
     pillow: Lock = field(default_factory=Lock)  # one Pillow image may stand in two documents; it loads once
 
-    def texts(self, tower: TextTower, passages: Sequence[Passage]) -> Matrix:
+    def texts(self, encode: Callable[[Sequence[Passage]], Matrix], passages: Sequence[Passage]) -> Matrix:
         """Return one row per passage, ``(n, d)``."""
         keys = [key(self.identity, "text", passage.content) for passage in passages]
         times = Counter(keys)
@@ -101,7 +97,7 @@ class Run:
         missing = {name: passage for name, passage in zip(keys, passages, strict=True) if name not in self.found}
         by_length = sorted(missing, key=lambda name: len(missing[name].content))  # little padding in each batch
         for names in _batches(by_length, self.settings.batch):
-            self.keep(names, tower.encode([missing[name] for name in names]))
+            self.keep(names, encode([missing[name] for name in names]))
             self.step(sum(times[name] for name in names))
         return self.rows(keys)
 
@@ -110,31 +106,21 @@ class Run:
     ) -> dict[int, Matrix]:
         """Return a vector per row of ``pictures``; rows that cannot be read go to ``leave_out``."""
 
-        def encode(batch: Sequence[tuple[Pixels, Passage | None]]) -> Matrix:
-            return tower.encode([pixels for pixels, _ in batch])
+        def encode(units: Sequence[Unit]) -> Matrix:
+            return tower.encode([unit.pixels for unit in units if unit.pixels is not None])
 
         shown = {row: Shown(image) for row, image in pictures.items()}
-        return {row: rows[0] for row, rows in self._shown(tower.frame, encode, shown, leave_out).items()}
+        return {row: rows[0] for row, rows in self.shown(encode, tower.frame, shown, leave_out).items()}
 
-    def pairs(
-        self, tower: PairTower, shown: Mapping[int, Shown], leave_out: Callable[[int, BadInput], None]
-    ) -> dict[int, Matrix]:
-        """Return the vectors of each row, one for each of its passages, ``(passages, d)``."""
-
-        def encode(batch: Sequence[tuple[Pixels, Passage | None]]) -> Matrix:
-            beside = [(pixels, passage) for pixels, passage in batch if passage is not None]
-            return tower.encode([pixels for pixels, _ in beside], [passage for _, passage in beside])
-
-        return self._shown(tower.frame, encode, shown, leave_out)
-
-    def _shown(
+    def shown(
         self,
+        encode: Callable[[Sequence[Unit]], Matrix],
         frame: Frame,
-        encode: Callable[[Sequence[tuple[Pixels, Passage | None]]], Matrix],
         pictures: Mapping[int, Shown],
         leave_out: Callable[[int, BadInput], None],
     ) -> dict[int, Matrix]:
-        batch: dict[bytes, tuple[Pixels, Passage | None]] = {}
+        """Return the vectors of each row: of its picture with each passage beside it, or of the picture alone."""
+        batch: dict[bytes, Unit] = {}
         keys: dict[int, Sequence[bytes]] = {}
 
         def flush() -> None:
@@ -155,14 +141,15 @@ class Run:
                     del keys[row]
                 self.step(pictures[row].count - (len(picture.wanted) if picture.pixels is not None else 0))
                 for name, passage in picture.wanted.items() if picture.pixels is not None else ():
-                    batch[name] = (picture.pixels, passage)
+                    batch[name] = Unit(passage, picture.pixels)
                     if len(batch) == size:
                         flush()
         if batch:
             flush()
-        for row in [row for row in keys if any(name not in self.found for name in keys[row])]:  # the bytes of a failed
-            again = self.open(pictures[row], frame, anew=True)
-            leave_out(row, again.problem or BadImage("it cannot be read."))
+        for row in [
+            row for row in keys if not self.found.keys() >= set(keys[row])
+        ]:  # the same bytes as one that failed
+            leave_out(row, self.open(pictures[row], frame, anew=True).problem or BadImage("it cannot be read."))
             del keys[row]
         return {row: self.rows(names) for row, names in keys.items()}
 
@@ -181,7 +168,8 @@ class Run:
             new = keys if anew else self.claim(keys)
             if data is not None and new:
                 pixels = read_bytes(data, source_name(shown.image), frame)
-            beside = dict(zip(keys, shown.passages or [None], strict=True))
+            passages: Sequence[Passage | None] = shown.passages or [None]
+            beside = dict(zip(keys, passages, strict=True))
             return Opened(keys, {name: beside[name] for name in new}, pixels if new else None)
         except BadImage as problem:
             return Opened(keys, problem=problem)

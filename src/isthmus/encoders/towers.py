@@ -98,7 +98,7 @@ class TowerEncoder:
                 image[row], pictured[row] = vector, True
         text = np.zeros((0, self.dim), dtype=np.float32)
         if self.text is not None:
-            text = run.texts(self.text, [passage for passages in several for passage in passages])
+            text = run.texts(self.text.encode, [passage for passages in several for passage in passages])
         return Found(counts, text, image, pictured, given.kept)
 
     def _split(self, items: Items, role: Role) -> list[list[Passage]]:
