@@ -149,6 +149,8 @@ def write_fusion(folder: Path, towers: Path, pool: str = "kinds", *, seed: int =
     with torch.no_grad():
         for parameter in model.parameters():  # what begins by adding nothing adds something
             parameter.add_(torch.randn_like(parameter), alpha=0.1 if sizes else 0.02)
+        if sizes:
+            model.document.patch.weight /= 100  # the cells of the tiny tower are means of bytes
     name = "mini" if described.name == "mini" else os.path.relpath(towers, folder)
     export(model, folder, Towers(name=name, identity=described.identity, **cut), name="tiny-fusion", small=False)
     return model
