@@ -243,7 +243,7 @@ def test_a_matcher_gives_the_trained_models_logit_of_the_best_passage(two: Made)
 
 
 def test_a_matchers_batches_do_not_matter_and_what_cannot_be_read_is_nan(two: Made, tmp_path: Path) -> None:
-    gone = [Document("gone", image=tmp_path / "gone.png"), Document("own", vectors={"text": [1.0, 2.0]})]
+    gone = [Document("gone", image=tmp_path / "gone.png"), Document("own", vectors={"text": np.ones(2)})]
     left = Document("left", "a cat", tmp_path / "gone.png")
     one, many = (two.load(batch=batch).matcher().scores("cat", [*GIVEN, *gone, left]) for batch in (1, 32))
     np.testing.assert_allclose(one, many, atol=1e-3)
