@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.folder import ImageSection, TextSection, describe
+from isthmus.encoders.folder import Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.texts import Passage, Splitter
 from isthmus.encoders.towers import TowerEncoder
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
-def open_folder(folder: Path, settings: Settings) -> TowerEncoder:
-    """Make an encoder from a folder with ``encoder.toml``."""
-    described = describe(folder)
-    text, image = described.text, described.image
+def open_towers(described: Description, settings: Settings) -> TowerEncoder:
+    """Make an encoder of the towers that a folder describes."""
+    folder, text, image = described.folder, described.text, described.image
     return TowerEncoder(
         name=described.name,
         dim=described.dim,
@@ -148,6 +147,10 @@ class Model:
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Matrix:
         """Return the output as an array."""
         return self.several(inputs, [self.output])[0]
+
+    def width(self, name: str) -> int:
+        """Return the length of an input's last axis."""
+        return int(next(each.shape[-1] for each in self.session.get_inputs() if each.name == name))
 
     def several(self, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str]) -> list[Matrix]:
         """Return some of the outputs, by name."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import describe
@@ -56,8 +57,9 @@ class TokenTowers:
         inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
         model = Model.open(folder / words.model, inputs, text, settings, cut((folder / words.model).read_bytes(), text))
         path = folder / picture.model
-        whole = Model.open(path, [picture.pixels], picture.output, settings)
-        both = Model.open(path, [picture.pixels], whole.output, settings, cut(path.read_bytes(), image, whole.output))
+        output = picture.output or Model.open(path, [picture.pixels], "", settings).output
+        content = cut(path.read_bytes(), image, output)
+        both = Model.open(path, [picture.pixels], output, settings, content)
         splitter = Splitter.from_file(folder / words.tokenizer, words.length)
         return cls(described.identity, described.dim, OnnxText(words, splitter, model), OnnxImage(picture, both), image)
 
@@ -69,6 +71,25 @@ class TokenTowers:
     def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
         """Return the passages of each text."""
         return self.text.split(texts, role)
+
+    def inside(self, passage: Passage, role: Role) -> slice:
+        """Say where a passage's own tokens stand, without those that frame it."""
+        front, after = len(self._front(role)), len(self.text.splitter.after)
+        return slice(front, len(passage.tokens) - after)
+
+    def framed(self, tokens: NDArray[np.int32], role: Role) -> Passage:
+        """Make a passage of some tokens."""
+        whole = np.array((*self._front(role), *tokens, *self.text.splitter.after), dtype=np.int32)
+        return Passage(0, 0, whole.tobytes())
+
+    def said(self, passage: Passage, role: Role) -> str:
+        """Return the words of a passage."""
+        words: str = self.text.splitter.tokenizer.decode(passage.tokens[self.inside(passage, role)].tolist())
+        return words
+
+    def _front(self, role: Role) -> tuple[int, ...]:
+        section = self.text.section
+        return self.text.splitter.front(section.query if role == "query" else section.document)
 
     def read(self, passages: Sequence[Passage]) -> Words:
         """Return the states of each passage's tokens."""
