@@ -5,7 +5,7 @@
 Text and picture carry different information, so that neither alone answers a question about both. Questions about the
 text are pieces of it, taken out of the document (``isthmus.queries``, the embedded tagger); questions about the picture
 are captions; mixed ones are one of each, in either order. Photos are split as Flickr8k's authors did, abstracts by
-their id: a fifth each for dev and test. OUT (``DIR/right``) has the layout of the Mr. Right benchmark, with ``text_id``
+their id: a fifth each for dev and test. OUT (``out/right``) has the layout of the Mr. Right benchmark, with ``text_id``
 and ``image_id``, for an abstract stands under several photos in training:
 
     multimodal_pretrain_pairs.json    12,000: made questions; captions 1 to 3 without names, filtered
@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from tables import arguments
+from tables import Row as Counted
+from tables import arguments, compared
 
 from isthmus.documents import Document
 from isthmus.evaluate.benchmarks import flickr8k, load
@@ -81,37 +82,49 @@ def rows(
 MADE, WRITTEN, ASKED = (0, 1, 2), (3, 4), (4,)
 
 
-def build(data: Path, out: Path) -> None:
-    """Write the set."""
+def rng_of(stage: str) -> np.random.Generator:
+    """Return the generator of a stage: what one draws changes no other."""
+    return np.random.default_rng([SEED, zlib.crc32(stage.encode())])
+
+
+def build(data: Path, out: Path) -> list[Counted]:
+    """Write the set; return how much there is in each file."""
     folder = Folder(data / "flickr8k", "flickr8k", flickr8k.HOME)
     photos = {name: flickr8k.split(folder, name) for name in ("train", "dev", "test")}
     texts: dict[str, list[Document]] = {"train": [], "dev": [], "test": []}
     for document in load("beir:scifact", data).documents:
         texts[split_of(document.id)].append(document)
-    rng = np.random.default_rng(SEED)
+    rng = rng_of("pretrain")
     out.mkdir(parents=True, exist_ok=True)
     trained = photos["train"], texts["train"]
     pretrain = [row for _ in range(ROUNDS) for row in rows(*trained, MADE, rng)]
-    _write(out / "multimodal_pretrain_pairs.json", pretrain)
-    _write(out / "multimodal_finetune_pairs.json", list(rows(*trained, WRITTEN, rng)))
-    _write(out / "multimodal_val_pairs.json", list(rows(photos["dev"], texts["dev"], ASKED, rng)))
-    test = list(rows(photos["test"], texts["test"], ASKED, rng))
-    _write(out / "multimodal_documents.json", [{k: v for k, v in row.items() if "query" not in k} for row in test])
-    _write(out / "multimodal_test_queries.json", [{"id": row["id"], **_queries(row)} for row in test])
+    test = list(rows(photos["test"], texts["test"], ASKED, rng_of("test")))
+    files: dict[str, list[Row]] = {
+        "pretrain_pairs": pretrain,
+        "finetune_pairs": list(rows(*trained, WRITTEN, rng_of("finetune"))),
+        "val_pairs": list(rows(photos["dev"], texts["dev"], ASKED, rng_of("dev"))),
+        "documents": [{name: value for name, value in row.items() if "query" not in name} for row in test],
+        "test_queries": [{"id": row["id"], **_queries(row)} for row in test],
+    }
+    for name, several in files.items():
+        (out / f"multimodal_{name}.json").write_text(json.dumps(several, indent=0), "utf-8")
     pictures = out / "images"
     if not pictures.exists():
         pictures.symlink_to((data / "flickr8k" / "img224").resolve())
+    return [{"file": name, "rows": len(several), "letters": _letters(several)} for name, several in files.items()]
 
 
 def _queries(row: Row) -> Row:
     return {name: row[name] for name in NAMES.values()}
 
 
-def _write(path: Path, several: Sequence[Row]) -> None:
-    path.write_text(json.dumps(several, indent=0), "utf-8")
-    print(f"{path.name}: {len(several)}")
+def _letters(several: Sequence[Row]) -> float:
+    """Return how long the texts and queries of a row are, in the mean."""
+    return float(
+        np.mean([sum(len(row[name]) for name in row if name.startswith(("doc_text", "query"))) for row in several])
+    )
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__, {"out": "where it goes; DIR/right when not said"})
-    build(options.data, Path(options.out or options.data / "right"))
+    options = arguments(__doc__, {"out": "where it goes; out/right when not said"})
+    raise SystemExit(compared("right_set", build(options.data, Path(options.out or "out/right")), options.write))

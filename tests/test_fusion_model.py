@@ -18,7 +18,7 @@ def made(pool: str, *, stirred: bool = True) -> Fusion:
     if stirred:
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter += 0.1 * torch.randn_like(parameter)
+                parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
 
