@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from isthmus import Document, Query, encoders
-from isthmus.encoders.towers import TowerEncoder
+from isthmus.encoders.fusion import FusionEncoder
 from isthmus.errors import BadImage, BadInput
 from isthmus.types import Vectors
-from tiny import LENGTH, write_encoder, write_sentence_transformer
+from tiny import LENGTH, write_encoder, write_fusion, write_sentence_transformer
 
 ROOM = LENGTH - 2
 TEXTS = ["a cat sits on the red sofa", "dog", "the house", "a cat", "red red red grass", "cat and dog and tree"]
@@ -31,6 +31,11 @@ class Kind:
 
     name: str
     parts: tuple[str, ...]
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it makes one vector of a text and an image."""
+        return self.name.endswith("fusion")
 
     def load(self, **options: Any) -> Any:
         return encoders.load(self.name, **options)
@@ -47,21 +52,23 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         parts: Kind(f"onnx:{write_encoder(root / parts, parts)}", tuple(parts.split("+")))
         for parts in ("text", "image", "image+text")
     }
+    write_fusion(root / "fusion", root / "image+text")
+    made["fusion"] = Kind(f"onnx:{root / 'fusion'}", ("image", "text"))
     saved = write_sentence_transformer(root / "st")
     return {**made, "st": Kind(f"st:{saved}", ("text",)), "mteb": Kind(f"mteb:{saved}", ("text",))}
 
 
-@pytest.fixture(params=["text", "image", "image+text", "st", *MTEB])
+@pytest.fixture(params=["text", "image", "image+text", "fusion", "st", *MTEB])
 def kind(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["text", "image+text", "st", *MTEB])
+@pytest.fixture(params=["text", "image+text", "fusion", "st", *MTEB])
 def reader(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["image", "image+text"])
+@pytest.fixture(params=["image", "image+text", "fusion"])
 def viewer(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
@@ -90,7 +97,7 @@ def assert_same(some: Vectors, others: Vectors) -> None:
         np.testing.assert_allclose(matrix[present], others.parts[part][present], atol=1e-5)
 
 
-def count_runs(encoder: TowerEncoder) -> tuple[TowerEncoder, list[int]]:
+def count_runs(encoder: Any) -> tuple[Any, list[int]]:
     """Count the rows that reach the model, whichever tower they go through."""
     rows: list[int] = []
 
@@ -98,12 +105,16 @@ def count_runs(encoder: TowerEncoder) -> tuple[TowerEncoder, list[int]]:
         def __init__(self, tower: Any) -> None:
             self.split = getattr(tower, "split", None)
             self.frame = getattr(tower, "frame", None)
+            self.towers = getattr(tower, "towers", None)
             self.tower = tower
 
         def encode(self, inputs: Any) -> Any:
             rows.append(len(inputs))
             return self.tower.encode(inputs)
 
+    if isinstance(encoder, FusionEncoder):
+        counting: Any = Counting(encoder.document)
+        return replace(encoder, document=counting), rows
     towers: Any = {p: Counting(t) if t else None for p, t in (("text", encoder.text), ("image", encoder.image))}
     return replace(encoder, **towers), rows
 
@@ -125,7 +136,8 @@ def test_vectors_are_unit_float32_of_the_said_dimension_one_row_each(kind: Kind)
 def test_a_mixed_batch_gives_each_document_the_vector_it_has_alone(kind: Kind) -> None:
     given = documents(kind)
     together = kind.load().encode_documents(given)
-    alone = [kind.load().encode_documents([document]) for document in given]
+    forgetful = kind.load(cache=encoders.MemoryCache(limit=0))
+    alone = [forgetful.encode_documents([document]) for document in given]
     assert_same(together, Vectors.concat(alone))
 
 
@@ -269,8 +281,11 @@ def test_the_same_content_is_encoded_once(kind: Kind) -> None:
     given = [d for d in documents(kind) if d.text is None or d.text in TEXTS]  # odd ones share their unknown tokens
     twice = [*given, *(replace(document, id=f"again {document.id}") for document in given)]
     first = encoder.encode_documents(twice)
-    images = [d.image for d in given if isinstance(d.image, np.ndarray)]
-    distinct = len({d.text for d in given if d.text}) + len({image.tobytes() for image in images})
+    parts = [(d.text, d.image.tobytes() if isinstance(d.image, np.ndarray) else None) for d in given]
+    if kind.fuses:
+        distinct = len(set(parts))
+    else:
+        distinct = len({text for text, _ in parts if text}) + len({image for _, image in parts if image})
     assert sum(rows) == distinct
     assert_same(first, encoder.encode_documents(twice))
     assert sum(rows) == distinct

@@ -64,10 +64,10 @@ def test_the_example_in_the_docs_is_a_description_that_can_be_read(tmp_path: Pat
 
 
 def test_mini_without_its_files_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(encoders, "MINI", tmp_path)
+    monkeypatch.setattr(encoders, "EMBEDDED", {"mini": tmp_path})
     with pytest.raises(BadFile, match=r"'mini' is not in this installation: .* has no encoder\.toml"):
         encoders.load("mini")
-    monkeypatch.setattr(encoders, "MINI", write_encoder(tmp_path))
+    monkeypatch.setattr(encoders, "EMBEDDED", {"mini": write_encoder(tmp_path)})
     assert encoders.load("mini").dim == tiny.DIM
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -129,6 +131,29 @@ def write_encoder(
     sums = [f'"{path.name}" = "{sha256(path.read_bytes()).hexdigest()}"' for path in files]
     (folder / "encoder.toml").write_text("\n".join([*tables, "[files]", *sums, ""]))
     return folder
+
+
+def write_fusion(folder: Path, towers: Path, pool: str = "kinds", *, seed: int = 0) -> Any:
+    """Export what joins the towers of a folder, with random weights; return the model itself."""
+    import torch
+
+    from isthmus.encoders.folder import describe
+    from isthmus.train.fusion.export import Towers, export
+    from isthmus.train.fusion.model import Fusion, Shape
+
+    torch.manual_seed(seed)
+    described = describe(towers)
+    cut = {} if described.name == "mini" else {"text": "each", "image": "pooled"}
+    sizes = {} if described.name == "mini" else {"dim": described.dim, "patch": 3, "heads": 2}
+    model = Fusion(Shape(merge=1, match=1, pool=pool, **sizes))  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in model.parameters():  # what begins by adding nothing adds something
+            parameter.add_(torch.randn_like(parameter), alpha=0.1 if sizes else 0.02)
+        if sizes:
+            model.document.patch.weight /= 100  # the cells of the tiny tower are means of bytes
+    name = "mini" if described.name == "mini" else os.path.relpath(towers, folder)
+    export(model, folder, Towers(name=name, identity=described.identity, **cut), name="tiny-fusion", small=False)
+    return model
 
 
 def write_sentence_transformer(folder: Path) -> Path:

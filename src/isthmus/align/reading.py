@@ -13,7 +13,7 @@ import numpy as np
 
 from isthmus import encoders
 from isthmus.align.base import DESCRIPTION
-from isthmus.align.tower import cut
+from isthmus.encoders.tower import cut
 from isthmus.types import Matrix, Rows
 
 if TYPE_CHECKING:

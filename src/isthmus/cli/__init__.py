@@ -18,6 +18,7 @@ from isthmus.cli.evaluate import evaluate
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search, stats
+from isthmus.cli.train_fusion import train_fusion
 from isthmus.cli.train_lens import train_lens
 from isthmus.errors import BadInput, BadSpec, IsthmusError, UnknownName
 
@@ -46,6 +47,7 @@ for verb, what in VERBS.items():
     app.command(short_help=what)(verb)  # type: ignore[type-var]  # each is a function
 train = typer.Typer(no_args_is_help=True, help="Train what isthmus ships.")
 app.add_typer(train, name="train")
+train.command("fusion")(train_fusion)
 train.command("lens")(train_lens)
 
 

@@ -42,6 +42,9 @@ def search(  # noqa: PLR0913 - one name per option
     ] = None,
     group: Annotated[bool, typer.Option(help="put near-duplicates under the first of them")] = False,
     explain: Annotated[bool, typer.Option(help="say how each score came about")] = False,
+    rerank: Annotated[
+        str | None, typer.Option(help="order the hits again by a model that reads both: onnx:FOLDER with a matcher")
+    ] = None,
     calibration: Annotated[str | None, typer.Option(help="none: rank by raw cosine, for comparison")] = None,
     part_weights: Annotated[
         str | None,
@@ -82,6 +85,7 @@ def search(  # noqa: PLR0913 - one name per option
             explain=explain,
             group=group,
             calibration=calibration,
+            rerank=rerank,
         )
         if json:
             show.as_json([show.hit_json(hit) for hit in found])

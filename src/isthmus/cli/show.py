@@ -114,6 +114,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
         **document_json(hit.document),
         "passage": None if hit.passage is None else asdict(hit.passage),
         "duplicates": list(hit.duplicates),
+        **({"matched": hit.matched} if hit.matched is not None else {}),
         **({"explanation": explanation_json(hit.explanation)} if hit.explanation is not None else {}),
     }
 

@@ -15,13 +15,14 @@ from types import MappingProxyType
 
 from isthmus.encoders.base import Encoder, Progress, Settings
 from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
-from isthmus.encoders.folder import DESCRIPTION
+from isthmus.encoders.folder import DESCRIPTION, describe
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
 
 __all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
 
 MINI = Path(__file__).parent / "mini"
+EMBEDDED: Mapping[str, Path] = MappingProxyType({"mini": MINI})  # the encoders that come inside the package
 NAMED = ("onnx:FOLDER", "st:NAME_OR_PATH", "mteb:NAME_OR_PATH")
 
 
@@ -48,26 +49,36 @@ def load(
     kind, colon, which = name.partition(":")
     opener = lookup(KINDS, kind, "encoder")
     settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
-    if (kind == "mini") == bool(colon) or (colon and not which):
-        raise BadInput(f"{name!r} is not an encoder's full name. Write mini, {', '.join(NAMED)}.")
-    return opener(which, settings)
+    if (kind in EMBEDDED) == bool(colon) or (colon and not which):
+        raise BadInput(f"{name!r} is not an encoder's full name. Write {', '.join([*EMBEDDED, *NAMED])}.")
+    return opener(which or kind, settings)
 
 
-def _mini(_: str, settings: Settings) -> Encoder:
-    from isthmus.encoders.onnx import open_folder
-
-    if not (MINI / DESCRIPTION).exists():
+def _embedded(name: str, settings: Settings) -> Encoder:
+    folder = EMBEDDED[name]
+    if not (folder / DESCRIPTION).exists():
         raise BadFile(
-            f"The encoder 'mini' is not in this installation: {MINI} has no {DESCRIPTION}. Install isthmus again, or "
-            f"name another encoder ({', '.join(NAMED)})."
+            f"The encoder {name!r} is not in this installation: {folder} has no {DESCRIPTION}. Install isthmus again, "
+            f"or name another encoder ({', '.join(NAMED)})."
         )
-    return open_folder(MINI, settings)
+    return _open(folder, settings)
 
 
 def _onnx(folder: str, settings: Settings) -> Encoder:
-    from isthmus.encoders.onnx import open_folder
+    return _open(Path(folder).expanduser(), settings)
 
-    return open_folder(Path(folder).expanduser(), settings)
+
+def _open(folder: Path, settings: Settings) -> Encoder:
+    """Make an encoder from a folder with ``encoder.toml``: of its own towers, or on top of another encoder's."""
+    described = describe(folder)
+    if described.fusion is None:
+        from isthmus.encoders.onnx import open_towers
+
+        return open_towers(described, settings)
+    from isthmus.encoders.fusion import open_fusion
+
+    towers = described.fusion.towers
+    return open_fusion(described, described.fusion, EMBEDDED.get(towers, folder / towers), settings)
 
 
 def _st(name: str, settings: Settings) -> Encoder:
@@ -83,5 +94,5 @@ def _mteb(name: str, settings: Settings) -> Encoder:
 
 
 KINDS: Mapping[str, Callable[[str, Settings], Encoder]] = MappingProxyType(
-    {"mini": _mini, "onnx": _onnx, "st": _st, "mteb": _mteb}
+    {**dict.fromkeys(EMBEDDED, _embedded), "onnx": _onnx, "st": _st, "mteb": _mteb}
 )

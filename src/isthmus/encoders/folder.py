@@ -1,4 +1,7 @@
-"""An encoder's folder: ``encoder.toml`` says what is in it and how it is used; every file has a checksum."""
+"""An encoder's folder: ``encoder.toml`` says what is in it and how it is used; every file has a checksum.
+
+It describes towers of its own, ``[text]`` and ``[image]``, or what joins those of another encoder, ``[fusion]``.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ CHOICES = {
     "fit": ("squash", "crop"),
     "resample": ("bicubic", "bilinear", "lanczos"),
     "pool": ("none", "mean", "first"),
+    "sides": (1, 2),
 }
-Section = TypeVar("Section", "TextSection", "ImageSection")
+Section = TypeVar("Section", "TextSection", "ImageSection", "FusionSection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,22 @@ class ImageSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FusionSection:
+    """The table ``[fusion]``: what was trained on top of another encoder's towers."""
+
+    towers: str  # an embedded encoder's name, or a folder, seen from this one
+    identity: str  # of the towers
+    text: str  # the tensors at which they are cut: states of tokens (n, t, d), cells of pictures (n, channels, h, w)
+    image: str
+    sides: int  # 2: words that ask for the text and words that ask for the image are read apart; 1: all together
+
+    @property
+    def models(self) -> list[str]:
+        """The files that it is made of."""
+        return ["document.onnx", "query.onnx", "match.onnx", *(["choose.onnx"] if self.sides > 1 else [])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
     """What ``encoder.toml`` says, checked against the files beside it."""
 
@@ -66,6 +86,7 @@ class Description:
     identity: str
     text: TextSection | None
     image: ImageSection | None
+    fusion: FusionSection | None = None
 
 
 def describe(folder: Path) -> Description:
@@ -78,18 +99,22 @@ def describe(folder: Path) -> Description:
         raise BadFile(f"{folder} has no {DESCRIPTION}, so it is not an encoder. Check the path.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadFile(f"{path} cannot be read: {error}.") from None
-    _check_names(path, table, {"name", "dim", "text", "image", "files"})
+    _check_names(path, table, {"name", "dim", "text", "image", "fusion", "files"})
     text = _section(path, "text", table, TextSection)
     image = _section(path, "image", table, ImageSection)
-    if text is None and image is None:
+    fusion = _section(path, "fusion", table, FusionSection)
+    if fusion is not None and (text is not None or image is not None):
+        raise BadFile(f"{path} describes [fusion] beside towers of its own. It names its towers: leave the others out.")
+    if text is None and image is None and fusion is None:
         raise BadFile(f"{path} describes neither [text] nor [image]. Give it one of them, or both.")
     name, dim = _value(path, "name", table.get("name"), str), _value(path, "dim", table.get("dim"), int)
     if min(dim, text.length if text else 1, image.size if image else 1) < 1:
         raise BadFile(f"{path}: dim, length and size are whole numbers of at least 1.")
     used = [*([text.model, text.tokenizer] if text else []), *([image.model] if image else [])]
+    used += fusion.models if fusion else []
     _verify(path, used, _value(path, "files", table.get("files"), dict))
     identity = hashlib.sha256(written).hexdigest()  # it holds the checksums, so it stands for the files too
-    return Description(folder=folder, name=name, dim=dim, identity=identity, text=text, image=image)
+    return Description(folder=folder, name=name, dim=dim, identity=identity, text=text, image=image, fusion=fusion)
 
 
 def checksum(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -43,11 +43,32 @@ class ImageTower(Protocol):
         """Return one row per picture, of any length; each fits the frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A picture's key, and its pixels unless they are not needed or there was a problem."""
+class Unit(NamedTuple):
+    """What becomes one vector: a passage, a picture, or both."""
 
-    key: bytes
+    passage: Passage | None = None
+    pixels: Pixels | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """A picture, and the passages that stand beside it, each a vector with it; none: the picture alone is one."""
+
+    image: ImageLike
+    passages: Sequence[Passage] = ()
+
+    @property
+    def count(self) -> int:
+        """How many passages and pictures it is."""
+        return 1 + len(self.passages)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """A picture's keys, one for each vector; its pixels if some are wanted and there was no problem."""
+
+    keys: Sequence[bytes]
+    wanted: Mapping[bytes, Passage | None] = field(default_factory=dict)
     pixels: Pixels | None = None
     problem: BadImage | None = None
 
@@ -67,7 +88,7 @@ class Run:
     claims: Lock = field(default_factory=Lock)
     pillow: Lock = field(default_factory=Lock)  # one Pillow image may stand in two documents; it loads once
 
-    def texts(self, tower: TextTower, passages: Sequence[Passage]) -> Matrix:
+    def texts(self, encode: Callable[[Sequence[Passage]], Matrix], passages: Sequence[Passage]) -> Matrix:
         """Return one row per passage, ``(n, d)``."""
         keys = [key(self.identity, "text", passage.content) for passage in passages]
         times = Counter(keys)
@@ -76,7 +97,7 @@ class Run:
         missing = {name: passage for name, passage in zip(keys, passages, strict=True) if name not in self.found}
         by_length = sorted(missing, key=lambda name: len(missing[name].content))  # little padding in each batch
         for names in _batches(by_length, self.settings.batch):
-            self.keep(names, tower.encode([missing[name] for name in names]))
+            self.keep(names, encode([missing[name] for name in names]))
             self.step(sum(times[name] for name in names))
         return self.rows(keys)
 
@@ -84,63 +105,86 @@ class Run:
         self, tower: ImageTower, pictures: Mapping[int, ImageLike], leave_out: Callable[[int, BadInput], None]
     ) -> dict[int, Matrix]:
         """Return a vector per row of ``pictures``; rows that cannot be read go to ``leave_out``."""
-        batch: dict[bytes, Pixels] = {}
-        keys: dict[int, bytes] = {}
+
+        def encode(units: Sequence[Unit]) -> Matrix:
+            return tower.encode([unit.pixels for unit in units if unit.pixels is not None])
+
+        shown = {row: Shown(image) for row, image in pictures.items()}
+        return {row: rows[0] for row, rows in self.shown(encode, tower.frame, shown, leave_out).items()}
+
+    def shown(
+        self,
+        encode: Callable[[Sequence[Unit]], Matrix],
+        frame: Frame,
+        pictures: Mapping[int, Shown],
+        leave_out: Callable[[int, BadInput], None],
+    ) -> dict[int, Matrix]:
+        """Return the vectors of each row: of its picture with each passage beside it, or of the picture alone."""
+        batch: dict[bytes, Unit] = {}
+        keys: dict[int, Sequence[bytes]] = {}
 
         def flush() -> None:
-            self.keep(list(batch), tower.encode(list(batch.values())))
+            self.keep(list(batch), encode(list(batch.values())))
             self.step(len(batch))
             batch.clear()
 
-        def opened(image: ImageLike) -> Opened:
-            return self.open(image, tower.frame)
-
         size = self.settings.batch
         # closed here and now: left to the garbage collector, an error would end the readers on any thread at any time
-        with closing(in_order(opened, pictures.values(), workers=self.settings.workers, ahead=2 * size)) as ahead:
+        reading = in_order(
+            lambda shown: self.open(shown, frame), pictures.values(), workers=self.settings.workers, ahead=2 * size
+        )
+        with closing(reading) as ahead:
             for row, picture in zip(pictures, ahead, strict=True):
-                keys[row] = picture.key
-                if picture.pixels is not None:
-                    batch[picture.key] = picture.pixels
-                else:
-                    self.step(1)
+                keys[row] = picture.keys
                 if picture.problem is not None:
                     leave_out(row, picture.problem)
                     del keys[row]
-                if len(batch) == size:
-                    flush()
+                self.step(pictures[row].count - (len(picture.wanted) if picture.pixels is not None else 0))
+                for name, passage in picture.wanted.items() if picture.pixels is not None else ():
+                    batch[name] = Unit(passage, picture.pixels)
+                    if len(batch) == size:
+                        flush()
         if batch:
             flush()
-        for row in [row for row in keys if keys[row] not in self.found]:  # the same bytes as one that failed
-            leave_out(row, self.open(pictures[row], tower.frame, anew=True).problem or BadImage("it cannot be read."))
+        for row in [
+            row for row in keys if not self.found.keys() >= set(keys[row])
+        ]:  # the same bytes as one that failed
+            leave_out(row, self.open(pictures[row], frame, anew=True).problem or BadImage("it cannot be read."))
             del keys[row]
-        return {row: self.found[name] for row, name in keys.items()}
+        return {row: self.rows(names) for row, names in keys.items()}
 
-    def open(self, image: ImageLike, frame: Frame, *, anew: bool = False) -> Opened:
-        """Read one picture, on any thread; its pixels only if nobody else has it and the cache has not."""
-        name = b""
+    def open(self, shown: Shown, frame: Frame, *, anew: bool = False) -> Opened:
+        """Read one picture, on any thread; its pixels only for what nobody else makes and the cache has not."""
+        keys: list[bytes] = []
         try:
-            data = file_bytes(image)
-            if data is not None:
-                name = key(self.identity, "image", data)
-                wanted = anew or self.claim(name)
-                return Opened(name, read_bytes(data, source_name(image), frame) if wanted else None)
-            with self.pillow:
-                pixels = read(image, frame)
-            name = key(self.identity, f"pixels {pixels.shape}", pixels.tobytes())
-            return Opened(name, pixels if self.claim(name) else None)
+            data = file_bytes(shown.image)
+            pixels = None
+            if data is None:
+                with self.pillow:
+                    pixels = read(shown.image, frame)
+                keys = self._keys(key(self.identity, f"pixels {pixels.shape}", pixels.tobytes()), shown)
+            else:
+                keys = self._keys(key(self.identity, "image", data), shown)
+            new = keys if anew else self.claim(keys)
+            if data is not None and new:
+                pixels = read_bytes(data, source_name(shown.image), frame)
+            passages: Sequence[Passage | None] = shown.passages or [None]
+            beside = dict(zip(keys, passages, strict=True))
+            return Opened(keys, {name: beside[name] for name in new}, pixels if new else None)
         except BadImage as problem:
-            return Opened(name, problem=problem)
+            return Opened(keys, problem=problem)
 
-    def claim(self, name: bytes) -> bool:
-        """Say whether the caller is the one to make this vector."""
+    def _keys(self, alone: bytes, shown: Shown) -> list[bytes]:
+        return [key(self.identity, "image+text", alone + each.content) for each in shown.passages] or [alone]
+
+    def claim(self, names: Sequence[bytes]) -> list[bytes]:
+        """Return those of the vectors that the caller is the one to make."""
         with self.claims:
-            if name in self.claimed:
-                return False
-            self.claimed.add(name)
-        known = self.settings.store.get([name])
+            mine = [name for name in dict.fromkeys(names) if name not in self.claimed]
+            self.claimed.update(mine)
+        known = self.settings.store.get(mine) if mine else {}
         self.found |= known
-        return not known
+        return [name for name in mine if name not in known]
 
     def keep(self, names: Sequence[bytes], rows: Matrix) -> None:
         """Take a batch's vectors over, into the cache too."""

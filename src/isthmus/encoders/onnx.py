@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.folder import ImageSection, TextSection, describe
+from isthmus.encoders.folder import Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.texts import Passage, Splitter
 from isthmus.encoders.towers import TowerEncoder
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
-def open_folder(folder: Path, settings: Settings) -> TowerEncoder:
-    """Make an encoder from a folder with ``encoder.toml``."""
-    described = describe(folder)
-    text, image = described.text, described.image
+def open_towers(described: Description, settings: Settings) -> TowerEncoder:
+    """Make an encoder of the towers that a folder describes."""
+    folder, text, image = described.folder, described.text, described.image
     return TowerEncoder(
         name=described.name,
         dim=described.dim,
@@ -59,7 +58,12 @@ class OnnxText:
         return self.splitter.split(texts, self.section.query if role == "query" else self.section.document)
 
     def encode(self, passages: Sequence[Passage]) -> Matrix:
-        """Pad to the longest passage, run, and pool where the model has not."""
+        """Run, and pool where the model has not."""
+        inputs, mask = self.feed(passages)
+        return _pooled(self.model.run(inputs), mask, self.section.pool)
+
+    def feed(self, passages: Sequence[Passage]) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+        """Pad to the longest passage; return the model's inputs, and the mask among them."""
         longest = max(len(passage.tokens) for passage in passages)
         tokens = np.full((len(passages), longest), self.section.pad, dtype=np.int64)
         mask = np.zeros_like(tokens)
@@ -69,7 +73,7 @@ class OnnxText:
         inputs = {self.section.tokens: tokens, self.section.mask: mask}
         if self.section.types:
             inputs[self.section.types] = np.zeros_like(tokens)
-        return _pooled(self.model.run(inputs), mask, self.section.pool)
+        return inputs, mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,14 +94,18 @@ class OnnxImage:
         return Frame(self.section.size, cast("Fit", self.section.fit), self.section.resample)
 
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
-        """Give the squares the type and the order of axes that the model wants, and run."""
+        """Return one row per picture."""
+        return self.model.run(self.feed(pixels))
+
+    def feed(self, pixels: Sequence[Pixels]) -> dict[str, NDArray[Any]]:
+        """Give the squares the type and the order of axes that the model wants."""
         ready: NDArray[Any] = np.stack(pixels)  # (n, size, size, 3)
         if self.section.dtype == "float32":
             mean, std = (np.array(three, dtype=np.float32) for three in (self.section.mean, self.section.std))
             ready = (ready.astype(np.float32) / np.float32(255) - mean) / std
         if self.section.layout == "nchw":
             ready = np.ascontiguousarray(ready.transpose(0, 3, 1, 2))
-        return self.model.run({self.section.pixels: ready})
+        return {self.section.pixels: ready}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,8 +117,13 @@ class Model:
     output: str
 
     @classmethod
-    def open(cls, path: Path, inputs: Sequence[str], output: str, settings: Settings) -> Model:
-        """Load a model and check that it has the inputs and the output that its description names."""
+    def open(
+        cls, path: Path, inputs: Sequence[str], output: str, settings: Settings, content: bytes | None = None
+    ) -> Model:
+        """Load a model and check that it has the inputs and the output that its description names.
+
+        ``content`` is what to load where that is not all that the file holds.
+        """
         import onnxruntime as ort
 
         providers = _providers(settings.device, ort.get_available_providers())
@@ -118,7 +131,7 @@ class Model:
         options.intra_op_num_threads = settings.threads or 0
         options.log_severity_level = 3  # errors alone: warnings of the optimiser help nobody here
         try:
-            session = ort.InferenceSession(path, options, providers=providers)
+            session = ort.InferenceSession(content or path, options, providers=providers)
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
             raise BadFile(f"{path} cannot be loaded by onnxruntime: {error}") from None
         takes, gives = [i.name for i in session.get_inputs()], [o.name for o in session.get_outputs()]
@@ -133,15 +146,22 @@ class Model:
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Matrix:
         """Return the output as an array."""
+        return self.several(inputs, [self.output])[0]
+
+    def width(self, name: str) -> int:
+        """Return the length of an input's last axis."""
+        return int(next(each.shape[-1] for each in self.session.get_inputs() if each.name == name))
+
+    def several(self, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str]) -> list[Matrix]:
+        """Return some of the outputs, by name."""
         try:
-            (output,) = self.session.run([self.output], dict(inputs))
+            found = self.session.run(list(outputs), dict(inputs))
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
             raise BadFile(
                 f"{self.path} failed on inputs of shape {[a.shape for a in inputs.values()]}: {error} Check `length`, "
                 "`size`, `layout` and `dtype` in its encoder.toml."
             ) from None
-        array: Matrix = np.asarray(output)
-        return array
+        return [np.asarray(output) for output in found]
 
 
 def _pooled(output: Matrix, mask: NDArray[np.int64], pool: str) -> Matrix:

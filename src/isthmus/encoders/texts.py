@@ -71,11 +71,15 @@ class Splitter:
     def split(self, texts: Sequence[str], prefix: str = "") -> list[list[Passage]]:
         """Return the passages of each text; ``prefix`` stands in front of every passage."""
         encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        front = (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
+        front = self.front(prefix)
         room = self.length - len(front) - len(self.after)
         if room < 1:
             raise BadFile(f"The prefix {prefix!r} leaves no room for text in {self.length} tokens.")
         return [self._passages(encoding, len(text), front, room) for encoding, text in zip(encoded, texts, strict=True)]
+
+    def front(self, prefix: str = "") -> tuple[int, ...]:
+        """Return the tokens in front of every passage."""
+        return (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
 
     def _passages(self, encoding: Encoding, characters: int, front: tuple[int, ...], room: int) -> list[Passage]:
         tokens, offsets = encoding.ids, encoding.offsets

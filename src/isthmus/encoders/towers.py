@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Role, Settings, Skip, unit
+from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
 from isthmus.encoders.once import ImageTower, Run, TextTower
 from isthmus.encoders.texts import Passage
-from isthmus.errors import BadInput
 from isthmus.types import Mask, Matrix, Rows, Vectors
-
-Items: TypeAlias = Sequence[Document | Query]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,17 +49,16 @@ class TowerEncoder:
 
     def encode_documents(self, documents: Sequence[Document]) -> Vectors:
         """Return one row per document; a long text is the unit mean of its passages."""
-        return self._one_row_each(self._encode(documents, _names(documents), "document", _raise))
+        return self._one_row_each(self._encode(documents, names_of(documents), "document", stop))
 
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
         """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
-        asked = [Query.of(query) for query in queries]
-        names = [f"query {row}" for row in range(len(asked))]
-        return _weighted(self._one_row_each(self._encode(asked, names, "query", _raise)), asked)
+        given, names = asked(queries)
+        return _weighted(self._one_row_each(self._encode(given, names, "query", stop)), given)
 
     def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
         """Return one row per passage, each with the image of its document, and the document of each row."""
-        found = self._encode(documents, _names(documents), "document", skip or _raise)
+        found = self._encode(documents, names_of(documents), "document", skip or stop)
         rows = np.where(found.kept, np.maximum(found.counts, 1), 0)
         owner = np.repeat(np.arange(len(rows)), rows)
         written = (found.counts > 0)[owner]
@@ -72,7 +68,7 @@ class TowerEncoder:
 
     def split(self, text: str) -> list[tuple[int, int]]:
         """Say where the passages of a document's text begin and end."""
-        passages = self.text.split([_readable(text)], "document")[0] if self.text is not None else []
+        passages = self.text.split([readable(text)], "document")[0] if self.text is not None else []
         return [(passage.start, passage.end) for passage in passages]
 
     def _one_row_each(self, found: Found) -> Vectors:
@@ -89,55 +85,24 @@ class TowerEncoder:
             {part: mask for part, tower, _, mask in columns if tower is not None},
         )
 
-    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Callable[[int, BadInput], None]) -> Found:
-        kept = np.ones(len(items), dtype=bool)
-
-        def leave_out(row: int, problem: BadInput) -> None:
-            kept[row] = False
-            refuse(row, type(problem)(f"{names[row]}: {problem}"))
-
-        passages = self._split(items, role)
-        for row, item in enumerate(items):
-            problem = self._problem(item, passages[row])
-            if problem is not None:
-                leave_out(row, problem)
-        passages = [several if kept[row] else [] for row, several in enumerate(passages)]
-        pictures = {row: item.image for row, item in enumerate(items) if kept[row] and item.image is not None}
-        counts = np.array([len(several) for several in passages], dtype=np.intp)
+    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> Found:
+        given = Given.of(items, self._split(items, role), names, refuse).check(self.name, self.modalities)
+        pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
+        several = [*given.passages]  # a picture that cannot be read takes its passages out; their counts stay
+        counts = np.array([len(passages) for passages in several], dtype=np.intp)
         total = int(counts.sum()) + len(pictures)
         run = Run(name=self.name, dim=self.dim, identity=self.identity, settings=self.settings, total=total)
         image, pictured = np.zeros((len(items), self.dim), dtype=np.float32), np.zeros(len(items), dtype=bool)
         if self.image is not None and pictures:
-            for row, vector in run.images(self.image, pictures, leave_out).items():
+            for row, vector in run.images(self.image, pictures, given.leave_out).items():
                 image[row], pictured[row] = vector, True
         text = np.zeros((0, self.dim), dtype=np.float32)
         if self.text is not None:
-            text = run.texts(self.text, [passage for several in passages for passage in several])
-        return Found(counts, text, image, pictured, kept)
+            text = run.texts(self.text.encode, [passage for passages in several for passage in passages])
+        return Found(counts, text, image, pictured, given.kept)
 
     def _split(self, items: Items, role: Role) -> list[list[Passage]]:
-        if self.text is None:
-            return [[] for _ in items]
-        return self.text.split([_readable(item.text or "") for item in items], role)
-
-    def _problem(self, item: Document | Query, passages: Sequence[Passage]) -> BadInput | None:
-        for part, tower in (("image", self.image), ("text", self.text)):
-            if tower is None and part in item.modality.split("+"):
-                return BadInput(
-                    f"it has the part {part!r}, and the encoder {self.name} reads {' and '.join(self.modalities)} "
-                    "only. Leave that part out, or use an encoder that reads it."
-                )
-        if isinstance(item, Query) and item.more_images:
-            return BadInput(
-                f"it has {len(item.images)} pictures, and an encoder takes one. Have them put into words "
-                "(align='caption'), or ask with each alone."
-            )
-        if item.image is None and not passages:
-            return BadInput(
-                f"the encoder {self.name} finds nothing to read in its text (control characters alone, say). Leave it "
-                "out."
-            )
-        return None
+        return [[] for _ in items] if self.text is None else self.text.split(texts_of(items), role)
 
 
 def _weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
@@ -147,20 +112,3 @@ def _weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
     given = [query.weights or {} for query in queries]
     weights: dict[str, Matrix] = {p: np.array([each.get(p, 1.0) for each in given]) for p in vectors.parts}
     return Vectors(vectors.parts, vectors.present, weights)
-
-
-def _readable(text: str) -> str:
-    """Put a question mark for each half of a surrogate pair: no file can hold one, no tokenizer reads it."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _raise(_: int, problem: BadInput) -> None:
-    raise problem
-
-
-def _names(documents: Sequence[Document]) -> list[str]:
-    for row, document in enumerate(documents):
-        if not isinstance(document, Document):
-            kind = type(document).__name__
-            raise BadInput(f"row {row} is a {kind}, not a Document. Write Document(id='a', text='…'), or image=.")
-    return [f"document {document.id!r}" for document in documents]

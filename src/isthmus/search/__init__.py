@@ -9,6 +9,7 @@ from isthmus.search.collection import Collection
 from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.reencoding import Reencoded
+from isthmus.search.reranking import Reranker
 from isthmus.search.served import Calibrated
 from isthmus.search.stats import Stats
 from isthmus.search.writer import Added, Skipped
@@ -22,6 +23,7 @@ __all__ = [
     "Indexed",
     "Passage",
     "Reencoded",
+    "Reranker",
     "Skipped",
     "Stats",
 ]

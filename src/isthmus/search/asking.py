@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -48,6 +48,10 @@ class Options:
         p = self.min_probability
         if p is not None and (not isinstance(p, Real) or not 0 <= float(p) <= 1):
             raise BadInput(f"min_probability is {p!r}; it must lie between 0 and 1.")
+
+    def from_the_first(self) -> Options:
+        """Return the same with those before the offset among the hits."""
+        return replace(self, k=self.offset + self.k, offset=0)
 
     @property
     def depth(self) -> int:

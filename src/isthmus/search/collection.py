@@ -40,6 +40,7 @@ from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.querylog import QueryLog, of_words
 from isthmus.search.reencoding import Reencoded, reencode
 from isthmus.search.references import Own, References, gather
+from isthmus.search.reranking import Reranker, Rerankers, check_words, reranked
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
@@ -60,6 +61,7 @@ class Collection:
         self._keeper = Keeper(opened, self._store, calibration, follow)
         self._log = QueryLog(opened.database)
         self._aligners = Aligners(opened)
+        self._rerankers = Rerankers(opened)
 
     @classmethod
     def open(
@@ -253,6 +255,7 @@ class Collection:
         *,
         group: bool = False,
         calibration: str | None = None,
+        rerank: str | Reranker | None = None,
     ) -> list[Hit]:
         """Find the ``k`` best documents for words, a picture, both, or a vector.
 
@@ -261,7 +264,9 @@ class Collection:
         ``align`` has pictures put into words and talk left out before anything is searched: ``"auto"``, ``"caption"``,
         ``"forge-mini"`` … (see ``isthmus.align``); ``min_probability`` leaves out hits less likely to match;
         ``explain`` says how each score came about; ``group`` puts near-duplicates under the first of them;
-        ``calibration="none"`` ranks by raw cosine, for comparison.
+        ``calibration="none"`` ranks by raw cosine, for comparison; ``rerank`` has the first ``offset + k`` hits ordered
+        again by what reads query and document together: ``"onnx:FOLDER"`` of an encoder with a matcher, or a
+        ``Reranker`` of your own.
         """
         return self.search_many(
             [query],
@@ -275,6 +280,7 @@ class Collection:
             explain,
             group=group,
             calibration=calibration,
+            rerank=rerank,
         )[0]
 
     def search_many(  # noqa: PLR0913 - as search
@@ -291,6 +297,7 @@ class Collection:
         *,
         group: bool = False,
         calibration: str | None = None,
+        rerank: str | Reranker | None = None,
     ) -> list[list[Hit]]:
         """Search for several queries at once, in batches; the options are those of ``search``."""
         if calibration not in (None, "none"):
@@ -311,14 +318,19 @@ class Collection:
             group=group,
             raw=calibration == "none",
         )
+        reranker = None if rerank is None else self._rerankers.get(rerank)
+        looked_at = options if reranker is None else options.from_the_first()
         asked = [Query.of(query) for query in queries]
         hits: list[list[Hit]] = []
         for start in range(0, len(asked), BATCH):
             some = asked[start : start + BATCH]
             aligned = self._aligners.aligned(some, align)
             searched = some if aligned is None else [one.query for one in aligned]
-            ask = partial(asking.search_many, self._keeper, self._opened.load, searched, options)
-            found = self.steadily(ask)
+            if reranker is not None:
+                check_words(searched)
+            found = self.steadily(partial(asking.search_many, self._keeper, self._opened.load, searched, looked_at))
+            if reranker is not None:
+                found = [again[offset:] for again in reranked(reranker, searched, found)]
             hits += found if aligned is None else explaining.with_alignment(found, aligned)
         self._log.note(asked)  # as they were asked: what stands in a picture is not for the log
         return hits

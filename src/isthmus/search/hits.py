@@ -37,21 +37,28 @@ class Explanation:
     rank: int
     words: float | None = None  # what words added to the score, in a hybrid search
     aligned: Aligned | None = None  # what became of the query before it was searched
+    rank_by_score: int | None = None  # where the score had put it, when hits were ordered again
+    matched: float | None = None  # by what a reranker said
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         before = "beyond" if self.rank_before is None else f"rank {self.rank_before}"
         words = "" if self.words is None else f", words {self.words:+.2f} = {self.score + self.words:.2f}"
+        again = "" if self.rank_by_score is None else f"rank {self.rank_by_score} by score, "
+        again += "" if self.matched is None else f"matched {self.matched:+.2f}, "
         return (
             f"{before} by raw similarity {self.similarity:.3f} ({parts}); shift {self.shift:+.3f}, bias "
-            f"{-self.bias:+.3f}, then × {self.slope:.2f} {self.offset:+.2f} = score {self.score:.2f}{words}; now rank "
-            f"{self.rank}"
+            f"{-self.bias:+.3f}, then × {self.slope:.2f} {self.offset:+.2f} = score {self.score:.2f}{words}; "
+            f"{again}now rank {self.rank}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document that was found. ``probability`` is P(match), None where the collection cannot tell."""
+    """A document that was found. ``probability`` is P(match), None where the collection cannot tell.
+
+    ``matched`` is what a reranker said of it, None where there was none or it could not tell.
+    """
 
     id: str
     score: float
@@ -63,3 +70,4 @@ class Hit:
     passage: Passage | None = None
     explanation: Explanation | None = None
     duplicates: tuple[str, ...] = field(default=())  # nearly the same documents further down, when grouped
+    matched: float | None = None

@@ -1,8 +1,9 @@
-"""The lower layers of an exported text tower, as a model of their own: one vector per token.
+"""What an exported tower computes on its way, as a model of its own: one vector per token, or per cell of an image.
 
 An ONNX file is a protobuf message: fields, one after another, each with a number and a length. The graph is field 7 of
 the model; its nodes are field 1, in the order in which they run, and its outputs are field 12. Leaving out the nodes
 behind a tensor and naming that tensor as the output makes the cut; weights that nothing uses any more are not loaded.
+Of several tensors the last one decides where the cut is.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ FIXED = {1: 8, 5: 4}  # the bytes of those that need not say
 CUT_SHORT = "This model's file ends in the middle of a field. It is cut short: get it again."
 
 
-def cut(model: bytes, tensor: str) -> bytes:
-    """Return the model that ends at a tensor and gives that tensor.
+def cut(model: bytes, *tensors: str) -> bytes:
+    """Return the model that ends at these tensors and gives them, in this order.
 
     >>> cut(b"", "features")
     Traceback (most recent call last):
@@ -28,23 +29,23 @@ def cut(model: bytes, tensor: str) -> bytes:
     """
     fields = list(_fields(model))
     if not any(field == GRAPH for field, _, _ in fields):
-        raise BadFile(f"This model has no tensor called {tensor!r}.")
-    return b"".join(_graph(held, tensor) if field == GRAPH else whole for field, held, whole in fields)
+        raise BadFile(f"This model has no tensor called {tensors[0]!r}.")
+    return b"".join(_graph(held, tensors) if field == GRAPH else whole for field, held, whole in fields)
 
 
-def _graph(graph: bytes, tensor: str) -> bytes:
-    name = tensor.encode()
-    out, made = [], False
+def _graph(graph: bytes, tensors: tuple[str, ...]) -> bytes:
+    missing = {name.encode() for name in tensors}
+    out = []
     for field, held, whole in _fields(graph):
         if field == NODE:
-            if not made:
+            if missing:
                 out.append(whole)
-            made = made or any(f == OUTPUTS_OF_NODE and h == name for f, h, _ in _fields(held))
+                missing -= {h for f, h, _ in _fields(held) if f == OUTPUTS_OF_NODE}
         elif field != OUTPUT:
             out.append(whole)
-    if not made:
-        raise BadFile(f"This model has no tensor called {tensor!r}.")
-    out.append(_written(OUTPUT, _written(NAME_OF_OUTPUT, name)))
+    if missing:
+        raise BadFile(f"This model has no tensor called {min(missing).decode()!r}.")
+    out += [_written(OUTPUT, _written(NAME_OF_OUTPUT, name.encode())) for name in tensors]
     return _written(GRAPH, b"".join(out))
 
 

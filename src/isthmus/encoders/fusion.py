@@ -1,0 +1,152 @@
+"""Encoders that make ONE vector of a text and an image: two towers of another encoder, and what joins them.
+
+    text alone      part ``text``
+    image alone     part ``image``
+    both            part ``image+text``, one vector for each passage together with the image
+
+A text of several passages is their unit mean in ``encode_documents`` and ``encode_queries``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.documents import Document, Query
+from isthmus.encoders.base import Role, Settings, Skip, unit
+from isthmus.encoders.folder import Description, FusionSection
+from isthmus.encoders.heads import SIDES, Documents, Queries
+from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
+from isthmus.encoders.matching import Matcher
+from isthmus.encoders.once import Run, Shown, Unit
+from isthmus.encoders.tokens import TokenTowers
+from isthmus.errors import BadFile, BadInput
+from isthmus.types import Matrix, Rows, Vectors
+
+Kinds: TypeAlias = NDArray[np.str_]
+PARTS = ("image", "image+text", "text")
+
+
+def open_fusion(described: Description, section: FusionSection, towers: Path, settings: Settings) -> FusionEncoder:
+    """Make an encoder of a folder with ``[fusion]``, on the towers in another folder."""
+    below = TokenTowers.open(towers, settings, text=section.text, image=section.image)
+    if below.identity != section.identity:
+        raise BadFile(
+            f"{described.folder} was trained on towers with the checksum {section.identity[:12]}…, and those of "
+            f"{section.towers} have {below.identity[:12]}… here: its vectors would mean nothing. Use the version of "
+            f"{section.towers} that it was trained on, or train it again on this one."
+        )
+    return FusionEncoder(
+        name=described.name,
+        dim=described.dim,
+        identity=described.identity,
+        document=Documents.open(described.folder, below, settings),
+        query=Queries.open(described.folder, section, below, settings),
+        folder=described.folder,
+        settings=settings,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What became of a call's items: their vectors, ``(passages, d)`` or ``(1, d)``, and what these are of."""
+
+    rows: list[Matrix]
+    kinds: Kinds  # (n,): part names
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class FusionEncoder:
+    """The ``Encoder`` with one vector for both."""
+
+    name: str
+    dim: int
+    identity: str
+    document: Documents
+    query: Queries
+    folder: Path
+    settings: Settings
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """The modalities it takes, in documents and in queries."""
+        return PARTS
+
+    @property
+    def towers(self) -> TokenTowers:
+        """What reads and looks before anything is joined."""
+        return self.document.towers
+
+    def __repr__(self) -> str:
+        return f"<Encoder {self.name}, {self.dim} dimensions: {', '.join(self.modalities)}>"
+
+    def encode_documents(self, documents: Sequence[Document]) -> Vectors:
+        """Return one row per document; a long text is the unit mean of its passages, each beside the image."""
+        return self._one_row_each(self._encode(documents, names_of(documents), "document", stop))
+
+    def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
+        """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
+        given, names = asked(queries)
+        for query, name in zip(given, names, strict=True):
+            if len(set((query.weights or {}).values())) > 1:
+                raise BadInput(f"{name}: {self.name} makes one vector of words and picture. Leave the weights out.")
+        return self._one_row_each(self._encode(given, names, "query", stop))
+
+    def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
+        """Return one row per passage, together with the image of its document, and the document of each row."""
+        found = self._encode(documents, names_of(documents), "document", skip or stop)
+        owner = np.repeat(np.arange(len(found.rows)), [len(rows) for rows in found.rows])
+        return self._vectors(np.concatenate([self._none, *found.rows]), found.kinds[owner]), owner
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        """Say where the passages of a document's text begin and end."""
+        return [(passage.start, passage.end) for passage in self.towers.split([readable(text)], "document")[0]]
+
+    def sides(self, query: str | Query) -> dict[str, str]:
+        """Say which words of a query ask for the text and which for the image; all for both where it does not part."""
+        (passages,) = self.towers.split(texts_of([Query.of(query)]), "query")
+        sides = [[self.towers.said(part, "query") for part in side if part] for side in self.query.sides(passages)]
+        return dict(zip(SIDES, [" ".join(words) for words in sides * (1 + len(SIDES) - len(sides))], strict=True))
+
+    def matcher(self) -> Matcher:
+        """Return what says how well a document answers a query, for pairs."""
+        return Matcher.open(self.folder, self.document, self.query, self.settings)
+
+    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> Found:
+        given = Given.of(items, self.towers.split(texts_of(items), role), names, refuse)
+        given.check(self.name, self.modalities)
+        written = {row: passages for row, passages in enumerate(given.passages) if passages}
+        pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
+        encode = (self.document if role == "document" else self.query).encode
+        total = sum(map(len, written.values())) + len(pictures)
+        identity = f"{self.identity} {role}"  # the same content is another vector as a query
+        run = Run(name=self.name, dim=self.dim, identity=identity, settings=self.settings, total=total)
+        shown = {row: Shown(image, written.get(row, ())) for row, image in pictures.items()}
+        found = run.shown(encode, self.towers.frame, shown, given.leave_out)
+        words = {row: passages for row, passages in written.items() if row not in pictures}
+        text = run.texts(
+            lambda passages: encode([Unit(passage) for passage in passages]),
+            [p for each in words.values() for p in each],
+        )
+        ends = np.cumsum([len(passages) for passages in words.values()], dtype=np.intp)
+        found |= dict(zip(words, np.split(text, ends[:-1]) if words else (), strict=True))
+        kinds = ["+".join(["image"] * (row in pictures) + ["text"] * (row in written)) for row in range(len(items))]
+        return Found([found.get(row, self._none) for row in range(len(items))], np.array(kinds, dtype=str))
+
+    def _one_row_each(self, found: Found) -> Vectors:
+        rows = np.concatenate([self._none, *(rows.sum(axis=0, keepdims=True) for rows in found.rows)])
+        several = np.array([len(each) > 1 for each in found.rows], dtype=bool)
+        rows[several] = unit(rows[several], self.name)  # the sum and the mean have one direction
+        return self._vectors(rows, found.kinds)
+
+    def _vectors(self, rows: Matrix, kinds: Kinds) -> Vectors:
+        return Vectors(dict.fromkeys(PARTS, rows), {part: kinds == part for part in PARTS})
+
+    @property
+    def _none(self) -> Matrix:
+        return np.zeros((0, self.dim), dtype=np.float32)

@@ -1,0 +1,184 @@
+"""What joins two towers: a document of text and image becomes one vector, and so does a query.
+
+    Documents   text tokens and image cells → a vector, and tokens that have seen both
+    Queries     words → a vector; parted first, where some words ask for the text and others for the image
+
+Each takes units: a passage, a picture, or a passage beside a picture. What a unit has not is one token under a mask
+that is false. The models are exported by ``isthmus.train.fusion``, where the mathematics stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.encoders.base import Settings
+from isthmus.encoders.folder import FusionSection
+from isthmus.encoders.images import Pixels
+from isthmus.encoders.once import Unit
+from isthmus.encoders.onnx import Model
+from isthmus.encoders.texts import Passage
+from isthmus.encoders.tokens import TokenTowers, Words
+from isthmus.types import Mask, Matrix
+
+SIDES = ("text", "image")  # what the words of a query ask for, in the order of the model's inputs
+DOCUMENT = ("text", "text_mask", "patches", "patch_mask", "image")
+
+
+class Fused(NamedTuple):
+    """Documents whose text and image have seen each other."""
+
+    vectors: Matrix  # (n, out), unit
+    tokens: Matrix  # (n, s, d)
+    masks: Mask  # (n, 2, s): which tokens are text, which are image
+
+
+class Cells(NamedTuple):
+    """What is seen of pictures."""
+
+    cells: Matrix  # (n, p, channels)
+    mask: Mask  # (n, p)
+    vectors: Matrix  # (n, d), unit; 0 where there is no picture
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Documents:
+    """Documents' vectors, by ``document.onnx``."""
+
+    towers: TokenTowers
+    model: Model
+
+    @classmethod
+    def open(cls, folder: Path, towers: TokenTowers, settings: Settings) -> Documents:
+        """Load the model."""
+        return cls(towers, Model.open(folder / "document.onnx", DOCUMENT, "vectors", settings))
+
+    def encode(self, units: Sequence[Unit]) -> Matrix:
+        """Return one row per unit."""
+        return self.model.run(self._feed(units))
+
+    def fuse(self, units: Sequence[Unit]) -> Fused:
+        """Return the vectors and the tokens behind them."""
+        vectors, tokens, masks = self.model.several(self._feed(units), ["vectors", "tokens", "masks"])
+        return Fused(vectors, tokens, masks.astype(bool))
+
+    def _feed(self, units: Sequence[Unit]) -> Mapping[str, NDArray[Any]]:
+        text = states(self.towers, [unit.passage for unit in units])
+        seen = cells(self.towers, [unit.pixels for unit in units], self.model.width("patches"))
+        return dict(zip(DOCUMENT, (text.states, text.mask, seen.cells, seen.mask, seen.vectors), strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queries:
+    """Queries' vectors, by ``query.onnx``; with a chooser, ``choose.onnx``, of two sides that are read apart.
+
+    A token asks for what it has a positive logit for, text or image or both; where both are negative, for the larger.
+    Each side's tokens are read by the text tower as a passage of their own; a side that nothing asks for is masked. A
+    picture is one token, its tower's vector, on the side of the image; asked alone, on every side.
+    """
+
+    towers: TokenTowers
+    model: Model
+    chooser: Model | None
+
+    @classmethod
+    def open(cls, folder: Path, section: FusionSection, towers: TokenTowers, settings: Settings) -> Queries:
+        """Load the models."""
+        inputs = [f"{what}_{side}" for side in range(section.sides) for what in ("words", "mask")]
+        model = Model.open(folder / "query.onnx", inputs, "vectors", settings)
+        if section.sides == 1:
+            return cls(towers, model, None)
+        return cls(towers, model, Model.open(folder / "choose.onnx", ["words", "mask"], "logits", settings))
+
+    def encode(self, units: Sequence[Unit]) -> Matrix:
+        """Return one row per unit."""
+        alone = np.array([unit.passage is None for unit in units])
+        shown = np.array([unit.pixels is not None for unit in units])
+        pictures = looked_at(self.towers, [unit.pixels for unit in units])  # (n, d)
+        sides = list(self.sides([unit.passage for unit in units]))
+        feed: dict[str, NDArray[Any]] = {}
+        for number, passages in enumerate(sides):
+            words = states(self.towers, passages)
+            if shown.any():
+                words = _beside(words, pictures, shown & (alone | (number == len(sides) - 1)))
+            feed |= {f"words_{number}": words.states, f"mask_{number}": words.mask}
+        return self.model.run(feed)
+
+    def sides(self, passages: Sequence[Passage | None]) -> Iterator[list[Passage | None]]:
+        """Yield, for each side, what is asked of it; all of it where there is one side."""
+        if self.chooser is None:
+            yield list(passages)
+            return
+        asked = [passage for passage in passages if passage is not None]
+        chosen = iter(self._chosen(self.chooser, asked) if asked else [])
+        parted = [next(chosen) if passage is not None else (None,) * len(SIDES) for passage in passages]
+        yield from (list(side) for side in zip(*parted, strict=True))
+
+    def _chosen(self, chooser: Model, passages: Sequence[Passage]) -> Iterator[tuple[Passage | None, ...]]:
+        words = self.towers.read(passages)
+        logits = chooser.run({"words": words.states, "mask": words.mask})  # (n, t, 2)
+        for passage, rows in zip(passages, logits, strict=True):
+            inside = self.towers.inside(passage, "query")
+            tokens, asks = passage.tokens[inside], asked_for(rows[inside])
+            yield tuple(self.towers.framed(tokens[side], "query") if side.any() else None for side in asks.T)
+
+
+def asked_for(logits: Matrix) -> Mask:
+    """Say which sides each token asks for: those above 0, or else the larger. ``(t, 2)``.
+
+    >>> asked_for(np.array([[2.0, -1.0], [1.0, 3.0], [-2.0, -1.0]])).tolist()
+    [[True, False], [True, True], [False, True]]
+    """
+    asks: Mask = logits > 0
+    asks[np.arange(len(logits)), logits.argmax(axis=1)] = True  # the larger is chosen whenever one is
+    return asks
+
+
+def states(towers: TokenTowers, passages: Sequence[Passage | None]) -> Words:
+    """Return the token states of passages, ``(n, t, d)``; each different passage is read once."""
+    distinct = {passage.content: passage for passage in passages if passage is not None}
+    if not distinct:
+        return Words(np.zeros((len(passages), 1, towers.dim), np.float32), np.zeros((len(passages), 1), bool))
+    place = {content: row for row, content in enumerate(distinct)}
+    read = towers.read(list(distinct.values()))
+    rows = np.array([-1 if passage is None else place[passage.content] for passage in passages])
+    there = read.mask[rows] & (rows >= 0)[:, None]
+    return Words(np.where(there[:, :, None], read.states[rows], np.float32(0)), there)
+
+
+def cells(towers: TokenTowers, pixels: Sequence[Pixels | None], channels: int) -> Cells:
+    """Return what is seen of pictures; each different array is looked at once."""
+    distinct = {id(each): each for each in pixels if each is not None}
+    if not distinct:
+        empty = np.zeros((len(pixels), 1, channels), np.float32)
+        return Cells(empty, np.zeros((len(pixels), 1), bool), np.zeros((len(pixels), towers.dim), np.float32))
+    place = {name: row for row, name in enumerate(distinct)}
+    seen = towers.look(list(distinct.values()))
+    rows = np.array([-1 if each is None else place[id(each)] for each in pixels])
+    there = rows >= 0
+    mask = np.repeat(there[:, None], seen.cells.shape[1], axis=1)
+    shown = np.where(there[:, None, None], seen.cells[rows], np.float32(0))
+    return Cells(shown, mask, np.where(there[:, None], seen.vectors[rows], np.float32(0)))
+
+
+def looked_at(towers: TokenTowers, pixels: Sequence[Pixels | None]) -> Matrix:
+    """Return the vectors of pictures, ``(n, d)``; 0 where there is none."""
+    return cells(towers, pixels, 1).vectors
+
+
+def _beside(words: Words, pictures: Matrix, on: Mask) -> Words:
+    """Put a picture's vector behind the words, as one more token, where ``on``.
+
+    Words are brought to a mean of length 1 first, as the model does: else a picture would count by how long the text
+    tower's states happen to be.
+    """
+    weight = words.mask[:, :, None] / np.maximum(words.mask.sum(axis=1), 1)[:, None, None]
+    length = np.linalg.norm((words.states * weight).sum(axis=1), axis=1)  # (n,)
+    scaled = words.states / np.where(length > 0, length, 1.0)[:, None, None]
+    together = np.concatenate([scaled, pictures[:, None]], axis=1).astype(np.float32)
+    return Words(together, np.concatenate([words.mask, on[:, None]], axis=1))

@@ -1,0 +1,98 @@
+"""What is given to an encoder in one call: split into passages, checked, and left out where it cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from isthmus.documents import Document, Query
+from isthmus.encoders.texts import Passage
+from isthmus.errors import BadInput
+from isthmus.types import Mask
+
+Items: TypeAlias = Sequence[Document | Query]
+Refuse: TypeAlias = Callable[[int, BadInput], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """The items of one call, those that cannot be encoded reported and out."""
+
+    items: Items
+    passages: list[list[Passage]]  # of each item; none where it is out
+    kept: Mask  # (n,): which items could be encoded so far
+    names: Sequence[str]
+    refuse: Refuse
+
+    @classmethod
+    def of(cls, items: Items, passages: Sequence[list[Passage]], names: Sequence[str], refuse: Refuse) -> Given:
+        """Take items with their passages, unchecked."""
+        return cls(items, list(passages), np.ones(len(items), dtype=bool), names, refuse)
+
+    def check(self, encoder: str, modalities: Sequence[str]) -> Given:
+        """Leave out what an encoder of these modalities does not read."""
+        for row, item in enumerate(self.items):
+            wrong = _problem(item, self.passages[row], encoder, modalities)
+            if wrong is not None:
+                self.leave_out(row, wrong)
+        return self
+
+    def leave_out(self, row: int, problem: BadInput) -> None:
+        """Say that an item cannot be encoded."""
+        self.kept[row] = False
+        self.passages[row] = []
+        self.refuse(row, type(problem)(f"{self.names[row]}: {problem}"))
+
+
+def _problem(
+    item: Document | Query, passages: Sequence[Passage], encoder: str, modalities: Sequence[str]
+) -> BadInput | None:
+    read = {part for modality in modalities for part in modality.split("+")}
+    for part in ("image", "text"):
+        if part not in read and part in item.modality.split("+"):
+            return BadInput(
+                f"it has the part {part!r}, and the encoder {encoder} reads {' and '.join(modalities)} only. Leave "
+                "that part out, or use an encoder that reads it."
+            )
+    if isinstance(item, Query) and item.more_images:
+        return BadInput(
+            f"it has {len(item.images)} pictures, and an encoder takes one. Have them put into words "
+            "(align='caption'), or ask with each alone."
+        )
+    if item.image is None and not passages:
+        return BadInput(
+            f"the encoder {encoder} finds nothing to read in its text (control characters alone, say). Leave it out."
+        )
+    return None
+
+
+def texts_of(items: Iterable[Document | Query]) -> list[str]:
+    """Return the text of each item, as a tokenizer can read it."""
+    return [readable(item.text or "") for item in items]
+
+
+def readable(text: str) -> str:
+    """Put a question mark for each half of a surrogate pair: no file can hold one, no tokenizer reads it."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def stop(_: int, problem: BadInput) -> None:
+    """Refuse an item by raising."""
+    raise problem
+
+
+def asked(queries: Sequence[Query | str]) -> tuple[list[Query], list[str]]:
+    """Return queries, strings among them as queries of words, and what each is called in an error."""
+    return [Query.of(query) for query in queries], [f"query {row}" for row in range(len(queries))]
+
+
+def names_of(documents: Sequence[Document]) -> list[str]:
+    """Return what each document is called in an error."""
+    for row, document in enumerate(documents):
+        if not isinstance(document, Document):
+            kind = type(document).__name__
+            raise BadInput(f"row {row} is a {kind}, not a Document. Write Document(id='a', text='…'), or image=.")
+    return [f"document {document.id!r}" for document in documents]

@@ -1,0 +1,115 @@
+"""Does this document answer this query? A number for each pair, by a model that reads both at once.
+
+A document's vector is made before anybody asks; the matcher sees the words of the query beside the document's tokens,
+text and image, and costs a run of the towers for each document. It is for the first few that a search has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.documents import Document, ImageLike, Query
+from isthmus.encoders.base import Settings
+from isthmus.encoders.heads import Documents, Queries, states
+from isthmus.encoders.images import Pixels, file_bytes, in_order, read
+from isthmus.encoders.items import texts_of
+from isthmus.encoders.once import Unit
+from isthmus.encoders.onnx import Model
+from isthmus.encoders.texts import Passage
+from isthmus.errors import BadImage, BadInput
+from isthmus.types import Matrix
+
+PAIR = ("query", "query_mask", "document", "masks", "similarity")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asking:
+    """A passage of a query: its token states, and its vector."""
+
+    states: Matrix  # (1, t, d)
+    mask: NDArray[np.bool_]  # (1, t)
+    vector: Matrix  # (out,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matcher:
+    """Logits of P(match) for the words of a query and documents, by ``match.onnx``."""
+
+    documents: Documents
+    queries: Queries
+    model: Model
+    settings: Settings
+
+    @classmethod
+    def open(cls, folder: Path, documents: Documents, queries: Queries, settings: Settings) -> Matcher:
+        """Load the model."""
+        return cls(documents, queries, Model.open(folder / "match.onnx", PAIR, "logits", settings), settings)
+
+    def scores(self, query: Query | str, documents: Sequence[Document]) -> Matrix:
+        """Return a logit for each document, ``(n,)``: its best passage counts, together with its picture.
+
+        A picture that cannot be read is as none. NaN: there is nothing to read in the document. The words of a query
+        are all that is looked at; of a long one each passage is matched, and the mean counts.
+        """
+        asked = self._asked(Query.of(query))
+        best = np.full(len(documents), np.nan, dtype=np.float32)
+        owners: list[int] = []
+        batch: list[Unit] = []
+        for owner, unit in self._units(documents):
+            owners.append(owner)
+            batch.append(unit)
+            if len(batch) == self.settings.batch:
+                np.fmax.at(best, owners, self._logits(asked, batch))
+                owners, batch = [], []
+        if batch:
+            np.fmax.at(best, owners, self._logits(asked, batch))
+        return best
+
+    def _asked(self, query: Query) -> list[Asking]:
+        (passages,) = self.queries.towers.split(texts_of([query]), "query")
+        if not passages:
+            raise BadInput("A matcher reads words, and the query has none. Ask with words, or align the query first.")
+        vectors = self.queries.encode([Unit(passage) for passage in passages])
+        words = [states(self.queries.towers, [passage]) for passage in passages]
+        return [Asking(each.states, each.mask, vector) for each, vector in zip(words, vectors, strict=True)]
+
+    def _units(self, documents: Sequence[Document]) -> Iterator[tuple[int, Unit]]:
+        """Yield each passage beside its document's picture; threads read pictures ahead."""
+        towers, settings, pillow = self.documents.towers, self.settings, Lock()
+
+        def opened(image: ImageLike | None) -> Pixels | None:
+            try:
+                data = None if image is None else file_bytes(image)
+                if image is None or data is not None:
+                    return None if data is None else read(data, towers.frame)
+                with pillow:  # one Pillow image may stand in two documents; it loads once
+                    return read(image, towers.frame)
+            except BadImage:
+                return None
+
+        passages = towers.split(texts_of(documents), "document")
+        pictures = [document.image for document in documents]
+        with closing(in_order(opened, pictures, workers=settings.workers, ahead=2 * settings.batch)) as ahead:
+            for owner, (several, pixels) in enumerate(zip(passages, ahead, strict=True)):
+                beside: Sequence[Passage | None] = several or ([] if pixels is None else [None])
+                yield from ((owner, Unit(passage, pixels)) for passage in beside)
+
+    def _logits(self, asked: Sequence[Asking], units: Sequence[Unit]) -> Matrix:
+        fused = self.documents.fuse(units)
+        n = len(units)
+        logits = []
+        for one in asked:
+            similarity = fused.vectors @ one.vector  # (n,)
+            words, mask = np.repeat(one.states, n, axis=0), np.repeat(one.mask, n, axis=0)
+            given: tuple[NDArray[Any], ...] = (words, mask, fused.tokens, fused.masks, similarity)
+            logits.append(self.model.run(dict(zip(PAIR, given, strict=True))))
+        mean: Matrix = np.mean(logits, axis=0)
+        return mean

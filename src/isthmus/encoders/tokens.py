@@ -1,0 +1,103 @@
+"""What two towers see before they pool: a vector for each token of a text, and for each cell of a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus.encoders.base import Role, Settings
+from isthmus.encoders.folder import describe
+from isthmus.encoders.images import Frame, Pixels
+from isthmus.encoders.onnx import Model, OnnxImage, OnnxText
+from isthmus.encoders.texts import Passage, Splitter
+from isthmus.encoders.tower import cut
+from isthmus.errors import BadFile
+from isthmus.types import Mask, Matrix
+
+TEXT = "/bert/encoder/layer.5/output/LayerNorm/LayerNormalization_output_0"  # of mini, the last of its layers
+IMAGE = "/image/_swish_1/Clip_output_0"  # of mini, (n, channels, 8, 8)
+
+
+class Words(NamedTuple):
+    """The states of passages' tokens, and which are there."""
+
+    states: Matrix  # (n, t, d)
+    mask: Mask  # (n, t)
+
+
+class Picture(NamedTuple):
+    """The cells of pictures, and the picture's own vectors."""
+
+    cells: Matrix  # (n, p, channels), row after row of each picture
+    vectors: Matrix  # (n, d), unit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenTowers:
+    """The text tower and the image tower of an encoder's folder, cut at a tensor each."""
+
+    identity: str
+    dim: int
+    text: OnnxText
+    image: OnnxImage
+    cells: str  # the tensor of the image tower
+
+    @classmethod
+    def open(cls, folder: Path, settings: Settings, *, text: str = TEXT, image: str = IMAGE) -> TokenTowers:
+        """Cut the towers of a folder at these tensors."""
+        described = describe(folder)
+        words, picture = described.text, described.image
+        if words is None or picture is None:
+            raise BadFile(f"{folder} has one tower. One representation for both takes an encoder of text and images.")
+        inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
+        model = Model.open(folder / words.model, inputs, text, settings, cut((folder / words.model).read_bytes(), text))
+        path = folder / picture.model
+        output = picture.output or Model.open(path, [picture.pixels], "", settings).output
+        content = cut(path.read_bytes(), image, output)
+        both = Model.open(path, [picture.pixels], output, settings, content)
+        splitter = Splitter.from_file(folder / words.tokenizer, words.length)
+        return cls(described.identity, described.dim, OnnxText(words, splitter, model), OnnxImage(picture, both), image)
+
+    @property
+    def frame(self) -> Frame:
+        """What is looked at of a picture."""
+        return self.image.frame
+
+    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+        """Return the passages of each text."""
+        return self.text.split(texts, role)
+
+    def inside(self, passage: Passage, role: Role) -> slice:
+        """Say where a passage's own tokens stand, without those that frame it."""
+        front, after = len(self._front(role)), len(self.text.splitter.after)
+        return slice(front, len(passage.tokens) - after)
+
+    def framed(self, tokens: NDArray[np.int32], role: Role) -> Passage:
+        """Make a passage of some tokens."""
+        whole = np.array((*self._front(role), *tokens, *self.text.splitter.after), dtype=np.int32)
+        return Passage(0, 0, whole.tobytes())
+
+    def said(self, passage: Passage, role: Role) -> str:
+        """Return the words of a passage."""
+        words: str = self.text.splitter.tokenizer.decode(passage.tokens[self.inside(passage, role)].tolist())
+        return words
+
+    def _front(self, role: Role) -> tuple[int, ...]:
+        section = self.text.section
+        return self.text.splitter.front(section.query if role == "query" else section.document)
+
+    def read(self, passages: Sequence[Passage]) -> Words:
+        """Return the states of each passage's tokens."""
+        inputs, mask = self.text.feed(passages)
+        return Words(self.text.model.run(inputs), mask.astype(bool))
+
+    def look(self, pixels: Sequence[Pixels]) -> Picture:
+        """Return the cells of each picture, and its vector."""
+        cells, vectors = self.image.model.several(self.image.feed(pixels), [self.cells, self.image.model.output])
+        flat = np.ascontiguousarray(cells.reshape(*cells.shape[:2], -1).transpose(0, 2, 1))  # (n, p, channels)
+        return Picture(flat, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))

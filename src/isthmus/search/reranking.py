@@ -1,0 +1,110 @@
+"""Hits are ordered again by something that reads query and document together, if a search says so.
+
+The first ``offset + k`` hits change places and nothing else: the same documents, with the same scores. A hit that
+cannot be judged (NaN: there is nothing to read in its document any more) stays where the search had put it, and hits
+that are judged alike keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+
+from isthmus import encoders
+from isthmus.documents import Document, Query
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput
+from isthmus.search.hits import Hit
+from isthmus.search.manifest import Opened
+from isthmus.types import Matrix, Rows
+
+
+class Reranker(Protocol):
+    """Says how well documents answer the words of a query."""
+
+    def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
+        """Return a number for each document, ``(n,)``, the higher the better; NaN where it cannot be told."""
+
+
+@dataclass(slots=True, eq=False)
+class Rerankers:
+    """A collection's rerankers, each loaded when it is first named."""
+
+    opened: Opened
+    _loaded: dict[str, Reranker] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def get(self, rerank: str | Reranker) -> Reranker:
+        """Return a reranker by the name of its encoder; one that is given, as it is."""
+        if not isinstance(rerank, str):
+            return rerank
+        with self._lock:
+            if rerank not in self._loaded:
+                own = self.opened.load() if rerank == self.opened.name else None
+                found = own or encoders.load(rerank, device=self.opened.device, threads=self.opened.threads)
+                self._loaded[rerank] = _matcher(rerank, found)
+            return self._loaded[rerank]
+
+
+def check_words(queries: Sequence[Query]) -> None:
+    """Refuse to rerank for a query without words."""
+    for row, query in enumerate(queries):
+        if not query.text or query.text.isspace():
+            raise BadInput(
+                f"rerank reads the words of a query, and query {row} has none. Ask with words, have the picture put "
+                "into words (align='caption'), or leave rerank out."
+            )
+
+
+def reranked(reranker: Reranker, queries: Sequence[Query], found: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+    """Return each query's hits in the reranker's order."""
+    return [reordered(reranker, query, hits) for query, hits in zip(queries, found, strict=True)]
+
+
+def reordered(reranker: Reranker, query: Query, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits in the reranker's order, each with what it says and its new rank."""
+    if not hits:
+        return []
+    matched = np.asarray(reranker.scores(query, [hit.document for hit in hits]), dtype=np.float64)
+    if matched.shape != (len(hits),):
+        raise BadInput(
+            f"The reranker gave an array of shape {matched.shape} for {len(hits)} documents. It has to give a number "
+            "for each."
+        )
+    ranks = [hit.rank for hit in hits]
+    return [_moved(hits[place], ranks[at], float(matched[place])) for at, place in enumerate(order(matched))]
+
+
+def order(matched: Matrix) -> Rows:
+    """Return the places of hits, best first; those that are NaN stay, and equals keep their order.
+
+    >>> order(np.array([1.0, np.nan, 3.0, 3.0])).tolist()
+    [2, 1, 3, 0]
+    """
+    places = np.arange(len(matched))
+    judged = np.flatnonzero(~np.isnan(matched))
+    places[judged] = judged[np.argsort(-matched[judged], kind="stable")]
+    return places
+
+
+def _moved(hit: Hit, rank: int, matched: float) -> Hit:
+    said = None if np.isnan(matched) else matched
+    told = hit.explanation
+    if told is not None:
+        told = replace(told, rank=rank, rank_by_score=hit.rank, matched=said)
+    return replace(hit, rank=rank, matched=said, explanation=told)
+
+
+def _matcher(name: str, encoder: Encoder) -> Reranker:
+    from isthmus.encoders.fusion import FusionEncoder
+
+    if not isinstance(encoder, FusionEncoder):
+        raise BadInput(
+            f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (onnx:FOLDER with "
+            "[fusion] in its encoder.toml), or give an object with scores(query, documents)."
+        )
+    return encoder.matcher()

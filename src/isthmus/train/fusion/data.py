@@ -1,0 +1,93 @@
+"""Documents of text and image, and what is asked of them, in the layout of the Mr. Right benchmark.
+
+    DIR/multimodal_pretrain_pairs.json      [{"id", "doc_text", "doc_image", "query_text", "query_img"}]
+    DIR/multimodal_finetune_pairs.json      the same; ``query_multi`` too, where people wrote it
+    DIR/multimodal_val_pairs.json           the same, to decide by; or multimodal_val_queries.json, whose documents are
+    DIR/multimodal_documents.json           among these
+    DIR/images/                             the pictures
+
+A row may say ``text_id`` and ``image_id``, where a text or a picture stands in several documents: then it is no wrong
+answer there. A mixed query that is not given is the two others, in an order drawn by chance. A row without a picture,
+or without one of the queries, is left out, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from isthmus.errors import BadInput
+from isthmus.evaluate.benchmarks.files import Folder, Row, rows, words
+from isthmus.evaluate.benchmarks.mr_right import HOME
+from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
+
+PAIRS = "multimodal_{}_pairs.json"
+NAMES = {TEXT: "query_text", IMAGE: "query_img", MIXED: "query_multi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A document, and what is asked of it by kind."""
+
+    text_id: str
+    image_id: str
+    text: str
+    image: Path
+    queries: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs to learn from, in the order of the stages, those to decide by, and how many rows said too little."""
+
+    stages: Mapping[str, Sequence[Pair]]
+    held: Sequence[Pair]
+    left_out: int = field(default=0)
+
+
+def read(data: Path, *, seed: int = 0) -> Pairs:
+    """Read a set; a stage whose file is not there is left out, but one must be."""
+    folder = Folder(data, "a set to train fusion on", HOME)
+    rng = np.random.default_rng(seed)
+    found = {
+        stage: [_pair(row, data, rng) for row in rows(path, "doc_text", "doc_image")]
+        for stage in ("pretrain", "finetune")
+        if (path := folder.find(PAIRS.format(stage))) is not None
+    }
+    if not found:
+        folder.file(PAIRS.format("pretrain"))  # says what is missing
+    found["held"] = [_pair(row, data, rng) for row in _held(folder)]
+    kept = {stage: [pair for pair in pairs if pair is not None] for stage, pairs in found.items()}
+    if empty := [stage for stage, pairs in kept.items() if not pairs]:
+        raise BadInput(
+            f"{data}: no row of {empty[0]} has a text, a picture and queries about both. Look at doc_image: it names a "
+            "file in images/."
+        )
+    lost = sum(len(found[stage]) - len(kept[stage]) for stage in found)
+    return Pairs({stage: kept[stage] for stage in kept if stage != "held"}, kept["held"], lost)
+
+
+def _held(folder: Folder) -> list[Row]:
+    """Return the rows to decide by: with their documents, or by id."""
+    if (path := folder.find(PAIRS.format("val"))) is not None:
+        return list(rows(path, "doc_text", "doc_image"))
+    asked = {str(row["id"]): row for row in rows(folder.file("multimodal_val_queries.json"), "id")}
+    documents = rows(folder.file("multimodal_documents.json"), "id", "doc_text")
+    return [{**row, **asked[str(row["id"])]} for row in documents if str(row["id"]) in asked]
+
+
+def _pair(row: Row, data: Path, rng: np.random.Generator) -> Pair | None:
+    said = {kind: text for kind, name in NAMES.items() if (text := words(row.get(name)))}
+    swap = rng.random() < 0.5  # drawn always: what a row lacks changes no other row
+    text, name = words(row["doc_text"]), row.get("doc_image")
+    if text is None or not name or TEXT not in said or IMAGE not in said:
+        return None
+    both = [said[TEXT], said[IMAGE]]
+    said.setdefault(MIXED, " ".join(reversed(both) if swap else both))
+    pictures = data / "images" if (data / "images").is_dir() else data
+    own = str(row.get("id", ""))
+    queries = {kind: said[kind] for kind in KINDS}
+    return Pair(str(row.get("text_id", own)), str(row.get("image_id", own)), text, pictures / name, queries)

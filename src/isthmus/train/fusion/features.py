@@ -1,0 +1,94 @@
+"""What the towers see of every text and every picture, computed once: training never runs a tower again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isthmus.encoders.base import Role
+from isthmus.encoders.images import Pixels, in_order
+from isthmus.encoders.images import read as read_picture
+from isthmus.encoders.tokens import TokenTowers
+from isthmus.train.fusion.model import Seen
+
+BATCH = 32
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """The token states of texts, one text after another; a long text is its first passage."""
+
+    states: Tensor  # (all tokens, d), half precision
+    start: Tensor  # (n + 1,)
+
+    @classmethod
+    def of(cls, towers: TokenTowers, texts: Sequence[str], role: Role, device: str, report: Report) -> Texts:
+        """Read texts, the shortest first, so that little is padded."""
+        first = [several[0] for several in towers.split(texts, role)]
+        order = sorted(range(len(first)), key=lambda row: len(first[row].content))
+        found: list[NDArray[np.float16]] = [np.zeros((0, towers.dim), np.float16)] * len(first)
+        for begin in range(0, len(order), BATCH):
+            rows = order[begin : begin + BATCH]
+            states, mask = towers.read([first[row] for row in rows])
+            for row, state, there in zip(rows, states, mask, strict=True):
+                found[row] = state[there].astype(np.float16)
+            if begin // BATCH % 50 == 0:
+                report(f"read {begin} of {len(order)} texts")
+        start = np.concatenate([[0], np.cumsum([len(states) for states in found])])
+        return cls(torch.from_numpy(np.concatenate(found)).to(device), torch.from_numpy(start).to(device))
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the states of some texts, padded, and which are there: ``(n, t, d)`` and ``(n, t)``."""
+        begin, length = self.start[rows], self.start[rows + 1] - self.start[rows]
+        at = torch.arange(int(length.max()), device=rows.device)
+        mask = at < length[:, None]
+        where = torch.where(mask, begin[:, None] + at, 0)
+        return self.states[where].float() * mask[:, :, None], mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pictures:
+    """The cells and the vectors of pictures."""
+
+    cells: Tensor  # (n, p, channels), half precision
+    vectors: Tensor  # (n, d)
+
+    @classmethod
+    def of(cls, towers: TokenTowers, paths: Sequence[Path], device: str, report: Report) -> Pictures:
+        """Look at pictures; threads read ahead."""
+        cells: list[Tensor] = []
+        vectors: list[Tensor] = []
+        batch: list[Pixels] = []
+
+        def flush() -> None:
+            found = towers.look(batch)
+            cells.append(torch.from_numpy(found.cells.astype(np.float16)).to(device))
+            vectors.append(torch.from_numpy(found.vectors).to(device))
+            batch.clear()
+
+        with closing(in_order(lambda path: read_picture(path, towers.frame), paths, workers=4, ahead=128)) as opened:
+            for number, pixels in enumerate(opened):
+                batch.append(pixels)
+                if len(batch) == BATCH:
+                    flush()
+                if number % 1000 == 0:
+                    report(f"looked at {number} of {len(paths)} pictures")
+        if batch:
+            flush()
+        return cls(torch.cat(cells), torch.cat(vectors))
+
+
+def seen(texts: Texts, pictures: Pictures, text_rows: Tensor, image_rows: Tensor) -> Seen:
+    """Put texts and pictures together as documents; rows may be paired in any way."""
+    states, mask = texts.take(text_rows)
+    cells = pictures.cells[image_rows].float()
+    there = torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device)
+    return Seen(states, mask, cells, there, pictures.vectors[image_rows].float())

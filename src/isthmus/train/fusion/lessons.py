@@ -1,0 +1,116 @@
+"""Pairs as the model meets them: features of documents, of queries by kind, and what each query asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from isthmus.encoders.tokens import TokenTowers
+from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
+from isthmus.train.fusion.data import Pair
+from isthmus.train.fusion.features import Pictures, Report, Texts, seen
+from isthmus.train.fusion.model import Seen
+from isthmus.train.fusion.objectives import ANY
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """Pairs as features; row i of ``texts`` and of every ``queries[kind]`` is pair i."""
+
+    texts: Texts
+    pictures: Pictures
+    image_rows: Tensor  # (n,): the picture of each pair
+    ids: Tensor  # (n, 2): of text and of image
+    queries: Mapping[str, Texts]
+    first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; UNKNOWN where neither
+    frame: tuple[int, int] = field(default=(1, 1))  # tokens around each query
+
+    def documents(self, rows: Tensor, others: Tensor | None = None) -> Seen:
+        """Return the documents of these rows, or with the pictures of other rows."""
+        return seen(self.texts, self.pictures, rows, self.image_rows[rows if others is None else others])
+
+    def asked(self, rows: Tensor, kind: str, sides: int) -> list[Tensor]:
+        """Return words and mask of each side of the queries; a side that a kind has no words for is empty.
+
+        With one side that is the whole query. With two, a mixed query is given as the two it was made of: in training
+        the words are parted without a mistake.
+        """
+        if sides == 1:
+            return list(self.queries[kind].take(rows))
+        parts: list[Tensor] = []
+        for one in (TEXT, IMAGE):
+            words, mask = self.queries[one].take(rows)
+            here = kind in (one, MIXED)
+            parts += [words, mask] if here else [words[:, :1] * 0, mask[:, :1] & False]
+        return parts
+
+    def chosen(self, rows: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+        """Say which tokens of whole queries ask for which side, ``(n, t, 2)``, and where that is known, ``(n, t)``."""
+        whole = self.queries[kind]
+        length = whole.start[rows + 1] - whole.start[rows]
+        at = torch.arange(int(length.max()), device=rows.device)
+        before, after = self.frame
+        inside = (at >= before) & (at < (length - after)[:, None])
+        if kind != MIXED:
+            side = torch.full_like(inside, int(kind == IMAGE), dtype=torch.long)
+            return torch.nn.functional.one_hot(side, 2).float(), inside
+        text, image = (self.queries[one].start[rows + 1] - self.queries[one].start[rows] for one in (TEXT, IMAGE))
+        begun = torch.where(self.first[rows] == 0, text, image) - after  # where the second half begins
+        side = torch.where(at < begun[:, None], self.first[rows][:, None], 1 - self.first[rows][:, None])
+        whole_made = (self.first[rows] != UNKNOWN) & (text + image - before - after == length)
+        return torch.nn.functional.one_hot(side.clamp(0, 1), 2).float(), inside & whole_made[:, None]
+
+
+def cared(ids: Tensor, kind: str) -> Tensor:
+    """Return (text, image) ids with ANY for what a kind of query does not ask for."""
+    cares = torch.tensor([kind in (TEXT, MIXED), kind in (IMAGE, MIXED)], device=ids.device)
+    return torch.where(cares, ids, ANY)
+
+
+def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Report = str) -> Lesson:
+    """Compute what the towers see of pairs, every picture once."""
+    pictures = list(dict.fromkeys(pair.image for pair in pairs))
+    texts = Texts.of(towers, [pair.text for pair in pairs], "document", device, report)
+    looked = Pictures.of(towers, pictures, device, report)
+    queries = {kind: Texts.of(towers, [p.queries[kind] for p in pairs], "query", device, report) for kind in KINDS}
+    splitter = towers.text.splitter
+    place = {path: row for row, path in enumerate(pictures)}
+    return Lesson(
+        texts,
+        looked,
+        torch.tensor([place[pair.image] for pair in pairs], device=device),
+        torch.tensor(numbered(pairs), device=device),
+        queries,
+        torch.tensor([begins(pair) for pair in pairs], device=device),
+        (len(splitter.before), len(splitter.after)),
+    )
+
+
+def numbered(pairs: Sequence[Pair]) -> list[list[int]]:
+    """Return the (text, image) ids of pairs as numbers.
+
+    >>> one = Pair("t", "i", "", Path(), {})
+    >>> numbered([one, Pair("t", "j", "", Path(), {}), one])
+    [[0, 1], [0, 2], [0, 1]]
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    return [
+        [numbers.setdefault(name, len(numbers)) for name in (("text", pair.text_id), ("image", pair.image_id))]
+        for pair in pairs
+    ]
+
+
+def begins(pair: Pair) -> int:
+    """Say which side a mixed query begins with, if it is the two others in a row.
+
+    >>> begins(Pair("t", "i", "", Path(), {TEXT: "a gene", IMAGE: "a dog", MIXED: "a dog a gene"}))
+    1
+    """
+    both = [pair.queries[TEXT], pair.queries[IMAGE]]
+    made = (" ".join(both), " ".join(reversed(both)))
+    return made.index(pair.queries[MIXED]) if pair.queries[MIXED] in made else UNKNOWN

@@ -1,0 +1,48 @@
+"""``isthmus train fusion``: read pairs, see them through the towers once, train, export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from isthmus.encoders import MINI
+from isthmus.encoders.base import Settings
+from isthmus.encoders.tokens import IMAGE, TEXT, TokenTowers
+from isthmus.errors import BadInput
+from isthmus.train.fusion import data as pairs
+from isthmus.train.fusion.export import Towers, export
+from isthmus.train.fusion.lessons import lesson
+from isthmus.train.fusion.loop import Recipe, train
+
+
+def make_fusion(
+    data: Path,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    towers: str = "mini",
+    tensors: tuple[str, str] = (TEXT, IMAGE),
+    device: str = "cpu",
+    small: bool = True,
+    report: Callable[[str], object] = str,
+) -> None:
+    """Train on a set in the layout of Mr. Right, over the towers of ``mini`` or of another encoder's folder.
+
+    ``tensors`` name where the two towers are cut: the text tower's token states, the image tower's feature map. ``out``
+    gets the encoder, and the log under ``out/run``.
+    """
+    recipe = recipe or Recipe()
+    folder = MINI if towers == "mini" else Path(towers.removeprefix("onnx:")).expanduser()
+    text, image = tensors
+    below = TokenTowers.open(folder, Settings(), text=text, image=image)
+    read = pairs.read(data, seed=recipe.seed)
+    if missing := [stage for stage in read.stages if stage not in recipe.steps]:
+        raise BadInput(f"{data} has pairs to {missing[0]} with, and the recipe says no steps for that.")
+    counts = ", ".join(f"{len(several)} to {stage}" for stage, several in read.stages.items())
+    report(f"pairs: {counts}, {len(read.held)} to decide by; {read.left_out} rows said too little")
+    stages = {stage: lesson(below, several, device, report) for stage, several in read.stages.items()}
+    held = lesson(below, read.held, device, report)
+    model = train(recipe, stages, held, out / "run", report=report)
+    report("writing the encoder")
+    name = towers if towers == "mini" else str(folder.resolve())
+    export(model, out, Towers(name=name, identity=below.identity, text=text, image=image), name=out.name, small=small)

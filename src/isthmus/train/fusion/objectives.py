@@ -1,0 +1,115 @@
+"""What is learned: to tell a query's document from others by vectors (contrast), and by reading both (matching).
+
+    contrast    ½ ( H(y, softmax(q · [d ; D] / τ)) + H(y′, softmax(d · [q ; Q] / τ)) )        D, Q: the queues
+    matching    binary cross-entropy of the matcher on the right document and three wrong ones
+
+A query knows what it asks for: the text it was made from, the image, or both; ``ids`` are (text, image), with ANY
+where it does not care. A document is right for it if it agrees in what it cares for, so that the same passage under
+another photo is right for a query about the passage; targets are spread evenly over all that are right.
+
+The wrong documents: one drawn from the batch by the contrast's own softmax; the right image with a wrong text, and a
+wrong image with the right text. Of the last two, one that would still be right (the query is about its image alone) is
+replaced by another drawn one, unless ``paper`` is asked for, which calls it wrong all the same.
+
+Reference: Mr. Right (2022), DQC and DQM. Two deviations: the rule of the last sentence, and that the wrong part is
+taken from the drawn document.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+ANY = -1
+NEGATIVES = 3
+
+
+class Pairs(NamedTuple):
+    """For each query, the batch rows whose text and whose image make each of its wrong documents; both ``(n, 3)``."""
+
+    text: Tensor
+    image: Tensor
+
+
+def right(queries: Tensor, documents: Tensor) -> Tensor:
+    """Say which documents are right for which queries, ``(n, m)``, by their (text, image) ids.
+
+    >>> about_text, about_both = torch.tensor([[7, ANY], [7, 1]])
+    >>> right(torch.stack([about_text, about_both]), torch.tensor([[7, 1], [7, 2], [8, 1]])).int().tolist()
+    [[1, 1, 0], [1, 0, 0]]
+    """
+    asked, held = queries[:, None], documents[None]
+    return ((asked == ANY) | (asked == held)).all(dim=2)
+
+
+def spread(logits: Tensor, truth: Tensor) -> Tensor:
+    """Return the cross-entropy of each row with targets spread evenly over what is right in it, the mean over rows."""
+    target = truth.to(logits.dtype)
+    target = target / target.sum(dim=1, keepdim=True)
+    return -(target * F.log_softmax(logits, dim=1)).sum(dim=1).mean()
+
+
+def contrast(
+    queries: Tensor,
+    documents: Tensor,
+    ids: tuple[Tensor, Tensor],
+    queues: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]],
+    temperature: Tensor | float,
+) -> Tensor:
+    """Return the contrastive loss, both directions.
+
+    ``queries`` and ``documents`` are unit ``(n, d)``, row i of one belonging to row i of the other; ``ids`` are those
+    of the queries and of the documents; ``queues`` are past queries and past documents, each with ids.
+    """
+    query_ids, document_ids = ids
+    (past_queries, past_query_ids), (past_documents, past_document_ids) = queues
+    found = queries @ _with(documents, past_documents).T / temperature  # (n, n + k)
+    asked = documents @ _with(queries, past_queries).T / temperature
+    forth = spread(found, right(query_ids, _with(document_ids, past_document_ids)))
+    back = spread(asked, right(_with(query_ids, past_query_ids), document_ids).T)
+    return (forth + back) / 2
+
+
+def drawn(similarity: Tensor, truth: Tensor, temperature: Tensor | float, count: int, rng: torch.Generator) -> Tensor:
+    """Draw wrong documents for each query from softmax(similarity / τ), ``(n, count)``; never one that is right.
+
+    A query for which every document of the batch is right gets its neighbour in the batch: there is nothing else.
+    """
+    logits = (similarity.detach().float() / temperature).masked_fill(truth, -torch.inf)
+    chance = logits.softmax(dim=1)
+    hopeless = truth.all(dim=1)
+    if hopeless.any():
+        n = len(truth)
+        chance[hopeless] = F.one_hot((torch.arange(n, device=truth.device) + 1) % n, n)[hopeless].to(chance.dtype)
+    return chance.multinomial(count, replacement=True, generator=rng)
+
+
+def wrong(negatives: Tensor, query_ids: Tensor, *, paper: bool = False) -> Pairs:
+    """Return the three wrong documents of each query, made of batch rows; ``negatives`` are two drawn rows of each."""
+    own = torch.arange(len(negatives), device=negatives.device)
+    first, second = negatives[:, 0], negatives[:, 1]
+    text_matters, image_matters = (query_ids != ANY).T
+    if paper:
+        text_matters, image_matters = torch.ones_like(text_matters), torch.ones_like(image_matters)
+    swapped_text = torch.where(text_matters, own, second)  # right image, wrong text: whose image
+    swapped_image = torch.where(image_matters, own, second)  # wrong image, right text: whose text
+    text = torch.stack([first, torch.where(text_matters, first, second), swapped_image], dim=1)
+    image = torch.stack([first, swapped_text, torch.where(image_matters, first, second)], dim=1)
+    return Pairs(text, image)
+
+
+def matching(logits: Tensor) -> Tensor:
+    """Return the binary cross-entropy; ``logits`` are ``(n, 1 + 3)``, the right document first."""
+    return F.binary_cross_entropy_with_logits(logits, labels(len(logits)).to(logits.device))
+
+
+def labels(n: int) -> Tensor:
+    """Return one right and three wrong ones for each of n queries."""
+    return torch.tensor([1.0] + NEGATIVES * [0.0]).repeat(n, 1)
+
+
+def _with(batch: Tensor, past: Tensor) -> Tensor:
+    return torch.cat([batch, past.to(batch)]) if len(past) else batch

@@ -1,0 +1,243 @@
+"""The training of fusion: a solvable task is learned, what a query asks for is known, pairs are read from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import isthmus
+from isthmus.cli import app
+from isthmus.errors import BadFile, BadInput
+from isthmus.queries.kinds import IMAGE, MIXED, TEXT
+from isthmus.train.fusion import data, loop
+from isthmus.train.fusion.features import Pictures, Texts
+from isthmus.train.fusion.lessons import Lesson, cared
+from isthmus.train.fusion.measure import measured, parted
+from isthmus.train.fusion.model import Fusion
+from isthmus.train.fusion.objectives import ANY
+from isthmus.train.fusion.queues import Queue
+
+DIM, CELLS, PATCH = 16, 3, 8
+TRY = loop.Recipe(
+    steps={"pretrain": 150, "finetune": 20},
+    slow=3e-3,
+    quick=1e-2,
+    batch=16,
+    queue=32,
+    every=75,
+    merge=1,
+    match=1,
+    drop=0.0,
+    noise=0.0,
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads cost more than they give, at this size."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def ragged(rows: list[torch.Tensor]) -> Texts:
+    start = torch.tensor([0, *torch.tensor([len(row) for row in rows]).cumsum(0).tolist()])
+    return Texts(torch.cat(rows).half(), start)
+
+
+def toy(n: int, seed: int) -> Lesson:
+    """Documents of a text and a picture that say different things; a query's words are near what they ask for.
+
+    Words about pictures are turned by a fixed rotation, the same in every lesson: that is there to be learned.
+    """
+    torch.manual_seed(99)
+    turn = torch.linalg.qr(torch.randn(DIM, DIM)).Q
+    mark = F.normalize(torch.randn(2, DIM), dim=1)  # words of the two sides look different
+    torch.manual_seed(seed)
+    text, image = (F.normalize(torch.randn(n, DIM), dim=1) for _ in range(2))
+    frame = torch.zeros(1, DIM)
+
+    def words(vector: torch.Tensor, side: int, count: int) -> torch.Tensor:
+        said = vector @ turn if side else vector
+        return said + 0.7 * mark[side] + 0.1 * torch.randn(count, DIM)
+
+    asked: dict[str, list[torch.Tensor]] = {TEXT: [], IMAGE: [], MIXED: []}
+    for row in range(n):
+        one, other = words(text[row], 0, 3), words(image[row], 1, 2)
+        asked[TEXT].append(torch.cat([frame, one, frame]))
+        asked[IMAGE].append(torch.cat([frame, other, frame]))
+        asked[MIXED].append(torch.cat([frame, *((one, other) if row % 2 == 0 else (other, one)), frame]))
+    return Lesson(
+        ragged([text[row] + 0.1 * torch.randn(4 + row % 3, DIM) for row in range(n)]),
+        Pictures(torch.rand(n, CELLS, PATCH).half(), image),
+        torch.arange(n),
+        torch.arange(2 * n).reshape(n, 2),
+        {kind: ragged(several) for kind, several in asked.items()},
+        torch.arange(n) % 2,
+    )
+
+
+def test_a_solvable_task_is_learned(tmp_path: Path) -> None:
+    said: list[str] = []
+    model = loop.train(
+        TRY, {"pretrain": toy(200, 1), "finetune": toy(100, 2)}, toy(40, 3), tmp_path, report=said.append
+    )
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    start, found = rows[0], measured(model, toy(40, 4))
+    assert start[IMAGE] < 0.3 < 0.6 < found[IMAGE]
+    assert found[MIXED] > start[MIXED]
+    assert parted(model, toy(40, 4), MIXED) > 0.9
+    assert [row["stage"] for row in rows] == ["start", "pretrain", "pretrain", "finetune"]
+    assert len(said) == len(rows)
+
+
+def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
+    short = replace(TRY, steps={"pretrain": 3})
+    one, other = (
+        loop.train(short, {"pretrain": toy(30, 1)}, toy(10, 3), tmp_path / name).state_dict() for name in "ab"
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_start_is_kept_where_training_makes_it_worse(tmp_path: Path) -> None:
+    wild = replace(TRY, steps={"pretrain": 6}, slow=5.0, quick=5.0, match_rate=5.0, every=6)
+    held = toy(40, 3)
+    kept = loop.train(wild, {"pretrain": toy(50, 1)}, held, tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert measured(kept, held)[TEXT] == pytest.approx(rows[0][TEXT], abs=1e-3)
+
+
+def test_a_kind_of_query_cares_for_what_it_is_about() -> None:
+    ids = torch.tensor([[3, 4]])
+    assert [cared(ids, kind).tolist() for kind in (TEXT, IMAGE, MIXED)] == [[[3, ANY]], [[ANY, 4]], [[3, 4]]]
+
+
+def test_each_side_of_a_query_has_its_own_words() -> None:
+    lesson, rows = toy(4, 1), torch.arange(4)
+    text, there, image, here = lesson.asked(rows, TEXT, 2)
+    assert there.sum(dim=1).tolist() == [5, 5, 5, 5]
+    assert not here.any()
+    assert text.shape[1] == 5
+    assert image.shape[1] == 1
+    assert [mask.any().item() for mask in lesson.asked(rows, MIXED, 2)[1::2]] == [True, True]
+    assert torch.equal(lesson.asked(rows, MIXED, 1)[0], lesson.queries[MIXED].take(rows)[0])
+
+
+def test_the_words_of_a_mixed_query_are_known_by_where_they_came_from() -> None:
+    lesson = toy(2, 1)
+    label, there = lesson.chosen(torch.tensor([0, 1]), MIXED)
+    assert there.tolist() == 2 * [[False, True, True, True, True, True, False]]  # the frame asks for nothing
+    assert label[0, 1:6, 0].tolist() == [1, 1, 1, 0, 0]  # the text's words first
+    assert label[1, 1:6, 0].tolist() == [0, 0, 1, 1, 1]
+    written = replace(lesson, first=torch.tensor([-1, 1]))
+    assert written.chosen(torch.tensor([0, 1]), MIXED)[1].any(dim=1).tolist() == [False, True]
+
+
+def test_the_copy_in_the_queue_follows_slowly() -> None:
+    model = Fusion(TRY.shape(DIM, PATCH))
+    copy = Fusion(TRY.shape(DIM, PATCH))
+    before = copy.document.out.weight.detach().clone()
+    with torch.no_grad():
+        model.document.out.weight += 1.0
+    loop.follow(copy, model, 0.9)
+    assert torch.allclose(copy.document.out.weight, before + 0.1, atol=1e-6)
+
+
+def test_both_queues_get_what_a_step_saw() -> None:
+    lesson, model, queues = toy(6, 1), Fusion(TRY.shape(DIM, PATCH)).eval(), (Queue(8), Queue(8))
+    loop.remember(model, lesson, torch.tensor([4, 2]), IMAGE, queues)
+    assert queues[0].ids.tolist() == [[ANY, 9], [ANY, 5]]
+    assert queues[1].ids.tolist() == [[8, 9], [4, 5]]
+
+
+def test_some_documents_lose_only_what_is_not_asked_for() -> None:
+    lesson, rng = toy(50, 1), torch.Generator().manual_seed(0)
+    whole = lesson.documents(torch.arange(50))
+    half = replace(TRY, alone=0.5)
+    about_text, about_image, mixed = (loop.noisy(whole, kind, half, rng) for kind in (TEXT, IMAGE, MIXED))
+    assert torch.equal(about_text.text_mask, whole.text_mask)
+    assert 0 < about_text.patch_mask.any(dim=1).float().mean() < 1
+    assert torch.equal(about_image.patch_mask, whole.patch_mask)
+    assert 0 < about_image.text_mask.any(dim=1).float().mean() < 1
+    assert mixed.text_mask.equal(whole.text_mask)
+    assert mixed.patch_mask.equal(whole.patch_mask)
+
+
+def test_a_recipe_refuses_what_cannot_be_trained() -> None:
+    with pytest.raises(BadInput, match="batch is 1; it must be at least 2"):
+        loop.Recipe(batch=1)
+
+
+def row(name: str, **more: str) -> dict[str, str]:
+    return {"id": name, "doc_text": "a text", "doc_image": "a.png", "query_text": "words", "query_img": "a dog", **more}
+
+
+def written(folder: Path, **files: list[dict[str, str]]) -> Path:
+    for name, rows in files.items():
+        (folder / f"multimodal_{name}.json").write_text(json.dumps(rows))
+    (folder / "images").mkdir(exist_ok=True)
+    return folder
+
+
+def test_pairs_are_read_in_the_layout_of_the_benchmark(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        pretrain_pairs=[row("1"), row("2", query_img=""), row("3", text_id="t", image_id="i")],
+        finetune_pairs=[row("4", query_multi="both")],
+        val_pairs=[row("5")],
+    )
+    read = data.read(folder)
+    assert [len(pairs) for pairs in read.stages.values()] == [2, 1]
+    assert read.left_out == 1
+    one, other = read.stages["pretrain"]
+    assert (one.text_id, one.image_id, other.text_id, other.image_id) == ("1", "1", "t", "i")
+    assert one.queries[MIXED] in ("words a dog", "a dog words")
+    assert read.stages["finetune"][0].queries[MIXED] == "both"
+    assert read.held[0].image == folder / "images" / "a.png"
+
+
+def test_held_out_queries_may_name_their_documents(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        pretrain_pairs=[row("1")],
+        val_queries=[{"id": "7", "query_text": "words", "query_img": "a cat"}],
+        documents=[{"id": "7", "doc_text": "a text", "doc_image": "b.png"}, {"id": "8", "doc_text": "another"}],
+    )
+    (held,) = data.read(folder).held
+    assert (held.text_id, held.queries[IMAGE]) == ("7", "a cat")
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"multimodal_pretrain_pairs\.json, which is not there"):
+        data.read(tmp_path)
+    written(tmp_path, pretrain_pairs=[row("1", doc_image="")], val_pairs=[row("2")])
+    with pytest.raises(BadInput, match="no row of pretrain has a text, a picture and queries"):
+        data.read(tmp_path)
+    (tmp_path / "multimodal_pretrain_pairs.json").write_text('[{"id": "1"}]')
+    with pytest.raises(BadFile, match="row 1 has no 'doc_text'"):
+        data.read(tmp_path)
+
+
+def test_the_command_trains_and_writes_an_encoder(tmp_path: Path) -> None:
+    pictures = sorted((Path(isthmus.__file__).parent / "samples").rglob("*.jpg"))[:2]
+    folder = written(tmp_path, pretrain_pairs=[], val_pairs=[])
+    for number, picture in enumerate(pictures):
+        (folder / "images" / f"{number}.jpg").write_bytes(picture.read_bytes())
+    rows = [row(str(n), doc_text=f"text {n} of a tower", doc_image=f"{n}.jpg", query_text=f"text {n}") for n in (0, 1)]
+    written(tmp_path, pretrain_pairs=rows, val_pairs=rows)
+    out = tmp_path / "fused"
+    options = ["--data", str(folder), "--out", str(out), "--steps", "1", "--batch", "2", "--queue", "2"]
+    ran = CliRunner().invoke(app, ["train", "fusion", *options])
+    assert ran.exit_code == 0, ran.output
+    assert f"onnx:{out}" in ran.output
+    assert {path.name for path in out.glob("*.onnx")} == {"document.onnx", "query.onnx", "choose.onnx", "match.onnx"}
+    assert sum(path.stat().st_size for path in out.glob("*.onnx")) < 10_000_000  # it adds at most 10 MB
+    assert [json.loads(line)["step"] for line in (out / "run" / "log.jsonl").read_text().splitlines()] == [0, 1]
