@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.base import Settings
-from isthmus.encoders.heads import Documents, Queries, states
+from isthmus.encoders.heads import Documents, Fused, Queries, states
 from isthmus.encoders.images import Pixels, file_bytes, in_order, read
 from isthmus.encoders.items import texts_of
 from isthmus.encoders.once import Unit
@@ -59,21 +59,22 @@ class Matcher:
         A picture that cannot be read is as none. NaN: there is nothing to read in the document. The words of a query
         are all that is looked at; of a long one each passage is matched, and the mean counts.
         """
-        asked = self._asked(Query.of(query))
+        asked = self.asked(Query.of(query))
         best = np.full(len(documents), np.nan, dtype=np.float32)
         owners: list[int] = []
         batch: list[Unit] = []
-        for owner, unit in self._units(documents):
+        for owner, unit in self.units(documents):
             owners.append(owner)
             batch.append(unit)
             if len(batch) == self.settings.batch:
-                np.fmax.at(best, owners, self._logits(asked, batch))
+                np.fmax.at(best, owners, self.logits(asked, self.documents.fuse(batch)))
                 owners, batch = [], []
         if batch:
-            np.fmax.at(best, owners, self._logits(asked, batch))
+            np.fmax.at(best, owners, self.logits(asked, self.documents.fuse(batch)))
         return best
 
-    def _asked(self, query: Query) -> list[Asking]:
+    def asked(self, query: Query) -> list[Asking]:
+        """Return what is seen of a query, passage by passage."""
         (passages,) = self.queries.towers.split(texts_of([query]), "query")
         if not passages:
             raise BadInput("A matcher reads words, and the query has none. Ask with words, or align the query first.")
@@ -81,7 +82,7 @@ class Matcher:
         words = [states(self.queries.towers, [passage]) for passage in passages]
         return [Asking(each.states, each.mask, vector) for each, vector in zip(words, vectors, strict=True)]
 
-    def _units(self, documents: Sequence[Document]) -> Iterator[tuple[int, Unit]]:
+    def units(self, documents: Sequence[Document]) -> Iterator[tuple[int, Unit]]:
         """Yield each passage beside its document's picture; threads read pictures ahead."""
         towers, settings, pillow = self.documents.towers, self.settings, Lock()
 
@@ -102,9 +103,9 @@ class Matcher:
                 beside: Sequence[Passage | None] = several or ([] if pixels is None else [None])
                 yield from ((owner, Unit(passage, pixels)) for passage in beside)
 
-    def _logits(self, asked: Sequence[Asking], units: Sequence[Unit]) -> Matrix:
-        fused = self.documents.fuse(units)
-        n = len(units)
+    def logits(self, asked: Sequence[Asking], fused: Fused) -> Matrix:
+        """Return a logit for each fused passage, ``(n,)``."""
+        n = len(fused.vectors)
         logits = []
         for one in asked:
             similarity = fused.vectors @ one.vector  # (n,)
