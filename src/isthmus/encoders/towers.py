@@ -72,7 +72,7 @@ class TowerEncoder:
 
     def split(self, text: str) -> list[tuple[int, int]]:
         """Say where the passages of a document's text begin and end."""
-        passages = self.text.split([_readable(text)], "document")[0] if self.text is not None else []
+        passages = self.text.split([readable(text)], "document")[0] if self.text is not None else []
         return [(passage.start, passage.end) for passage in passages]
 
     def _one_row_each(self, found: Found) -> Vectors:
@@ -118,7 +118,7 @@ class TowerEncoder:
     def _split(self, items: Items, role: Role) -> list[list[Passage]]:
         if self.text is None:
             return [[] for _ in items]
-        return self.text.split([_readable(item.text or "") for item in items], role)
+        return self.text.split([readable(item.text or "") for item in items], role)
 
     def _problem(self, item: Document | Query, passages: Sequence[Passage]) -> BadInput | None:
         for part, tower in (("image", self.image), ("text", self.text)):
@@ -149,7 +149,7 @@ def _weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
     return Vectors(vectors.parts, vectors.present, weights)
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """Put a question mark for each half of a surrogate pair: no file can hold one, no tokenizer reads it."""
     return text.encode("utf-8", "replace").decode()
 
