@@ -22,8 +22,8 @@ from isthmus.align import mini
 from isthmus.align.base import DESCRIPTION, Found, Rewritten, joined
 from isthmus.align.mini import ForgeMini
 from isthmus.align.reading import FEATURES, ROOM, SIGNS, Reader, Window, padded, reader
-from isthmus.encoders.tower import cut
 from isthmus.cli import app, train_forge_mini
+from isthmus.encoders.tower import cut
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.chat import chats
 from isthmus.evaluate.measures import values

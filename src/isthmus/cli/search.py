@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as js
+import os
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -42,6 +43,9 @@ def search(  # noqa: PLR0913 - one name per option
     ] = None,
     group: Annotated[bool, typer.Option(help="put near-duplicates under the first of them")] = False,
     explain: Annotated[bool, typer.Option(help="say how each score came about")] = False,
+    explain_maps: Annotated[
+        Path | None, typer.Option(help="write a page that shows which words and patches made each hit: maps.html")
+    ] = None,
     calibration: Annotated[str | None, typer.Option(help="none: rank by raw cosine, for comparison")] = None,
     part_weights: Annotated[
         str | None,
@@ -56,6 +60,8 @@ def search(  # noqa: PLR0913 - one name per option
         isthmus search "a cat on a red sofa" --in things.isthmus
 
         isthmus search "the same in green" --image sofa.jpg --in things.isthmus -k 5 --where lang=en
+
+        isthmus search "a red parrot on a branch" --in things.isthmus --explain-maps maps.html
 
         isthmus search "what is wrong here" --image shot.png --align forge-mini --explain --in things.isthmus
 
@@ -91,8 +97,28 @@ def search(  # noqa: PLR0913 - one name per option
                 show.alignment(told.aligned if told is not None else things.align(query, align))
             show.hits(found, text, explain=explain)
             _why_nothing(things, found, query, where or [], min_probability, align)
+        if explain_maps is not None:
+            searched = query if align is None else things.align(query, align).query
+            _maps(things, searched, found, explain_maps, quiet=json)
         if things.drifted and not json:
             typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
+
+
+def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *, quiet: bool) -> None:
+    """Write the page of maps, all of it or nothing."""
+    from isthmus.diagnose.maps import maps_page
+
+    with show.counting("maps", "writing the page", quiet=quiet) as progress:
+        written = maps_page(query, things.maps(query, found, progress=progress), str(things.path))
+    draft = page.with_name(f"{page.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(written, encoding="utf-8")
+        draft.replace(page)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise CannotWrite(f"{page} cannot be written: {error.strerror or error}.") from None
+    if not quiet:
+        typer.echo(f"\nThe page with maps is {page}")
 
 
 def _why_nothing(

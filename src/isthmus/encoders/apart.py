@@ -7,13 +7,14 @@ Take one word or one cell out of that mean, compute everything behind the mean a
     f = mean_i h_i        f₋ᵢ = (n f − Σ_{j ∈ piece i} h_j) / (n − |piece i|)        share_i = s(f) − s(f₋ᵢ)
 
 with h the states of n tokens (a word is all of its tokens) or of n cells, and s(·) whatever is made of the mean: the
-rest of the tower, the fusion with a document's other part, the cosine. A positive share speaks for the match, a negative
-one against it. Nothing is approximated: all means without one piece go through the *tail* of the tower in one batch.
+rest of the tower, the fusion with a document's other part, the cosine. A positive share speaks for the match, a
+negative one against it. Nothing is approximated: all means without one piece go through the *tail* of the tower in one
+batch.
 
 Relation to Grad-CAM (Selvaraju et al. 2017, section 3): it weighs the channels of the last cells by the gradient of a
-score and sums them, α·h_i. To first order share_i ≈ ⟨∂s/∂f, h_i − f⟩ / (n − 1), which is Grad-CAM's map before its ReLU, less the
-map's own mean (the gradient of a mean is the same at every cell). We deviate in that the difference is exact, so that
-no gradient is needed, the numbers are in units of similarity, and negative ones are kept.
+score and sums them, ⟨∂s/∂f, h_i⟩. To first order share_i ≈ ⟨∂s/∂f, h_i − f⟩ / (n − 1): Grad-CAM's map before its ReLU,
+less that map's own mean. We deviate in that the difference is exact, so that no gradient is needed, the numbers are in
+units of similarity, and negative ones are kept.
 
 What it does not say: a state has seen the rest of the text or picture already, so a piece's share is that of what the
 tower knew *at* that place. Shares do not add up to the similarity.
@@ -91,7 +92,7 @@ def without(states: Matrix, pieces: Sequence[Sequence[int]]) -> Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TowersApart:
-    """Two towers that pool by a mean: the text tower with nothing but a scaling behind it, the image tower with a tail."""
+    """Two towers that pool by a mean; behind it the text tower scales, and the image tower has a tail."""
 
     towers: TokenTowers
     tail: Model  # takes the pooled cells, gives the picture's vector

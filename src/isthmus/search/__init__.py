@@ -8,6 +8,7 @@ with Collection.open("things.isthmus") as things:
 from isthmus.search.collection import Collection
 from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.maps import Map, Shares, WordShare
 from isthmus.search.reencoding import Reencoded
 from isthmus.search.served import Calibrated
 from isthmus.search.stats import Stats
@@ -20,8 +21,11 @@ __all__ = [
     "Explanation",
     "Hit",
     "Indexed",
+    "Map",
     "Passage",
     "Reencoded",
+    "Shares",
     "Skipped",
     "Stats",
+    "WordShare",
 ]
