@@ -73,6 +73,8 @@ def search(  # noqa: PLR0913 - one name per option
         raise typer.BadParameter('Say what to look for: isthmus search "a red sofa", or --image FILE, or both.')
     if calibration not in (None, "none"):
         raise typer.BadParameter(f"--calibration is none or left out, not {calibration}: see isthmus calibrate.")
+    if explain_maps is not None and not explain_maps.parent.is_dir():
+        raise CannotWrite(f"{explain_maps} cannot be written: there is no folder {explain_maps.parent}. Make it first.")
     pictures = [str(path) for path in image or []]
     query = Query(text or None, next(iter(pictures), None), weights(part_weights), more_images=pictures[1:])
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
@@ -89,6 +91,9 @@ def search(  # noqa: PLR0913 - one name per option
             group=group,
             calibration=calibration,
         )
+        if explain_maps is not None:
+            searched = query if align is None else things.align(query, align).query
+            _maps(things, searched, found, explain_maps, quiet=json)
         if json:
             show.as_json([show.hit_json(hit) for hit in found])
         else:
@@ -97,9 +102,8 @@ def search(  # noqa: PLR0913 - one name per option
                 show.alignment(told.aligned if told is not None else things.align(query, align))
             show.hits(found, text, explain=explain)
             _why_nothing(things, found, query, where or [], min_probability, align)
-        if explain_maps is not None:
-            searched = query if align is None else things.align(query, align).query
-            _maps(things, searched, found, explain_maps, quiet=json)
+            if explain_maps is not None:
+                typer.echo(f"\nThe page with maps is {explain_maps}")
         if things.drifted and not json:
             typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
 
@@ -117,8 +121,6 @@ def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *,
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise CannotWrite(f"{page} cannot be written: {error.strerror or error}.") from None
-    if not quiet:
-        typer.echo(f"\nThe page with maps is {page}")
 
 
 def _why_nothing(

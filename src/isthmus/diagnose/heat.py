@@ -9,27 +9,30 @@ import numpy as np
 from isthmus.types import Matrix
 
 SIDE = 224  # pixels of the layer; it is stretched over the picture as the encoder squeezed the picture into a square
-RAMP = np.array([[255, 236, 128], [255, 170, 40], [226, 60, 24], [140, 8, 40]], dtype=np.float64)  # none … most
-OPAQUE = 0.78  # of the hottest
+RAMP = np.array(  # from the most against a match, through none, to the most for it
+    [[24, 60, 150], [70, 130, 215], [176, 208, 240], [255, 236, 128], [255, 160, 40], [226, 50, 24], [150, 8, 40]],
+    dtype=np.float64,
+)
+OPAQUE = 0.8  # of the strongest
 
 
 def layer(patches: Matrix, most: float) -> bytes:
-    r"""Return a PNG with an alpha channel: the hotter, the redder and the less transparent; ``most`` is the hottest.
+    r"""Return a PNG with an alpha channel: red for the match, blue against it, the clearer the less a patch counts.
 
-    Shares between the middles of patches are interpolated by cubics; what is not above zero is left clear.
+    ``most`` is the share of the deepest colour. Between the middles of patches shares are interpolated by cubics.
 
     >>> layer(np.eye(8), 1.0)[:4]
     b'\x89PNG'
     """
     from PIL import Image
 
-    rough = Image.fromarray(np.asarray(patches, dtype=np.float32), mode="F")
+    rough = Image.fromarray(np.asarray(patches, dtype=np.float32))
     smooth = np.asarray(rough.resize((SIDE, SIDE), Image.Resampling.BICUBIC), dtype=np.float64)
-    heat = np.clip(smooth / max(most, 1e-12), 0, 1)  # (SIDE, SIDE)
-    colour = np.stack([np.interp(heat, np.linspace(0, 1, len(RAMP)), channel) for channel in RAMP.T], axis=-1)
-    alpha = 255 * OPAQUE * heat**0.7
+    heat = np.clip(smooth / max(most, 1e-12), -1, 1)  # (SIDE, SIDE)
+    colour = np.stack([np.interp(heat, np.linspace(-1, 1, len(RAMP)), channel) for channel in RAMP.T], axis=-1)
+    alpha = 255 * OPAQUE * np.abs(heat) ** 0.85
     file = BytesIO()
-    Image.fromarray(np.rint(np.dstack([colour, alpha])).astype(np.uint8), mode="RGBA").save(file, "PNG", optimize=True)
+    Image.fromarray(np.rint(np.dstack([colour, alpha])).astype(np.uint8)).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 

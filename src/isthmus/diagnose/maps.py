@@ -18,6 +18,7 @@ from isthmus.search import Map, Shares, WordShare
 from isthmus.types import Matrix
 
 PICTURE = 448  # pixels of a picture's longer side
+TALL = 20  # lines of text that a picture is high, at most
 STRONGEST = 3
 FAINT = 0.06  # of the strongest: words below are left without a tint
 SAID = (
@@ -54,8 +55,11 @@ class _Scales:
     def __init__(self, maps: Sequence[Map]) -> None:
         self.words = _most(share for one in maps for _, _, share in one.document.words or ())
         self.asked = _most(share for one in maps for _, _, share in one.query.words or ())
-        self.patches = _most(float(one.document.patches.max()) for one in maps if one.document.patches is not None)
-        self.asked_patches = _most(float(one.query.patches.max()) for one in maps if one.query.patches is not None)
+        self.patches = _most(_strongest(side.patches) for one in maps for side in (one.document, one.query))
+
+
+def _strongest(patches: Matrix | None) -> float:
+    return 0.0 if patches is None else float(np.abs(patches).max())
 
 
 def _most(shares: Iterable[float]) -> float:
@@ -70,16 +74,15 @@ def _title(query: Query) -> str:
 
 def _key(scales: _Scales) -> str:
     ramp = ", ".join(f"rgb({r:.0f} {g:.0f} {b:.0f})" for r, g, b in heat.RAMP)
-    most = max(scales.patches, scales.asked_patches)
     patches = (
-        f'<li>patches: 0<span class="ramp" style="background:linear-gradient(90deg,transparent,{ramp})"></span>'
-        f"+{most:.3f} <span class='dim'>(point at a picture to see it without)</span></li>"
+        f'<li>patches: {_signed(-scales.patches)}<span class="ramp" style="background:linear-gradient(90deg,{ramp})">'
+        f"</span>{_signed(scales.patches)}</li>"
     )
     words = (
         '<li><span class="word for" style="--a:1">word</span> speaks for the match</li>'
         '<li><span class="word against" style="--a:1">word</span> against it</li>'
     )
-    return f'<ul class="key">{patches if most else ""}{words}</ul>'
+    return f'<ul class="key">{patches if scales.patches else ""}{words}</ul>'
 
 
 def _hit(query: Query, one: Map, scales: _Scales) -> str:
@@ -110,7 +113,7 @@ def _asked(query: Query, shares: Shares, scales: _Scales) -> list[str]:
         parts.append(f"<h3>the query, as it met this document</h3>{text}")
     if query.image is not None and shares.patches is not None:
         parts.append("<h3>the query's picture, as it met this document</h3>")
-        parts.append(_picture(query.image, "the query", shares.patches, scales.asked_patches))
+        parts.append(_picture(query.image, "the query", shares.patches, scales.patches))
     return parts
 
 
@@ -123,35 +126,36 @@ def _text(text: str, start: int, stop: int, words: Sequence[WordShare], most: fl
     said = "".join(parts) + escape(text[at:stop])
     readable = [word for word in words if any(letter.isalnum() for letter in text[word.start : word.end])]
     top = sorted(readable, key=lambda word: -abs(word.share))[:STRONGEST]
-    listed = ", ".join(f"<b>{escape(text[word.start : word.end])}</b> {word.share:+.3f}" for word in top)
+    listed = ", ".join(f"<b>{escape(text[word.start : word.end])}</b> {_signed(word.share)}" for word in top)
     return f'<p class="said">{said}</p><p class="strongest">strongest: {listed or "none"}</p>'
 
 
 def _word(word: str, share: float, most: float) -> str:
     strength = abs(share) / most if most else 0.0
     if strength < FAINT:
-        return f'<span title="{share:+.4f}">{escape(word)}</span>'
+        return f'<span title="{_signed(share)}">{escape(word)}</span>'
     kind = "for" if share > 0 else "against"
-    return f'<span class="word {kind}" style="--a:{strength:.2f}" title="{share:+.4f}">{escape(word)}</span>'
+    return f'<span class="word {kind}" style="--a:{strength:.2f}" title="{_signed(share)}">{escape(word)}</span>'
 
 
 def _picture(image: ImageLike, name: str, patches: Matrix | None, most: float) -> str:
     shown = _jpeg(image)
     if shown is None:
         return ""
-    plain = _data("jpeg", shown)
-    figures = f'<figure><img src="{plain}" alt="{escape(name)}"></figure>'
+    plain, (width, height) = _data("jpeg", shown[0]), shown[1]
+    figure = f'<figure style="max-width:{TALL * width / height:.1f}rem">'
+    figures = f'{figure}<img src="{plain}" alt="{escape(name)}"></figure>'
     if patches is not None:
-        strongest = f"The strongest patch is {heat.where(patches)}: {float(np.max(patches)):+.3f}"
+        strongest = f"The strongest patch is {heat.where(patches)}: {_signed(float(np.max(patches)))}"
         figures += (
-            f'<figure><div class="heat"><img src="{plain}" alt=""><img src="{_data("png", heat.layer(patches, most))}" '
+            f'{figure}<div class="heat"><img src="{plain}" alt=""><img src="{_data("png", heat.layer(patches, most))}" '
             f'alt="Heat over {escape(name)}. {strongest}."></div><figcaption>{strongest}</figcaption></figure>'
         )
     return f'<div class="seen">{figures}</div>'
 
 
-def _jpeg(image: ImageLike) -> bytes | None:
-    """Return a picture at the size of the page; None where it cannot be read any more."""
+def _jpeg(image: ImageLike) -> tuple[bytes, tuple[int, int]] | None:
+    """Return a picture at the size of the page, and its width and height; None where it cannot be read any more."""
     from PIL import Image
 
     try:
@@ -160,7 +164,11 @@ def _jpeg(image: ImageLike) -> bytes | None:
         return None
     file = BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=80, optimize=True)
-    return file.getvalue()
+    return file.getvalue(), (pixels.shape[1], pixels.shape[0])
+
+
+def _signed(share: float) -> str:
+    return f"{share:+.4f}".replace("-", "−")
 
 
 def _data(kind: str, content: bytes) -> str:

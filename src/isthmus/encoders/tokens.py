@@ -57,8 +57,8 @@ class TokenTowers:
         inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
         model = Model.open(folder / words.model, inputs, text, settings, cut((folder / words.model).read_bytes(), text))
         path = folder / picture.model
-        whole = Model.open(path, [picture.pixels], picture.output, settings)
-        both = Model.open(path, [picture.pixels], whole.output, settings, cut(path.read_bytes(), image, whole.output))
+        vectors = picture.output or Model.open(path, [picture.pixels], "", settings).output
+        both = Model.open(path, [picture.pixels], vectors, settings, cut(path.read_bytes(), image, vectors))
         splitter = Splitter.from_file(folder / words.tokenizer, words.length)
         return cls(described.identity, described.dim, OnnxText(words, splitter, model), OnnxImage(picture, both), image)
 

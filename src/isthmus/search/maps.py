@@ -129,7 +129,8 @@ class _Side:
 
     def whole(self) -> Matrix:
         """Return the unit fused vector, ``(d,)``."""
-        return self._fused({part: vector[None] for part, vector in self.vectors.items()})[0]
+        fused: Matrix = self._fused({part: vector[None] for part, vector in self.vectors.items()})[0]
+        return fused
 
     def shares(self, other: Matrix) -> Shares:
         """Return what the similarity to ``other`` loses without each piece."""
