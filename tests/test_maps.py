@@ -26,6 +26,7 @@ from isthmus.encoders.tokens import POOLED
 from isthmus.encoders.tower import cut, tail
 from isthmus.errors import BadFile, BadInput
 from isthmus.search import Map
+from isthmus.types import Matrix
 from tiny import LENGTH, tokenizer
 
 PHOTOS = samples.folder() / "photos"
@@ -73,8 +74,9 @@ def found(things: Collection) -> dict[str, Map]:
     return by_id(things.maps(ASKED, things.search(ASKED)))
 
 
-def unit(row: np.ndarray) -> np.ndarray:
-    return row / np.linalg.norm(row)
+def unit(row: Matrix) -> Matrix:
+    scaled: Matrix = row / np.linalg.norm(row)
+    return scaled
 
 
 def test_the_tail_behind_the_cut_gives_what_the_whole_gives() -> None:

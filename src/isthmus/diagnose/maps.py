@@ -34,6 +34,7 @@ def maps_page(query: Query, maps: Sequence[Map], place: str) -> str:
         files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("report.css", "maps.css")
     )
     title = _title(query)
+    count = "1 hit" if len(maps) == 1 else f"{len(maps)} hits"
     scales = _Scales(maps)
     hits = "\n".join(_hit(query, one, scales) for one in maps)
     return (
@@ -41,7 +42,7 @@ def maps_page(query: Query, maps: Sequence[Map], place: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>Why these? {escape(title)}</title><style>{style}</style></head><body>"
-        f'<p class="kicker">{escape(place)} · {len(maps)} hits, each with what made it similar</p>'
+        f'<p class="kicker">{escape(place)} · {count}, and what made each similar</p>'
         f"<h1>{escape(title)}</h1><p>{SAID}</p>{_key(scales)}"
         f"{hits or '<p>There is no hit to explain.</p>'}"
         '<footer class="dim">Made by <code>isthmus search --explain-maps</code>; this page needs nothing from '

@@ -61,6 +61,10 @@ class Apart(NamedTuple):
 class TakesApart(Protocol):
     """What can leave out words and patches; its vectors are those of an encoder."""
 
+    @property
+    def identity(self) -> str:
+        """The identity of that encoder."""
+
     def text(self, text: str, role: Role, passage: int | None = None) -> Apart:
         """Leave out each word of a text, or of one passage of it."""
 
@@ -73,7 +77,7 @@ def load(encoder: Encoder | None) -> TakesApart:
     opener = None if encoder is None else OPENERS.get(encoder.name)
     if encoder is not None and opener is not None:
         opened = opener(encoder.settings if isinstance(encoder, TowerEncoder) else Settings())
-        if opened.towers.identity == encoder.identity:
+        if opened.identity == encoder.identity:
             return opened
     whose = "A collection of vectors" if encoder is None else f"The encoder {encoder.name!r}"
     raise BadInput(
@@ -104,6 +108,11 @@ class TowersApart:
         whole = towers.image.model
         behind = Model.open(whole.path, [POOLED], whole.output, settings, tail(whole.path.read_bytes(), POOLED))
         return cls(towers, behind)
+
+    @property
+    def identity(self) -> str:
+        """The identity of the encoder whose towers these are."""
+        return self.towers.identity
 
     def text(self, text: str, role: Role, passage: int | None = None) -> Apart:
         """Leave out each word; a text of several passages is their unit mean."""
@@ -140,4 +149,4 @@ def _unit(rows: Matrix) -> Matrix:
     return scaled
 
 
-OPENERS: Mapping[str, Callable[[Settings], TowersApart]] = MappingProxyType({"mini": TowersApart.open})
+OPENERS: Mapping[str, Callable[[Settings], TakesApart]] = MappingProxyType({"mini": TowersApart.open})
