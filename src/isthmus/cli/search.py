@@ -116,7 +116,7 @@ def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *,
         written = maps_page(query, things.maps(query, found, progress=progress), str(things.path))
     draft = page.with_name(f"{page.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(written, encoding="utf-8")
+        draft.write_text(written, encoding="utf-8", errors="replace")  # a file's name may hold what no page can
         draft.replace(page)
     except OSError as error:
         draft.unlink(missing_ok=True)
