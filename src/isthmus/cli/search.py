@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as js
+import os
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -45,6 +46,9 @@ def search(  # noqa: PLR0913 - one name per option
     rerank: Annotated[
         str | None, typer.Option(help="order the hits again by a model that reads both: onnx:FOLDER with a matcher")
     ] = None,
+    explain_maps: Annotated[
+        Path | None, typer.Option(help="write a page that shows which words and patches made each hit: maps.html")
+    ] = None,
     calibration: Annotated[str | None, typer.Option(help="none: rank by raw cosine, for comparison")] = None,
     part_weights: Annotated[
         str | None,
@@ -60,6 +64,8 @@ def search(  # noqa: PLR0913 - one name per option
 
         isthmus search "the same in green" --image sofa.jpg --in things.isthmus -k 5 --where lang=en
 
+        isthmus search "a red parrot on a branch" --in things.isthmus --explain-maps maps.html
+
         isthmus search "what is wrong here" --image shot.png --align forge-mini --explain --in things.isthmus
 
     The bar and the percentage are P(match): how likely the hit is a right answer. Then come the calibrated score, the
@@ -70,6 +76,8 @@ def search(  # noqa: PLR0913 - one name per option
         raise typer.BadParameter('Say what to look for: isthmus search "a red sofa", or --image FILE, or both.')
     if calibration not in (None, "none"):
         raise typer.BadParameter(f"--calibration is none or left out, not {calibration}: see isthmus calibrate.")
+    if explain_maps is not None and not explain_maps.parent.is_dir():
+        raise CannotWrite(f"{explain_maps} cannot be written: there is no folder {explain_maps.parent}. Make it first.")
     pictures = [str(path) for path in image or []]
     query = Query(text or None, next(iter(pictures), None), weights(part_weights), more_images=pictures[1:])
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
@@ -87,6 +95,9 @@ def search(  # noqa: PLR0913 - one name per option
             calibration=calibration,
             rerank=rerank,
         )
+        if explain_maps is not None:
+            searched = query if align is None else things.align(query, align).query
+            _maps(things, searched, found, explain_maps, quiet=json)
         if json:
             show.as_json([show.hit_json(hit) for hit in found])
         else:
@@ -95,8 +106,25 @@ def search(  # noqa: PLR0913 - one name per option
                 show.alignment(told.aligned if told is not None else things.align(query, align))
             show.hits(found, text, explain=explain)
             _why_nothing(things, found, query, where or [], min_probability, align)
+            if explain_maps is not None:
+                typer.echo(f"\nThe page with maps is {explain_maps}")
         if things.drifted and not json:
             typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
+
+
+def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *, quiet: bool) -> None:
+    """Write the page of maps, all of it or nothing."""
+    from isthmus.diagnose.maps import maps_page
+
+    with show.counting("maps", "writing the page", quiet=quiet) as progress:
+        written = maps_page(query, things.maps(query, found, progress=progress), str(things.path))
+    draft = page.with_name(f"{page.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(written, encoding="utf-8", errors="replace")  # a file's name may hold what no page can
+        draft.replace(page)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise CannotWrite(f"{page} cannot be written: {error.strerror or error}.") from None
 
 
 def _why_nothing(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
-from isthmus.encoders.texts import Passage, Splitter
+from isthmus.encoders.texts import Passage, Splitter, Word
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import suggestion
@@ -55,7 +55,14 @@ class OnnxText:
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
         """Return the passages of each text."""
-        return self.splitter.split(texts, self.section.query if role == "query" else self.section.document)
+        return self.splitter.split(texts, self._prefix(role))
+
+    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[Word]]]:
+        """Return the passages of a text, and the words of each."""
+        return self.splitter.words(text, self._prefix(role))
+
+    def _prefix(self, role: Role) -> str:
+        return self.section.query if role == "query" else self.section.document
 
     def encode(self, passages: Sequence[Passage]) -> Matrix:
         """Run, and pool where the model has not."""

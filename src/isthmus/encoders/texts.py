@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,14 @@ class Passage:
     def tokens(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """The content, where it is tokens."""
         return np.frombuffer(self.content, dtype=np.int32)
+
+
+class Word(NamedTuple):
+    """A word ``text[start:end]`` as the tokenizer sees words, and where its tokens stand in its passage."""
+
+    start: int
+    end: int
+    tokens: list[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +89,22 @@ class Splitter:
     def front(self, prefix: str = "") -> tuple[int, ...]:
         """Return the tokens in front of every passage."""
         return (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
+
+    def words(self, text: str, prefix: str = "") -> tuple[list[Passage], list[list[Word]]]:
+        """Return the passages of a text, and the words of each."""
+        (passages,) = self.split([text], prefix)
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        front = len(self.front(prefix))
+        found, first = [], 0
+        for passage in passages:
+            last = first + len(passage.tokens) - front - len(self.after)
+            alike = groupby(range(first, last), lambda at: -1 - at if (w := encoding.word_ids[at]) is None else w)
+            groups = [list(tokens) for _, tokens in alike]
+            spans = [(encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]) for group in groups]
+            shift = front - first
+            found.append([Word(*span, [at + shift for at in g]) for span, g in zip(spans, groups, strict=True)])
+            first = last
+        return passages, found
 
     def _passages(self, encoding: Encoding, characters: int, front: tuple[int, ...], room: int) -> list[Passage]:
         tokens, offsets = encoding.ids, encoding.offsets

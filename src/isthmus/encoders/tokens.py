@@ -14,13 +14,14 @@ from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import describe
 from isthmus.encoders.images import Frame, Pixels
 from isthmus.encoders.onnx import Model, OnnxImage, OnnxText
-from isthmus.encoders.texts import Passage, Splitter
+from isthmus.encoders.texts import Passage, Splitter, Word
 from isthmus.encoders.tower import cut
 from isthmus.errors import BadFile
 from isthmus.types import Mask, Matrix
 
 TEXT = "/bert/encoder/layer.5/output/LayerNorm/LayerNormalization_output_0"  # of mini, the last of its layers
 IMAGE = "/image/_swish_1/Clip_output_0"  # of mini, (n, channels, 8, 8)
+POOLED = "/image/ReduceMean_output_0"  # of mini, the mean of those cells, (n, channels)
 
 
 class Words(NamedTuple):
@@ -90,6 +91,10 @@ class TokenTowers:
     def _front(self, role: Role) -> tuple[int, ...]:
         section = self.text.section
         return self.text.splitter.front(section.query if role == "query" else section.document)
+
+    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[Word]]]:
+        """Return the passages of a text, and the words of each."""
+        return self.text.words(text, role)
 
     def read(self, passages: Sequence[Passage]) -> Words:
         """Return the states of each passage's tokens."""

@@ -3,18 +3,21 @@
 An ONNX file is a protobuf message: fields, one after another, each with a number and a length. The graph is field 7 of
 the model; its nodes are field 1, in the order in which they run, and its outputs are field 12. Leaving out the nodes
 behind a tensor and naming that tensor as the output makes the cut; weights that nothing uses any more are not loaded.
-Of several tensors the last one decides where the cut is.
+Of several tensors the last one decides where the cut is. ``tail`` is the other half: what stands behind a tensor, with
+the tensor as its input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from isthmus.errors import BadFile
 
-GRAPH, NODE, OUTPUT = 7, 1, 12
-NAME_OF_OUTPUT = 1
-OUTPUTS_OF_NODE = 2
+GRAPH, NODE, WEIGHT, INPUT, OUTPUT = 7, 1, 5, 11, 12
+NAME, NAME_OF_WEIGHT = 1, 8
+INPUTS_OF_NODE, OUTPUTS_OF_NODE = 1, 2
+FLOATS = b"\x0a\x02\x08\x01"  # a type: a tensor (1) whose elements (1) are float32 (1), of any shape
+TYPE = 2
 VARINT, BYTES = 0, 2  # the wire types of numbers and of everything that has a length
 FIXED = {1: 8, 5: 4}  # the bytes of those that need not say
 CUT_SHORT = "This model's file ends in the middle of a field. It is cut short: get it again."
@@ -27,26 +30,73 @@ def cut(model: bytes, *tensors: str) -> bytes:
     Traceback (most recent call last):
     isthmus.errors.BadFile: This model has no tensor called 'features'.
     """
+    return _with_graph(model, tensors[0], lambda graph: _head(graph, tensors))
+
+
+def tail(model: bytes, tensor: str) -> bytes:
+    """Return the model that begins at this tensor, float32, and gives what the whole gives.
+
+    The nodes are walked from the last to the first; those that an output depends on are kept, up to the tensor. A graph
+    inside a node (a loop, a condition) is not looked into.
+
+    >>> tail(b"", "features")
+    Traceback (most recent call last):
+    isthmus.errors.BadFile: This model has no tensor called 'features'.
+    """
+    return _with_graph(model, tensor, lambda graph: _tail(graph, tensor.encode()))
+
+
+def _with_graph(model: bytes, tensor: str, change: Callable[[bytes], bytes]) -> bytes:
     fields = list(_fields(model))
     if not any(field == GRAPH for field, _, _ in fields):
-        raise BadFile(f"This model has no tensor called {tensors[0]!r}.")
-    return b"".join(_graph(held, tensors) if field == GRAPH else whole for field, held, whole in fields)
+        raise _no_tensor(tensor)
+    return b"".join(_written(GRAPH, change(held)) if field == GRAPH else whole for field, held, whole in fields)
 
 
-def _graph(graph: bytes, tensors: tuple[str, ...]) -> bytes:
+def _head(graph: bytes, tensors: tuple[str, ...]) -> bytes:
     missing = {name.encode() for name in tensors}
     out = []
     for field, held, whole in _fields(graph):
         if field == NODE:
             if missing:
                 out.append(whole)
-                missing -= {h for f, h, _ in _fields(held) if f == OUTPUTS_OF_NODE}
+                missing -= set(_held(held, OUTPUTS_OF_NODE))
         elif field != OUTPUT:
             out.append(whole)
     if missing:
-        raise BadFile(f"This model has no tensor called {min(missing).decode()!r}.")
-    out += [_written(OUTPUT, _written(NAME_OF_OUTPUT, name.encode())) for name in tensors]
-    return _written(GRAPH, b"".join(out))
+        raise _no_tensor(min(missing).decode())
+    out += [_written(OUTPUT, _written(NAME, name.encode())) for name in tensors]
+    return b"".join(out)
+
+
+def _tail(graph: bytes, tensor: bytes) -> bytes:
+    fields = list(_fields(graph))
+    weights = {name for weight in _held(graph, WEIGHT) for name in _held(weight, NAME_OF_WEIGHT)}
+    wanted = {name for output in _held(graph, OUTPUT) for name in _held(output, NAME)}
+    kept: list[bytes] = []
+    known = False
+    for field, held, whole in reversed(fields):
+        gives = set(_held(held, OUTPUTS_OF_NODE)) if field == NODE else set()
+        known |= tensor in gives
+        if field not in (NODE, INPUT) or (wanted & gives and tensor not in gives):
+            kept.append(whole)
+            wanted |= set(_held(held, INPUTS_OF_NODE)) if field == NODE else set()
+    if not known:
+        raise _no_tensor(tensor.decode())
+    entries = {name for entry in _held(graph, INPUT) for name in _held(entry, NAME)} - weights
+    if entries & wanted:
+        beside = min(entries & wanted).decode()
+        raise BadFile(f"What this model gives depends on {beside!r} beside {tensor.decode()!r}. Begin further on.")
+    entry = _written(INPUT, _written(NAME, tensor) + _written(TYPE, FLOATS))
+    return b"".join([*reversed(kept), entry])
+
+
+def _no_tensor(name: str) -> BadFile:
+    return BadFile(f"This model has no tensor called {name!r}.")
+
+
+def _held(message: bytes, wanted: int) -> list[bytes]:
+    return [held for field, held, _ in _fields(message) if field == wanted]
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:

@@ -8,6 +8,7 @@ with Collection.open("things.isthmus") as things:
 from isthmus.search.collection import Collection
 from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.maps import Map, Shares, WordShare
 from isthmus.search.reencoding import Reencoded
 from isthmus.search.reranking import Reranker
 from isthmus.search.served import Calibrated
@@ -21,9 +22,12 @@ __all__ = [
     "Explanation",
     "Hit",
     "Indexed",
+    "Map",
     "Passage",
     "Reencoded",
     "Reranker",
+    "Shares",
     "Skipped",
     "Stats",
+    "WordShare",
 ]

@@ -37,6 +37,7 @@ from isthmus.search.ingest import prepared
 from isthmus.search.keeper import Keeper
 from isthmus.search.lock import WriterLock
 from isthmus.search.manifest import Opened, Result, opened
+from isthmus.search.maps import Map, mapped
 from isthmus.search.querylog import QueryLog, of_words
 from isthmus.search.reencoding import Reencoded, reencode
 from isthmus.search.references import Own, References, gather
@@ -339,6 +340,17 @@ class Collection:
         """Return what a search with ``align`` makes of a query before it is searched."""
         aligned = self._aligners.aligned([Query.of(query)], align)
         return aligned[0] if aligned is not None else self._aligners.get("none").align([Query.of(query)])[0]
+
+    def maps(
+        self, query: str | Query, hits: Sequence[Hit], *, progress: Callable[[int, int], None] | None = None
+    ) -> list[Map]:
+        """Return what each word and patch of the query and of these hits adds to their raw similarity.
+
+        The query is what was searched: after an alignment, ``things.align(query, …).query``. Takes an encoder that can
+        leave out words and patches, as ``mini`` can.
+        """
+        asked, tell = Query.of(query), progress or _nobody
+        return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, hits, tell))
 
     def calibrate(
         self, spec: str = "auto", queries: Sequence[str | Query | tuple[str | Query, str]] | None = None

@@ -39,7 +39,7 @@ def explained(
 ) -> Explanation:
     """Take a score apart: what the parts gave, what the shift, the bias and the map made of it."""
     fitted = served.calibrated.fitted
-    single, _ = assembled([_of_passage(pieces, passage)])
+    single, _ = assembled([of_passage(pieces, passage)])
     unit = Raw().queries(query, np.float64)[0]
     parts = {part: float(unit @ (matrix[0] / np.linalg.norm(matrix[0]))) for part, matrix in single.parts.items()}
     shifted = float(fitted.shift.documents(single, np.float64)[0] @ fitted.shift.queries(query, np.float64)[0])
@@ -69,6 +69,7 @@ def with_alignment(found: Sequence[Sequence[Hit]], aligned: Sequence[Aligned]) -
     ]
 
 
-def _of_passage(pieces: Sequence[Piece], number: int) -> list[Piece]:
+def of_passage(pieces: Sequence[Piece], number: int) -> list[Piece]:
+    """Return the vectors of one passage, with those of the document's other parts."""
     split = {piece.part for piece in pieces if piece.passage}
     return [replace(piece, passage=0) for piece in pieces if piece.part not in split or piece.passage == number]

@@ -1,0 +1,157 @@
+"""Why a hit matched: what each word and each patch of a picture adds to the similarity of a query and a document.
+
+The share of a piece is what the raw similarity loses when the piece is left out (``isthmus.encoders.apart`` has the
+formula), everything behind it computed as a search does it: the rest of the tower, then the fusion of the document's
+parts, then the cosine with the query,
+
+    share_i = s(q, d) − s(q, d₋ᵢ),        s(q, d) = ⟨unit(Σ_p w_p e_p(q)), unit(Σ_p e_p(d))⟩
+
+and the same on the query's side, against the document. A calibration moves and scales s; it does not look at pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from isthmus.calibration.none import Raw
+from isthmus.documents import Query
+from isthmus.encoders import Encoder, apart
+from isthmus.encoders.apart import Apart, TakesApart
+from isthmus.errors import BadImage, BadInput
+from isthmus.search.explaining import of_passage
+from isthmus.search.hits import Hit
+from isthmus.search.store import Piece, Store, assembled
+from isthmus.types import Matrix, Vectors
+
+SAME = 0.999  # the cosine from which a part made again is the part that was indexed
+
+
+class WordShare(NamedTuple):
+    """A word ``text[start:end]``, and what it adds to the similarity."""
+
+    start: int
+    end: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """What the words of a text and the patches of a picture add; None where there is no such part to take apart."""
+
+    words: tuple[WordShare, ...] | None
+    patches: Matrix | None  # (rows, columns), over the whole picture
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """A hit, and the shares of its pieces and of the query's pieces in ``similarity``."""
+
+    hit: Hit
+    similarity: float
+    document: Shares
+    query: Shares
+    notes: tuple[str, ...] = ()  # what could not be taken apart, and why
+
+
+def mapped(
+    store: Store, encoder: Encoder | None, query: Query, hits: Sequence[Hit], progress: Callable[[int, int], None]
+) -> list[Map]:
+    """Return a map for each hit that is still there."""
+    takes = apart.load(encoder)
+    if query.more_images:
+        raise BadInput("A map takes a query of one picture. Have several put into words first (align='caption').")
+    asked = _Side.of_query(takes, query)
+    rows = store.rows_of([hit.id for hit in hits])
+    pieces = store.pieces(sorted(rows.values()))
+    maps = []
+    for done, hit in enumerate(hits, 1):
+        mine = pieces.get(rows.get(hit.id, -1))
+        if mine:
+            maps.append(_map(takes, asked, hit, mine))
+        progress(done, len(hits))
+    return maps
+
+
+def _map(takes: TakesApart, asked: _Side, hit: Hit, pieces: Sequence[Piece]) -> Map:
+    found, notes = _Side.of_hit(takes, hit, pieces)
+    query, document = asked.whole(), found.whole()
+    return Map(hit, float(query @ document), found.shares(query), asked.shares(document), notes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """A query or a document: its vectors by part, how they are fused, and those parts that could be taken apart."""
+
+    vectors: Mapping[str, Matrix]  # (d,) each
+    apart: Mapping[str, Apart]
+    weights: Mapping[str, float] | None = None
+
+    @classmethod
+    def of_query(cls, takes: TakesApart, query: Query) -> _Side:
+        found: dict[str, Apart] = {}
+        covered = {atom for part in query.vectors for atom in part.split("+")}
+        if query.text and not query.text.isspace() and "text" not in covered:
+            found["text"] = takes.text(query.text, "query")
+        if query.image is not None and "image" not in covered:
+            found["image"] = takes.image(query.image)
+        return cls({**query.vectors, **{part: one.vector for part, one in found.items()}}, found, query.weights)
+
+    @classmethod
+    def of_hit(cls, takes: TakesApart, hit: Hit, pieces: Sequence[Piece]) -> tuple[_Side, tuple[str, ...]]:
+        number = 0 if hit.passage is None else hit.passage.number
+        single, _ = assembled([of_passage(pieces, number)])
+        stored = {part: matrix[0] for part, matrix in single.parts.items()}
+        tries: dict[str, Callable[[], Apart]] = {}
+        if (text := hit.document.text) and "text" in stored:
+            tries["text"] = lambda: takes.text(text, "document", number)
+        if (image := hit.document.image) is not None and "image" in stored:
+            tries["image"] = lambda: takes.image(image)
+        found: dict[str, Apart] = {}
+        notes: list[str] = []
+        for part, attempt in tries.items():
+            if part in hit.document.vectors:
+                notes.append(f"The vector of its {part} was given, not encoded: it cannot be taken apart.")
+                continue
+            try:
+                again = attempt()
+            except BadImage as error:
+                notes.append(f"Its picture cannot be taken apart: {error}")
+                continue
+            if float(again.vector @ stored[part]) >= SAME * float(np.linalg.norm(stored[part])):
+                found[part] = again
+            else:
+                notes.append(f"Its {part} is no longer what was indexed: index it again to have a map.")
+        return cls(stored, found), tuple(notes)
+
+    def whole(self) -> Matrix:
+        """Return the unit fused vector, ``(d,)``."""
+        fused: Matrix = self._fused({part: vector[None] for part, vector in self.vectors.items()})[0]
+        return fused
+
+    def shares(self, other: Matrix) -> Shares:
+        """Return what the similarity to ``other`` loses without each piece."""
+        similarity = float(self.whole() @ other)
+        losses = {part: similarity - self._without(part) @ other for part in self.apart}  # (n,) each
+        words = patches = None
+        if "text" in losses:
+            spans = zip(self.apart["text"].pieces, losses["text"], strict=True)
+            words = tuple(WordShare(start, end, float(share)) for (start, end), share in spans)
+        if "image" in losses:
+            rows, columns = self.apart["image"].pieces[-1]
+            patches = losses["image"].reshape(rows + 1, columns + 1)
+        return Shares(words, patches)
+
+    def _without(self, part: str) -> Matrix:
+        """Return the fused vectors with each piece of a part left out, ``(n, d)``."""
+        left = self.apart[part].without
+        beside = {other: np.broadcast_to(vector, left.shape) for other, vector in self.vectors.items()}
+        return self._fused({**beside, part: left})
+
+    def _fused(self, parts: Mapping[str, Matrix]) -> Matrix:
+        weights = self.weights
+        each = None if weights is None else {p: np.full(len(m), weights.get(p, 1.0)) for p, m in parts.items()}
+        return Raw().queries(Vectors(parts, weights=each), np.float64)
