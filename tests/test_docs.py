@@ -123,6 +123,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("queries", "queries"),
         ("queries", "tagger"),
         ("lens", "lens"),
+        ("fusion", "right"),
     ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:
