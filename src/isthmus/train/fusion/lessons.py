@@ -94,6 +94,7 @@ def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Repo
 def numbered(pairs: Sequence[Pair]) -> list[list[int]]:
     """Return the (text, image) ids of pairs as numbers.
 
+    >>> from pathlib import Path
     >>> one = Pair("t", "i", "", Path(), {})
     >>> numbered([one, Pair("t", "j", "", Path(), {}), one])
     [[0, 1], [0, 2], [0, 1]]
@@ -108,6 +109,7 @@ def numbered(pairs: Sequence[Pair]) -> list[list[int]]:
 def begins(pair: Pair) -> int:
     """Say which side a mixed query begins with, if it is the two others in a row.
 
+    >>> from pathlib import Path
     >>> begins(Pair("t", "i", "", Path(), {TEXT: "a gene", IMAGE: "a dog", MIXED: "a dog a gene"}))
     1
     """
