@@ -42,7 +42,7 @@ def split_of(name: str) -> str:
     """Say where an abstract belongs, by its id alone.
 
     >>> split_of("4983")
-    'train'
+    'test'
     """
     tenth = zlib.crc32(name.encode()) % 10
     return {0: "dev", 1: "dev", 2: "test", 3: "test"}.get(tenth, "train")
