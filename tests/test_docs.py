@@ -115,6 +115,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
 @pytest.mark.parametrize(
     ("page", "name"),
     [
+        ("align", "passages"),
         ("collections", "collection"),
         ("collections", "match"),
         ("evaluate", "headline"),

@@ -28,7 +28,7 @@ from isthmus.search.schema import TOKENS
 from isthmus.types import Matrix
 
 WORD = re.compile(r"\w+")
-MOST = 64  # words of a query that are looked up
+MOST = 256  # words of a query that are looked up: a long message with its captions
 K1 = 1.2  # FTS5's own
 WEIGHT = 0.75
 
