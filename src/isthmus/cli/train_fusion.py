@@ -21,7 +21,9 @@ def train_fusion(  # noqa: PLR0913 - one name per wish
     later_steps: Annotated[int, typer.Option(min=0, help="of fine-tuning")] = 300,
     batch: Annotated[int, typer.Option(min=2, help="documents in a batch")] = 128,
     queue: Annotated[int, typer.Option(min=0, help="recent representations to contrast with")] = 2048,
-    rate: Annotated[float, typer.Option(min=0, help="learning rate of what begins as the towers' vectors")] = 1e-5,
+    rate: Annotated[
+        float | None, typer.Option(min=0, help="of what begins as the towers' vectors; 0, with --paper 1e-5")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="pool and call documents wrong as the paper does")] = False,
     seed: Annotated[int, typer.Option(help="of every draw")] = 0,
     small: Annotated[bool, typer.Option("--small/--float", help="8-bit weights in the ONNX files")] = True,
@@ -35,7 +37,7 @@ def train_fusion(  # noqa: PLR0913 - one name per wish
         steps={"pretrain": steps, "finetune": later_steps},
         batch=batch,
         queue=queue,
-        slow=rate,
+        slow=(1e-5 if paper else 0.0) if rate is None else rate,
         paper=paper,
         pool="mean" if paper else "kinds",
         seed=seed,

@@ -43,7 +43,7 @@ class Recipe:
     """How it is trained."""
 
     steps: Mapping[str, int] = field(default_factory=lambda: {"pretrain": 900, "finetune": 300})
-    slow: float = 1e-5  # rates: of what begins as the towers' own vectors
+    slow: float = 0.0  # rates: of what begins as the towers' own vectors; 0 keeps these
     match_rate: float = 2e-4
     quick: float = 3e-3
     later: float = 0.5  # times the rates, in fine-tuning
