@@ -1,8 +1,19 @@
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
+from types import MappingProxyType
 
 import pytest
 from hypothesis import settings
+from PIL import Image
+
+from isthmus import Collection, encoders
+from isthmus.encoders import Encoder
+from isthmus.encoders.base import Settings
+from isthmus.search import ingest, writer
+from moving import Answers, made
+from stock import Counting, Fusing, mixed, pixels
+from tiny import write_encoder
 
 # One fixed set of examples: what passes here passes everywhere, and no test depends on the machine's speed.
 settings.register_profile("isthmus", deadline=None, derandomize=True, max_examples=40)
@@ -21,6 +32,80 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a tiny encoder of text and images."""
-    from tiny import write_encoder
-
     return f"onnx:{write_encoder(tmp_path_factory.mktemp('encoder') / 'tiny')}"
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a second encoder, of another dimension."""
+    return f"onnx:{write_encoder(tmp_path_factory.mktemp('other') / 'other', dim=12)}"
+
+
+@pytest.fixture
+def fusing(tiny: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an encoder that gives one vector for text and image."""
+
+    def opener(_: str, settings: Settings) -> Encoder:
+        return Fusing(encoders.load(tiny))
+
+    monkeypatch.setattr(encoders, "KINDS", MappingProxyType({**encoders.KINDS, "fusing": opener}))
+    return "fusing:tiny"
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny: str) -> Encoder:
+    """The tiny encoder itself."""
+    return encoders.load(tiny)
+
+
+@pytest.fixture
+def counting(encoder: Encoder) -> Counting:
+    """The tiny encoder, noting what it is given."""
+    return Counting(encoder)
+
+
+@pytest.fixture
+def things(tmp_path: Path, counting: Counting) -> Iterator[Collection]:
+    """A small collection of its own for each test, calibrated by a fixed spec."""
+    with Collection.open(tmp_path / "things.isthmus", counting, calibration="center") as opened:
+        opened.add(mixed(40))
+        counting.took()
+        yield opened
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are encoded and committed five at a time."""
+    monkeypatch.setattr(writer, "BATCH", 5)
+    monkeypatch.setattr(ingest, "PICTURE", 1)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    """What ``thirty`` is a copy of."""
+    folder = tmp_path_factory.mktemp("whole") / "c"
+    made(folder, tiny, mixed(30))
+    return folder
+
+
+@pytest.fixture
+def thirty(tmp_path: Path, original: Path) -> Path:
+    """A calibrated collection of 30 documents, closed."""
+    copytree(original, tmp_path / "c")
+    return tmp_path / "c"
+
+
+@pytest.fixture(scope="module")
+def by_other(tmp_path_factory: pytest.TempPathFactory, other: str) -> Answers:
+    """What the same collection answers when it is made with the second encoder."""
+    return made(tmp_path_factory.mktemp("right") / "c", other, mixed(30))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of three photos and a note."""
+    (tmp_path / "photos").mkdir()
+    for name in ("a", "b", "c"):
+        Image.fromarray(pixels(ord(name))).save(tmp_path / "photos" / f"{name}.png")
+    (tmp_path / "photos" / "note.txt").write_text("a red cat")
+    return tmp_path / "photos"

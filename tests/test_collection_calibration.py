@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isthmus import Collection, Document, Query, encoders
+from isthmus import Collection, Document, Query
 from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, BadSpec, CannotFit, UnknownName
@@ -32,11 +32,6 @@ ASKED = [
     Query(text="dog", image=pixels(8_000)),
     Query(text="house", image=pixels(9_000), weights={"text": 1, "image": 2}),
 ]
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny: str) -> Encoder:
-    return encoders.load(tiny)
 
 
 @pytest.fixture

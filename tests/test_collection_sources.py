@@ -12,22 +12,12 @@ from threading import Event, Thread
 import pytest
 from PIL import Image
 
-from isthmus import Collection, Document, Query, encoders
+from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.search import following
 from isthmus.search.following import Indexed
 from isthmus.search.ingest import prepared
 from stock import Counting, looked_at, pixels
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny: str) -> Encoder:
-    return encoders.load(tiny)
-
-
-@pytest.fixture
-def counting(encoder: Encoder) -> Counting:
-    return Counting(encoder)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from damage import make_damaged_folder
-from isthmus import Collection, Document, Query, encoders
+from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotWrite
 from isthmus.search import following, ingest, writer
@@ -28,11 +28,6 @@ from writing import document
 
 HERE = Path(__file__).parent
 KILLS = 20
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny: str) -> Encoder:
-    return encoders.load(tiny)
 
 
 @contextmanager

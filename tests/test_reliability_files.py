@@ -10,18 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isthmus import Collection, Query, encoders
+from isthmus import Collection, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, IsthmusError
 from stock import FILE, mixed, pixels
 
 ASKED = [Query(text="a red cat"), Query(image=pixels(500)), Query(text="dog", image=pixels(501))]
 Answers = list[list[tuple[str, float]]]
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny: str) -> Encoder:
-    return encoders.load(tiny)
 
 
 @pytest.fixture(scope="module")

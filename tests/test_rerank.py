@@ -119,7 +119,7 @@ def test_the_collections_own_encoder_is_not_loaded_twice(fusion: str, tmp_path: 
         things.add(mixed(6))
         hits = things.search("dog", 6, rerank=fusion)
         assert len(hits) == 6
-        assert things._rerankers.get(fusion).documents is things.encoder.document  # type: ignore[attr-defined,union-attr]
+        assert things._searches.rerankers.get(fusion).documents is things.encoder.document  # type: ignore[attr-defined,union-attr]
 
 
 def test_a_query_without_words_is_refused(things: Collection) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus import Collection, Document, calibration, encoders, samples
+from isthmus import Collection, Document, calibration, samples
 from isthmus.align import Retriever
 from isthmus.align.base import Found
 from isthmus.align.retrievers import Bm25, Cached, Dense, Hybrid, OfCollection, best
@@ -22,11 +22,6 @@ from tiny import WORDS
 TEXTS = ["a cat sits on the red sofa", "the dog runs", "", "a dog and a cat", "a dog and a cat", "house of tree"]
 IDS = [f"d{row}" for row in range(len(TEXTS))]
 WRITTEN = [(name, text) for name, text in zip(IDS, TEXTS, strict=True) if text]
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny: str) -> Encoder:
-    return encoders.load(tiny)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from threading import Event
 from types import TracebackType
@@ -26,9 +25,8 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import asking, calibrate, explaining, filters, verify
+from isthmus.search import calibrate, filters, verify
 from isthmus.search.ahead import ahead
-from isthmus.search.aligning import Aligners
 from isthmus.search.asking import Options
 from isthmus.search.export import exported
 from isthmus.search.following import Follower, Indexed
@@ -41,7 +39,8 @@ from isthmus.search.maps import Map, mapped
 from isthmus.search.querylog import QueryLog, of_words
 from isthmus.search.reencoding import Reencoded, reencode
 from isthmus.search.references import Own, References, gather
-from isthmus.search.reranking import Reranker, Rerankers, check_words, reranked
+from isthmus.search.reranking import Reranker
+from isthmus.search.searching import Searches
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
@@ -61,8 +60,7 @@ class Collection:
         self._store = Store(opened.database)
         self._keeper = Keeper(opened, self._store, calibration, follow)
         self._log = QueryLog(opened.database)
-        self._aligners = Aligners(opened)
-        self._rerankers = Rerankers(opened)
+        self._searches = Searches(opened, self._keeper, self._log)
 
     @classmethod
     def open(
@@ -319,27 +317,11 @@ class Collection:
             group=group,
             raw=calibration == "none",
         )
-        reranker = None if rerank is None else self._rerankers.get(rerank)
-        looked_at = options if reranker is None else options.from_the_first()
-        asked = [Query.of(query) for query in queries]
-        hits: list[list[Hit]] = []
-        for start in range(0, len(asked), BATCH):
-            some = asked[start : start + BATCH]
-            aligned = self._aligners.aligned(some, align)
-            searched = some if aligned is None else [one.query for one in aligned]
-            if reranker is not None:
-                check_words(searched)
-            found = self.steadily(partial(asking.search_many, self._keeper, self._opened.load, searched, looked_at))
-            if reranker is not None:
-                found = [again[offset:] for again in reranked(reranker, searched, found)]
-            hits += found if aligned is None else explaining.with_alignment(found, aligned)
-        self._log.note(asked)  # as they were asked: what stands in a picture is not for the log
-        return hits
+        return self._searches.many(queries, options, align, rerank)
 
     def align(self, query: str | Query, align: str | Aligner) -> Aligned:
         """Return what a search with ``align`` makes of a query before it is searched."""
-        aligned = self._aligners.aligned([Query.of(query)], align)
-        return aligned[0] if aligned is not None else self._aligners.get("none").align([Query.of(query)])[0]
+        return self._searches.aligned(query, align)
 
     def maps(
         self, query: str | Query, hits: Sequence[Hit], *, progress: Callable[[int, int], None] | None = None
