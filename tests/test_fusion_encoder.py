@@ -171,6 +171,7 @@ def test_a_picture_that_asks_is_one_token_on_every_side_and_beside_words_on_the_
     encoder = two.load()
     vector = torch.from_numpy(encoder.towers.look([read(pixels(5), encoder.towers.frame)]).vectors)[None]  # (1, 1, d)
     there = torch.ones(1, 1, dtype=torch.bool)
+    assert encoder.sides(Query(image=pixels(5))) == {"text": "", "image": ""}
     (row,) = encoder.encode_queries([Query(image=pixels(5))]).parts["image"]
     np.testing.assert_allclose(row, two.model.query(vector, there, vector, there).vectors[0].numpy(), atol=1e-4)
     both, words, other = encoder.encode_queries(

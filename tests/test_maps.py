@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from isthmus.encoders.texts import Splitter
 from isthmus.encoders.tokens import POOLED
 from isthmus.encoders.tower import cut, tail
 from isthmus.errors import BadFile, BadInput
-from isthmus.search import Map
+from isthmus.search import Map, Shares, WordShare
 from isthmus.types import Matrix
 from tiny import LENGTH, tokenizer
 
@@ -103,15 +104,16 @@ def test_a_tail_that_needs_more_than_its_tensor_is_refused() -> None:
 def test_a_patchs_share_is_what_leaving_it_out_by_hand_loses(takes: TowersApart, mini: Encoder) -> None:
     query = mini.encode_queries([ASKED]).parts["text"][0]
     cells = takes.towers.look([read(PARROT, takes.towers.frame)]).cells[0]
-    found = takes.image(PARROT)
+    found = takes.take(None, PARROT, "document")["image"]
+    assert found.patches is not None
     np.testing.assert_allclose(found.vector, mini.encode_queries([Query(image=PARROT)]).parts["image"][0], atol=1e-6)
     for patch in (0, 12, 37, 63):
         mean = np.delete(cells, patch, axis=0).mean(axis=0, keepdims=True)
         by_hand = unit(takes.tail.run({POOLED: mean})[0])
-        assert (found.vector - found.without[patch]) @ query == pytest.approx(
+        assert (found.vector - found.patches.without[patch]) @ query == pytest.approx(
             (found.vector - by_hand) @ query, abs=1e-6
         )
-    assert found.pieces[12] == (1, 4)
+    assert found.patches.pieces[12] == (1, 4)
 
 
 def test_leaving_out_nothing_changes_nothing_and_equal_states_have_no_share() -> None:
@@ -126,7 +128,8 @@ def test_a_words_share_leaves_out_all_its_tokens(takes: TowersApart) -> None:
     assert [text[word.start : word.end] for word in words] == text.split()
     assert len(words[1].tokens) > 1
     states = takes.towers.read([passage]).states[0]
-    found = takes.text(text, "document")
+    found = takes.take(text, None, "document")["text"].words
+    assert found is not None
     for place, word in enumerate(words):
         np.testing.assert_allclose(
             found.without[place], unit(np.delete(states, word.tokens, axis=0).mean(axis=0)), atol=1e-6
@@ -135,9 +138,10 @@ def test_a_words_share_leaves_out_all_its_tokens(takes: TowersApart) -> None:
 
 def test_a_query_of_several_passages_is_taken_apart_as_a_whole(takes: TowersApart, mini: Encoder) -> None:
     text = "the quick brown fox and the dog " * 60
-    found = takes.text(text, "query")
+    found = takes.take(text, None, "query")["text"]
+    assert found.words is not None
     np.testing.assert_allclose(found.vector, mini.encode_queries([text]).parts["text"][0], atol=1e-6)
-    assert [text[start:end] for start, end in found.pieces] == text.split()
+    assert [text[start:end] for start, end in found.words.pieces] == text.split()
 
 
 def test_the_words_of_every_passage_stand_where_their_tokens_do() -> None:
@@ -157,19 +161,24 @@ def test_shares_go_through_the_fusion_of_a_document_of_both_parts(
 ) -> None:
     both = found["<script>alert(1)</script>"]
     query = mini.encode_queries([ASKED]).parts["text"][0]
-    text, image = takes.text("<b>Parrots</b> & their branches", "document"), takes.image(PARROT)
+    parts = takes.take("<b>Parrots</b> & their branches", PARROT, "document")
+    text, image = parts["text"], parts["image"]
+    assert text.words is not None and image.patches is not None
     whole = unit(text.vector + image.vector) @ query
     assert both.similarity == pytest.approx(both.hit.similarity, abs=1e-5) == pytest.approx(whole, abs=1e-5)
     assert both.document.words is not None and both.document.patches is not None
-    at = next(place for place, (start, _) in enumerate(text.pieces) if start == 3)  # Parrots
+    at = next(place for place, (start, _) in enumerate(text.words.pieces) if start == 3)  # Parrots
     assert both.document.words[at].share == pytest.approx(
-        whole - unit(text.without[at] + image.vector) @ query, abs=1e-5
+        whole - unit(text.words.without[at] + image.vector) @ query, abs=1e-5
     )
-    assert both.document.patches[1, 4] == pytest.approx(whole - unit(text.vector + image.without[12]) @ query, abs=1e-5)
+    assert both.document.patches[1, 4] == pytest.approx(
+        whole - unit(text.vector + image.patches.without[12]) @ query, abs=1e-5
+    )
     assert found["photo"].query.words is not None
-    asked = takes.text(ASKED, "query")
+    asked = takes.take(ASKED, None, "query")["text"]
+    assert asked.words is not None
     assert found["photo"].query.words[1].share == pytest.approx(
-        (asked.vector - asked.without[1]) @ image.vector, abs=1e-5
+        (asked.vector - asked.words.without[1]) @ image.vector, abs=1e-5
     )
 
 
@@ -211,6 +220,17 @@ def test_the_page_escapes_what_users_wrote_and_fetches_nothing(found: dict[str, 
     assert page.count("strongest: <b>") == 3 + len(found)  # the words of three texts, and the query's by hit
 
 
+def test_shares_that_are_rounding_have_no_colour(found: dict[str, Map]) -> None:
+    photo = found["photo"]
+    assert photo.document.patches is not None and photo.query.words is not None
+    flat = Shares(None, np.full_like(photo.document.patches, 1e-9))
+    words = Shares(tuple(WordShare(start, end, 1e-9) for start, end, _ in photo.query.words), None)
+    page = maps_page(Query(ASKED), [replace(photo, document=flat, query=words)], "things")
+    assert page.count("No patch counts by itself") == 1
+    assert 'class="heat"' not in page and "patches: " not in page
+    assert page.count('class="word') == 2  # those of the key
+
+
 def test_the_command_writes_the_page_and_leaves_nothing_beside_it(things: Collection, tmp_path: Path) -> None:
     page = tmp_path / "maps.html"
     into = ["--in", str(things.path), "-k", "2"]
@@ -228,7 +248,9 @@ def test_an_encoder_that_cannot_is_refused_by_naming_those_that_can(tiny: str, t
     Image.new("RGB", (8, 8), "red").save(tmp_path / "a.png")
     with Collection.open(tmp_path / "x.isthmus", encoder=tiny, calibration="none") as others:
         others.add([Document(id="a", text="a cat"), Document(id="b", image=str(tmp_path / "a.png"))])
-        with pytest.raises(BadInput, match=r"cannot say what each word .* Those that can: mini\."):
+        with pytest.raises(
+            BadInput, match=r"cannot say what each word .* Those that can: mini, models of `isthmus train fusion`\."
+        ):
             others.maps("a cat", others.search("a cat"))
     page = tmp_path / "maps.html"
     done = CliRunner().invoke(

@@ -21,6 +21,8 @@ PICTURE = 448  # pixels of a picture's longer side
 TALL = 20  # lines of text that a picture is high, at most
 STRONGEST = 3
 FAINT = 0.06  # of the strongest: words below are left without a tint
+LEAST = 5e-5  # what is written as 0.0000 is rounding, and has no colour however little the others have
+FLAT = "No patch counts by itself: without any one of them the similarity stays the same."
 SAID = (
     "The share of a word, or of a patch of a picture, is what the raw similarity of query and document loses when that "
     "piece is left out and all else computed again. Warm pieces speak for the match, cool ones against it. Each piece "
@@ -64,7 +66,8 @@ def _strongest(patches: Matrix | None) -> float:
 
 
 def _most(shares: Iterable[float]) -> float:
-    return max((abs(share) for share in shares), default=0.0)
+    most = max((abs(share) for share in shares), default=0.0)
+    return most if most >= LEAST else 0.0
 
 
 def _title(query: Query) -> str:
@@ -145,8 +148,10 @@ def _picture(image: ImageLike, name: str, patches: Matrix | None, most: float) -
         return ""
     plain, (width, height) = _data("jpeg", shown[0]), shown[1]
     figure = f'<figure style="max-width:{TALL * width / height:.1f}rem">'
-    figures = f'{figure}<img src="{plain}" alt="{escape(name)}"></figure>'
-    if patches is not None:
+    flat = patches is not None and _strongest(patches) < LEAST
+    said = f"<figcaption>{FLAT}</figcaption>" if flat else ""
+    figures = f'{figure}<img src="{plain}" alt="{escape(name)}">{said}</figure>'
+    if patches is not None and not flat:
         strongest = f"The strongest patch is {heat.where(patches)}: {_signed(float(np.max(patches)))}"
         figures += (
             f'{figure}<div class="heat"><img src="{plain}" alt=""><img src="{_data("png", heat.layer(patches, most))}" '

@@ -16,6 +16,8 @@ score and sums them, ⟨∂s/∂f, h_i⟩. To first order share_i ≈ ⟨∂s/�
 less that map's own mean. We deviate in that the difference is exact, so that no gradient is needed, the numbers are in
 units of similarity, and negative ones are kept.
 
+Where one vector is made of text and image, ``isthmus.encoders.apart_fusion`` does the same from what its model exports.
+
 What it does not say: a state has seen the rest of the text or picture already, so a piece's share is that of what the
 tower knew *at* that place. Shares do not add up to the similarity.
 
@@ -47,39 +49,42 @@ from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadInput
 from isthmus.types import Matrix
 
+NOTHING = "There is nothing to read in this text. Leave it out."
 
-class Apart(NamedTuple):
-    """A vector, and what it is with each piece left out.
 
-    The pieces of a text are its words: where each begins and ends. Those of a picture are patches: row and column.
-    """
+class Left(NamedTuple):
+    """What a vector is with each piece left out: words (where each begins and ends) or patches (row and column)."""
 
-    vector: Matrix  # (d,), unit
     without: Matrix  # (n, d), unit
     pieces: tuple[tuple[int, int], ...]
 
 
+class Apart(NamedTuple):
+    """A vector, and what it is without each word and without each patch; None where it is made of no such thing.
+
+    The patches of a picture cover all of it, row after row.
+    """
+
+    vector: Matrix  # (d,), unit
+    words: Left | None = None
+    patches: Left | None = None
+    notes: tuple[str, ...] = ()  # what cannot be left out, and why
+
+
 class TakesApart(Protocol):
-    """What can leave out words and patches; its vectors are those of an encoder."""
+    """What can leave out words and patches, for an encoder: its vectors are that encoder's."""
 
-    @property
-    def identity(self) -> str:
-        """The identity of that encoder."""
-
-    def text(self, text: str, role: Role, passage: int | None = None) -> Apart:
-        """Leave out each word of a text, or of one passage of it."""
-
-    def image(self, image: ImageLike) -> Apart:
-        """Leave out each patch of a picture; the patches cover all of it, row after row."""
+    def take(
+        self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
+    ) -> Mapping[str, Apart]:
+        """Take apart a text, or one passage of it, a picture, or both; return what became a vector, by part."""
 
 
 def load(encoder: Encoder | None) -> TakesApart:
     """Return what takes apart the texts and pictures that this encoder reads."""
-    opener = None if encoder is None else OPENERS.get(encoder.name)
-    if encoder is not None and opener is not None:
-        opened = opener(encoder.settings if isinstance(encoder, TowerEncoder) else Settings())
-        if opened.identity == encoder.identity:
-            return opened
+    for opens in OPENERS.values():
+        if encoder is not None and (found := opens(encoder)) is not None:
+            return found
     whose = "A collection of vectors" if encoder is None else f"The encoder {encoder.name!r}"
     raise BadInput(
         f"{whose} cannot say what each word and patch adds to a similarity. Those that can: {', '.join(OPENERS)}. "
@@ -93,6 +98,47 @@ def without(states: Matrix, pieces: Sequence[Sequence[int]]) -> Matrix:
     taken = np.stack([states[list(piece)].sum(axis=0, dtype=np.float64) for piece in pieces])
     means: Matrix = (states.sum(axis=0, dtype=np.float64) - taken) / np.maximum(left, 1)
     return means
+
+
+def said(towers: TokenTowers, text: str | None, role: Role, passage: int | None) -> list[tuple[Passage, list[Word]]]:
+    """Return the passages of a text, or the one that is wanted, each with its words."""
+    several = list(zip(*towers.words(readable(text or ""), role), strict=True))
+    return several if passage is None else several[passage : passage + 1]
+
+
+def mean_of(passages: Sequence[Apart]) -> Apart:
+    """Return the unit mean of passages; a word is left out of its own, a patch of the picture beside them of each."""
+    total = np.sum([one.vector for one in passages], axis=0)  # the sum and the mean have one direction
+    words = [(total - one.vector + one.words.without, one.words.pieces) for one in passages if one.words is not None]
+    patches = [(one.patches.without, one.patches.pieces) for one in passages if one.patches is not None]
+    return Apart(
+        unit(total),
+        Left(unit(np.concatenate([left for left, _ in words])), sum((p for _, p in words), ())) if words else None,
+        Left(unit(np.sum([left for left, _ in patches], axis=0)), patches[0][1]) if patches else None,
+        passages[0].notes,
+    )
+
+
+def spans(words: Sequence[Word]) -> tuple[tuple[int, int], ...]:
+    """Return where each word begins and ends."""
+    return tuple((word.start, word.end) for word in words)
+
+
+def grid(cells: int) -> tuple[tuple[int, int], ...]:
+    """Return the row and the column of each cell of a square.
+
+    >>> grid(4)
+    ((0, 0), (0, 1), (1, 0), (1, 1))
+    """
+    side = round(cells**0.5)
+    return tuple(np.ndindex(side, side))
+
+
+def unit(rows: Matrix) -> Matrix:
+    """Scale to length 1; nothing at all, as of a text without its only token, stays nothing."""
+    wide = np.asarray(rows, dtype=np.float64)
+    scaled: Matrix = wide / np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), 1e-12)
+    return scaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,44 +156,43 @@ class TowersApart:
         behind = Model.open(whole.path, [POOLED], whole.output, settings, tail(whole.path.read_bytes(), POOLED))
         return cls(towers, behind)
 
-    @property
-    def identity(self) -> str:
-        """The identity of the encoder whose towers these are."""
-        return self.towers.identity
-
-    def text(self, text: str, role: Role, passage: int | None = None) -> Apart:
-        """Leave out each word; a text of several passages is their unit mean."""
-        passages, words = self.towers.words(readable(text), role)
-        if passage is not None:
-            passages, words = passages[passage : passage + 1], words[passage : passage + 1]
-        if not passages:
-            raise BadInput("There is nothing to read in this text. Leave it out.")
-        several = [self._passage(one, said) for one, said in zip(passages, words, strict=True)]
-        total = np.sum([apart.vector for apart in several], axis=0)  # the sum and the mean have one direction
-        left = np.concatenate([total - apart.vector + apart.without for apart in several])
-        return Apart(_unit(total), _unit(left), tuple(piece for apart in several for piece in apart.pieces))
-
-    def image(self, image: ImageLike) -> Apart:
-        """Leave out each cell of the grid."""
-        found = self.towers.look([read(image, self.towers.frame)])
-        cells = found.cells[0]  # (p, channels)
-        side = round(len(cells) ** 0.5)
-        means = without(cells, [[cell] for cell in range(len(cells))]).astype(np.float32)
-        vectors = self.tail.run({POOLED: means})  # (p, d)
-        return Apart(found.vectors[0].astype(np.float64), _unit(vectors), tuple(np.ndindex(side, side)))
+    def take(
+        self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
+    ) -> Mapping[str, Apart]:
+        """Take each part apart; a text of several passages is their unit mean."""
+        passages = [self._passage(one, words) for one, words in said(self.towers, text, role, passage)]
+        if not passages and image is None:
+            raise BadInput(NOTHING)
+        parts = {"text": mean_of(passages)} if passages else {}
+        return parts if image is None else {**parts, "image": self._picture(image)}
 
     def _passage(self, passage: Passage, words: Sequence[Word]) -> Apart:
         states = self.towers.read([passage]).states[0]  # (t, d)
-        left = without(states, [word.tokens for word in words])
-        vector = states.mean(axis=0, dtype=np.float64)
-        return Apart(_unit(vector), _unit(left), tuple((word.start, word.end) for word in words))
+        left = unit(without(states, [word.tokens for word in words]))
+        return Apart(unit(states.mean(axis=0, dtype=np.float64)), Left(left, spans(words)))
+
+    def _picture(self, image: ImageLike) -> Apart:
+        found = self.towers.look([read(image, self.towers.frame)])
+        cells = found.cells[0]  # (p, channels)
+        means = without(cells, [[cell] for cell in range(len(cells))]).astype(np.float32)
+        left = Left(unit(self.tail.run({POOLED: means})), grid(len(cells)))
+        return Apart(found.vectors[0].astype(np.float64), patches=left)
 
 
-def _unit(rows: Matrix) -> Matrix:
-    """Scale to length 1; nothing at all, as of a text without its only token, stays nothing."""
-    wide = np.asarray(rows, dtype=np.float64)
-    scaled: Matrix = wide / np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), 1e-12)
-    return scaled
+def _mini(encoder: Encoder) -> TakesApart | None:
+    if encoder.name != "mini":
+        return None
+    opened = TowersApart.open(encoder.settings if isinstance(encoder, TowerEncoder) else Settings())
+    return opened if opened.towers.identity == encoder.identity else None
 
 
-OPENERS: Mapping[str, Callable[[Settings], TakesApart]] = MappingProxyType({"mini": TowersApart.open})
+def _fusion(encoder: Encoder) -> TakesApart | None:
+    from isthmus.encoders.apart_fusion import FusionApart
+    from isthmus.encoders.fusion import FusionEncoder
+
+    return FusionApart(encoder) if isinstance(encoder, FusionEncoder) else None
+
+
+OPENERS: Mapping[str, Callable[[Encoder], TakesApart | None]] = MappingProxyType(
+    {"mini": _mini, "models of `isthmus train fusion`": _fusion}
+)

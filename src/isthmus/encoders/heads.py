@@ -24,7 +24,7 @@ from isthmus.encoders.once import Unit
 from isthmus.encoders.onnx import Model
 from isthmus.encoders.texts import Passage
 from isthmus.encoders.tokens import TokenTowers, Words
-from isthmus.types import Mask, Matrix
+from isthmus.types import Mask, Matrix, Rows
 
 SIDES = ("text", "image")  # what the words of a query ask for, in the order of the model's inputs
 DOCUMENT = ("text", "text_mask", "patches", "patch_mask", "image")
@@ -36,6 +36,15 @@ class Fused(NamedTuple):
     vectors: Matrix  # (n, out), unit
     tokens: Matrix  # (n, s, d)
     masks: Mask  # (n, 2, s): which tokens are text, which are image
+
+
+class Added(NamedTuple):
+    """What each token of a unit adds to its unit vector, by way of a mean; summed over the tokens it is the vector."""
+
+    shares: Matrix  # (s, out)
+    mean: Rows  # (s,): the mean that a token is in; -1: in none, it fills a place
+    token: Rows  # (s,): the token of the passage that it is; -1: it is none
+    cell: Rows  # (s,): the cell of the picture that it is; -1: it is none
 
 
 class Cells(NamedTuple):
@@ -67,6 +76,18 @@ class Documents:
         vectors, tokens, masks = self.model.several(self._feed(units), ["vectors", "tokens", "masks"])
         return Fused(vectors, tokens, masks.astype(bool))
 
+    def added(self, unit: Unit) -> Added:
+        """Return what each token of a text and each cell of a picture adds."""
+        feed = self._feed([unit])
+        (shares,) = self.model.several(feed, ["shares"])  # (1, t + p, out)
+        text, image = np.flatnonzero(feed["text_mask"][0]), np.flatnonzero(feed["patch_mask"][0])
+        behind = feed["text_mask"].shape[1] + image
+        mean, token, cell = (np.full(shares.shape[1], -1) for _ in range(3))
+        apart = shares.shape[2] > self.towers.dim  # the mean of each kind has a half of the vector; else there is one
+        mean[text], mean[behind] = 0, int(apart)
+        token[text], cell[behind] = text, image
+        return Added(shares[0], mean, token, cell)
+
     def _feed(self, units: Sequence[Unit]) -> Mapping[str, NDArray[Any]]:
         text = states(self.towers, [unit.passage for unit in units])
         seen = cells(self.towers, [unit.pixels for unit in units], self.model.width("patches"))
@@ -97,35 +118,59 @@ class Queries:
 
     def encode(self, units: Sequence[Unit]) -> Matrix:
         """Return one row per unit."""
+        return self.model.run(self._feed(units))
+
+    def added(self, unit: Unit) -> Added:
+        """Return what each token adds, side after side; a word that asks for both stands on both."""
+        feed, (asks,) = self._feed([unit]), self.asks([unit.passage])
+        (shares,) = self.model.several(feed, ["shares"])  # (1, s, out)
+        mean, token = [], []
+        for side, asked in enumerate(asks.T):
+            there, places = feed[f"mask_{side}"][0], np.flatnonzero(asked)  # words, and behind them a picture
+            mean.append(np.where(there, side, -1))
+            token.append(np.append(places, np.full(len(there) - len(places), -1)))
+        return Added(shares[0], np.concatenate(mean), np.concatenate(token), np.full(shares.shape[1], -1))
+
+    def sides(self, passages: Sequence[Passage | None]) -> list[list[Passage | None]]:
+        """Return, for each side, what is asked of it; all of it where there is one side."""
+        several = list(zip(passages, self.asks(passages), strict=True))
+        return [[_some(passage, asks[:, side]) for passage, asks in several] for side in range(self.count)]
+
+    def asks(self, passages: Sequence[Passage | None]) -> list[Mask]:
+        """Say which tokens of each passage stand on which side, ``(t, sides)``; its frame stands beside them."""
+        asked = [passage for passage in passages if passage is not None]
+        chosen = iter(self._chosen(asked) if asked else [])
+        return [np.zeros((0, self.count), bool) if passage is None else next(chosen) for passage in passages]
+
+    @property
+    def count(self) -> int:
+        """How many sides there are."""
+        return 1 if self.chooser is None else len(SIDES)
+
+    def _chosen(self, passages: Sequence[Passage]) -> Iterator[Mask]:
+        if self.chooser is None:
+            yield from (np.ones((len(passage.tokens), 1), bool) for passage in passages)
+            return
+        words = self.towers.read(passages)
+        logits = self.chooser.run({"words": words.states, "mask": words.mask})  # (n, t, 2)
+        for passage, rows in zip(passages, logits, strict=True):
+            inside = self.towers.inside(passage, "query")
+            own = asked_for(rows[inside])
+            asks = np.tile(own.any(axis=0), (len(passage.tokens), 1))
+            asks[inside] = own
+            yield asks
+
+    def _feed(self, units: Sequence[Unit]) -> dict[str, NDArray[Any]]:
         alone = np.array([unit.passage is None for unit in units])
         shown = np.array([unit.pixels is not None for unit in units])
         pictures = looked_at(self.towers, [unit.pixels for unit in units])  # (n, d)
-        sides = list(self.sides([unit.passage for unit in units]))
         feed: dict[str, NDArray[Any]] = {}
-        for number, passages in enumerate(sides):
+        for number, passages in enumerate(self.sides([unit.passage for unit in units])):
             words = states(self.towers, passages)
             if shown.any():
-                words = _beside(words, pictures, shown & (alone | (number == len(sides) - 1)))
+                words = _beside(words, pictures, shown & (alone | (number == self.count - 1)))
             feed |= {f"words_{number}": words.states, f"mask_{number}": words.mask}
-        return self.model.run(feed)
-
-    def sides(self, passages: Sequence[Passage | None]) -> Iterator[list[Passage | None]]:
-        """Yield, for each side, what is asked of it; all of it where there is one side."""
-        if self.chooser is None:
-            yield list(passages)
-            return
-        asked = [passage for passage in passages if passage is not None]
-        chosen = iter(self._chosen(self.chooser, asked) if asked else [])
-        parted = [next(chosen) if passage is not None else (None,) * len(SIDES) for passage in passages]
-        yield from (list(side) for side in zip(*parted, strict=True))
-
-    def _chosen(self, chooser: Model, passages: Sequence[Passage]) -> Iterator[tuple[Passage | None, ...]]:
-        words = self.towers.read(passages)
-        logits = chooser.run({"words": words.states, "mask": words.mask})  # (n, t, 2)
-        for passage, rows in zip(passages, logits, strict=True):
-            inside = self.towers.inside(passage, "query")
-            tokens, asks = passage.tokens[inside], asked_for(rows[inside])
-            yield tuple(self.towers.framed(tokens[side], "query") if side.any() else None for side in asks.T)
+        return feed
 
 
 def asked_for(logits: Matrix) -> Mask:
@@ -137,6 +182,11 @@ def asked_for(logits: Matrix) -> Mask:
     asks: Mask = logits > 0
     asks[np.arange(len(logits)), logits.argmax(axis=1)] = True  # the larger is chosen whenever one is
     return asks
+
+
+def _some(passage: Passage | None, kept: Mask) -> Passage | None:
+    """Make a passage of some tokens of another."""
+    return Passage(0, 0, passage.tokens[kept].tobytes()) if passage is not None and kept.any() else None
 
 
 def states(towers: TokenTowers, passages: Sequence[Passage | None]) -> Words:

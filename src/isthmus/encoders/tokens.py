@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import describe
@@ -77,11 +76,6 @@ class TokenTowers:
         """Say where a passage's own tokens stand, without those that frame it."""
         front, after = len(self._front(role)), len(self.text.splitter.after)
         return slice(front, len(passage.tokens) - after)
-
-    def framed(self, tokens: NDArray[np.int32], role: Role) -> Passage:
-        """Make a passage of some tokens."""
-        whole = np.array((*self._front(role), *tokens, *self.text.splitter.after), dtype=np.int32)
-        return Passage(0, 0, whole.tobytes())
 
     def said(self, passage: Passage, role: Role) -> str:
         """Return the words of a passage."""

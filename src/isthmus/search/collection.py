@@ -329,7 +329,7 @@ class Collection:
         """Return what each word and patch of the query and of these hits adds to their raw similarity.
 
         The query is what was searched: after an alignment, ``things.align(query, …).query``. Takes an encoder that can
-        leave out words and patches, as ``mini`` can.
+        leave out words and patches, as ``mini`` and models of ``isthmus train fusion`` can.
         """
         asked, tell = Query.of(query), progress or _nobody
         return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, hits, tell))

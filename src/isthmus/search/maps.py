@@ -6,7 +6,8 @@ parts, then the cosine with the query,
 
     share_i = s(q, d) − s(q, d₋ᵢ),        s(q, d) = ⟨unit(Σ_p w_p e_p(q)), unit(Σ_p e_p(d))⟩
 
-and the same on the query's side, against the document. A calibration moves and scales s; it does not look at pieces.
+and the same on the query's side, against the document. Where the encoder makes one vector of text and image there is
+one part p, and its words and patches are left out of it. A calibration moves and scales s; it does not look at pieces.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from isthmus.calibration.none import Raw
-from isthmus.documents import Query
+from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder, apart
-from isthmus.encoders.apart import Apart, TakesApart
+from isthmus.encoders.apart import Apart, Left, TakesApart
 from isthmus.errors import BadImage, BadInput
 from isthmus.search.explaining import of_passage
 from isthmus.search.hits import Hit
+from isthmus.search.questions import check_weights, rest_of
 from isthmus.search.store import Piece, Store, assembled
 from isthmus.types import Matrix, Vectors
 
@@ -77,8 +79,9 @@ def mapped(
 
 
 def _map(takes: TakesApart, asked: _Side, hit: Hit, pieces: Sequence[Piece]) -> Map:
-    found, notes = _Side.of_hit(takes, hit, pieces)
+    found = _Side.of_hit(takes, hit, pieces)
     query, document = asked.whole(), found.whole()
+    notes = (*found.notes, *asked.notes)
     return Map(hit, float(query @ document), found.shares(query), asked.shares(document), notes)
 
 
@@ -89,43 +92,34 @@ class _Side:
     vectors: Mapping[str, Matrix]  # (d,) each
     apart: Mapping[str, Apart]
     weights: Mapping[str, float] | None = None
+    unopened: tuple[str, ...] = ()  # why others could not be
 
     @classmethod
     def of_query(cls, takes: TakesApart, query: Query) -> _Side:
-        found: dict[str, Apart] = {}
-        covered = {atom for part in query.vectors for atom in part.split("+")}
-        if query.text and not query.text.isspace() and "text" not in covered:
-            found["text"] = takes.text(query.text, "query")
-        if query.image is not None and "image" not in covered:
-            found["image"] = takes.image(query.image)
-        return cls({**query.vectors, **{part: one.vector for part, one in found.items()}}, found, query.weights)
+        left = rest_of(query)
+        found = {} if left is None else takes.take(left.text, left.image, "query")
+        vectors = {**query.vectors, **{part: one.vector for part, one in found.items()}}
+        check_weights(query.weights or {}, vectors)
+        return cls(vectors, found, query.weights)
 
     @classmethod
-    def of_hit(cls, takes: TakesApart, hit: Hit, pieces: Sequence[Piece]) -> tuple[_Side, tuple[str, ...]]:
+    def of_hit(cls, takes: TakesApart, hit: Hit, pieces: Sequence[Piece]) -> _Side:
         number = 0 if hit.passage is None else hit.passage.number
         single, _ = assembled([of_passage(pieces, number)])
         stored = {part: matrix[0] for part, matrix in single.parts.items()}
-        tries: dict[str, Callable[[], Apart]] = {}
-        if (text := hit.document.text) and "text" in stored:
-            tries["text"] = lambda: takes.text(text, "document", number)
-        if (image := hit.document.image) is not None and "image" in stored:
-            tries["image"] = lambda: takes.image(image)
         found: dict[str, Apart] = {}
-        notes: list[str] = []
-        for part, attempt in tries.items():
-            if part in hit.document.vectors:
-                notes.append(f"The vector of its {part} was given, not encoded: it cannot be taken apart.")
-                continue
+        why: list[str] = []
+        for part, vector in stored.items():
             try:
-                again = attempt()
-            except BadImage as error:
-                notes.append(f"Its picture cannot be taken apart: {error}")
-                continue
-            if float(again.vector @ stored[part]) >= SAME * float(np.linalg.norm(stored[part])):
-                found[part] = again
-            else:
-                notes.append(f"Its {part} is no longer what was indexed: index it again to have a map.")
-        return cls(stored, found), tuple(notes)
+                found |= _again(takes, hit.document, part, number, vector)
+            except BadInput as error:
+                why.append(str(error))
+        return cls(stored, found, unopened=tuple(why))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be taken apart, and why."""
+        return (*self.unopened, *(note for one in self.apart.values() for note in one.notes))
 
     def whole(self) -> Matrix:
         """Return the unit fused vector, ``(d,)``."""
@@ -135,23 +129,41 @@ class _Side:
     def shares(self, other: Matrix) -> Shares:
         """Return what the similarity to ``other`` loses without each piece."""
         similarity = float(self.whole() @ other)
-        losses = {part: similarity - self._without(part) @ other for part in self.apart}  # (n,) each
         words = patches = None
-        if "text" in losses:
-            spans = zip(self.apart["text"].pieces, losses["text"], strict=True)
-            words = tuple(WordShare(start, end, float(share)) for (start, end), share in spans)
-        if "image" in losses:
-            rows, columns = self.apart["image"].pieces[-1]
-            patches = losses["image"].reshape(rows + 1, columns + 1)
+        for part, one in self.apart.items():
+            if one.words is not None:
+                lost = zip(one.words.pieces, similarity - self._without(part, one.words) @ other, strict=True)
+                words = tuple(WordShare(start, end, float(share)) for (start, end), share in lost)
+            if one.patches is not None:
+                rows, columns = one.patches.pieces[-1]
+                patches = (similarity - self._without(part, one.patches) @ other).reshape(rows + 1, columns + 1)
         return Shares(words, patches)
 
-    def _without(self, part: str) -> Matrix:
+    def _without(self, part: str, left: Left) -> Matrix:
         """Return the fused vectors with each piece of a part left out, ``(n, d)``."""
-        left = self.apart[part].without
-        beside = {other: np.broadcast_to(vector, left.shape) for other, vector in self.vectors.items()}
-        return self._fused({**beside, part: left})
+        beside = {other: np.broadcast_to(vector, left.without.shape) for other, vector in self.vectors.items()}
+        return self._fused({**beside, part: left.without})
 
     def _fused(self, parts: Mapping[str, Matrix]) -> Matrix:
         weights = self.weights
         each = None if weights is None else {p: np.full(len(m), weights.get(p, 1.0)) for p, m in parts.items()}
         return Raw().queries(Vectors(parts, weights=each), np.float64)
+
+
+def _again(takes: TakesApart, document: Document, part: str, passage: int, stored: Matrix) -> Mapping[str, Apart]:
+    """Take a part apart, if it still is what was indexed; nothing where there was a vector alone."""
+    atoms = part.split("+")
+    text, image = document.text if "text" in atoms else None, document.image if "image" in atoms else None
+    if bool(text) + (image is not None) < len(atoms):
+        return {}
+    named = part.replace("+", " and ")
+    if part in document.vectors:
+        raise BadInput(f"The vector of its {named} was given, not encoded: it cannot be taken apart.")
+    try:
+        again = takes.take(text, image, "document", passage)
+    except BadImage as error:
+        raise BadInput(f"Its {named} cannot be taken apart: {error}") from None
+    if float(again[part].vector @ stored) < SAME * float(np.linalg.norm(stored)):
+        changed = part.replace("+", " or ")
+        raise BadInput(f"Its {changed} is no longer what was indexed: index it again to have a map.")
+    return again

@@ -14,7 +14,7 @@ from isthmus.types import Matrix, Vectors
 
 def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], dim: int | None) -> Vectors:
     """Encode queries, each but for the vectors that it brings."""
-    rest = [_rest(query) for query in queries]
+    rest = [rest_of(query) for query in queries]
     several: list[Vectors] = []
     encoded = _encoded([query for query in rest if query is not None], load)
     at = 0
@@ -31,13 +31,13 @@ def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], 
                 )
         weights: dict[str, Matrix] | None = None
         if query.weights is not None:
-            _check_weights(query.weights, parts)
+            check_weights(query.weights, parts)
             weights = {part: np.array([query.weights.get(part, 1.0)]) for part in parts}
         several.append(Vectors(parts, weights=weights))
     return Vectors.concat(several)
 
 
-def _check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) -> None:
+def check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) -> None:
     """Refuse weights that nobody can heed: an encoder that makes one vector of words and picture has weighed them."""
     for part in parts:
         if len({weights.get(atom, 1.0) for atom in part.split("+")}) > 1:
@@ -47,7 +47,8 @@ def _check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) ->
             )
 
 
-def _rest(query: Query) -> Query | None:
+def rest_of(query: Query) -> Query | None:
+    """Return what of a query has to be encoded; None where it brings a vector for all of it."""
     covered = {atom for part in query.vectors for atom in part.split("+")}
     text = None if "text" in covered or not query.text or query.text.isspace() else query.text
     image, more = (None, ()) if "image" in covered else (query.image, query.more_images)

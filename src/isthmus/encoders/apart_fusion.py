@@ -1,0 +1,84 @@
+"""What each word and each patch adds where ONE vector is made of a text and an image.
+
+In words: the last thing that such a model does is a mean (of the text's tokens and, apart from it, of the image's
+patches; of each side of a query; or one of all) and a linear map. It says what each token gives to the vector, its
+*share* h; they sum to the vector. A piece left out of its mean makes the others count the more for it:
+
+    v = Σ_k Σ_{j ∈ k} h_j        v₋ᵢ = unit( Σ_k n_k / (n_k − |i ∩ k|) · Σ_{j ∈ k, j ∉ i} h_j )
+
+over the means k of n_k tokens each. A word is all its tokens, on both sides of a query where it asks for both; a patch
+is one cell. Means without a token of the piece stay as they are; one that loses all it has is 0.
+
+Nothing is approximated: this is what the model gives when its last mean is taken without the piece. Layers before it
+have seen the piece (``isthmus.encoders.apart``, of which this is the same for one vector). A query's picture is one
+token, the image tower's vector, so it has no patches.
+
+>>> shares = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 4.0]])  # of two words and a patch
+>>> left_out(Added(shares, np.array([0, 0, 1]), np.array([0, 1, -1]), np.array([-1, -1, 0])), [[1], [2]])
+array([[2., 4.],
+       [4., 0.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isthmus.documents import ImageLike
+from isthmus.encoders.apart import NOTHING, Apart, Left, grid, mean_of, said, spans, unit, without
+from isthmus.encoders.base import Role
+from isthmus.encoders.fusion import FusionEncoder
+from isthmus.encoders.heads import Added
+from isthmus.encoders.images import read
+from isthmus.encoders.once import Unit
+from isthmus.encoders.texts import Word
+from isthmus.errors import BadInput
+from isthmus.types import Matrix, Rows
+
+NO_PATCHES = "The query's picture is one token of its vector: it has no patches to leave out."
+NO_GRID = "Its picture has no map: what the encoder sees of it are no rows and columns over the whole picture."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FusionApart:
+    """An encoder's own models, asked for what each token adds."""
+
+    encoder: FusionEncoder
+
+    def take(
+        self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
+    ) -> Mapping[str, Apart]:
+        """Take apart what stands together; a text of several passages, each beside the picture, is their unit mean."""
+        added = (self.encoder.document if role == "document" else self.encoder.query).added
+        passages = said(self.encoder.towers, text, role, passage)
+        if not passages and image is None:
+            raise BadInput(NOTHING)
+        pixels = None if image is None else read(image, self.encoder.towers.frame)
+        units = [(Unit(one, pixels), words) for one, words in passages] or [(Unit(None, pixels), [])]
+        part = "+".join(["image"] * (image is not None) + ["text"] * bool(passages))
+        notes = (NO_PATCHES,) if image is not None and role == "query" else ()
+        return {part: mean_of([self._apart(added(one), words, notes) for one, words in units])}
+
+    def _apart(self, added: Added, words: Sequence[Word], notes: tuple[str, ...]) -> Apart:
+        vector = unit(added.shares.sum(axis=0, dtype=np.float64))
+        mine = [np.flatnonzero(np.isin(added.token, word.tokens)) for word in words]
+        left = Left(unit(left_out(added, mine)), spans(words)) if words else None
+        cells = np.flatnonzero(added.cell >= 0)
+        if not len(cells):
+            return Apart(vector, left, notes=notes)
+        places = grid(len(cells))
+        if len(places) != len(cells) or self.encoder.towers.frame.fit != "squash":
+            return Apart(vector, left, notes=(*notes, NO_GRID))
+        return Apart(vector, left, Left(unit(left_out(added, cells[:, None])), places), notes)
+
+
+def left_out(added: Added, pieces: Sequence[Rows] | Rows) -> Matrix:
+    """Return what the vector is, at any length, with the tokens of each piece left out of their means, ``(n, d)``."""
+    total = np.zeros((len(pieces), added.shares.shape[1]))
+    for mean in np.unique(added.mean[added.mean >= 0]):
+        tokens = np.flatnonzero(added.mean == mean)
+        mine = [np.flatnonzero(np.isin(tokens, piece)).tolist() for piece in pieces]
+        total += len(tokens) * without(added.shares[tokens], mine)
+    return total
