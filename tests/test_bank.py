@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isthmus.encoders import Encoder, bank, load
+from isthmus.encoders import EMBEDDED, Encoder, bank, load
 from isthmus.encoders.bank.views import PARTS, View, views
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors, references
 from isthmus.errors import BadInput
@@ -256,9 +256,10 @@ def test_a_picture_with_words_has_the_vectors_of_both(tmp_path: Path) -> None:
     assert both.present["text"].all()
 
 
-def test_the_banks_vectors_are_shipped_beside_mini_and_are_those_that_it_makes(tmp_path: Path) -> None:
-    """When this fails, mini or the bank has changed: run ``isthmus.encoders.references.ship()``."""
-    encoder = load("mini")
+@pytest.mark.parametrize("name", list(EMBEDDED))
+def test_the_banks_vectors_are_shipped_beside_an_encoder_and_are_those_that_it_makes(name: str, tmp_path: Path) -> None:
+    """When this fails, the encoder or the bank has changed: run ``isthmus.encoders.references.ship(name)``."""
+    encoder = load(name)
     shipped = bank_vectors(encoder, tmp_path, SHIPPED_QUERIES)
     assert not list(tmp_path.iterdir())  # nothing had to be encoded
     some = [0, 333, 999]

@@ -17,9 +17,10 @@ from isthmus.encoders.folder import DESCRIPTION
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.heads import asked_for
 from isthmus.encoders.images import read
+from isthmus.encoders.once import Unit
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.errors import BadFile, BadImage, BadInput
-from isthmus.train.fusion.model import Fusion, Seen
+from isthmus.train.fusion.model import Fusion, Seen, alike
 from stock import mixed, pixels
 from tiny import write_encoder, write_fusion
 
@@ -236,10 +237,11 @@ def test_a_matcher_gives_the_trained_models_logit_of_the_best_passage(two: Made)
     encoder, asked = two.load(), "a cat on the red sofa"
     found = encoder.matcher().scores(Query(asked), GIVEN)
     query = torch.from_numpy(encoder.encode_queries([asked]).parts["text"])
-    words = [torch.from_numpy(each) for each in encoder.towers.read(encoder.towers.split([asked], "query")[0])]
+    fed = encoder.query.feed([Unit(encoder.towers.split([asked], "query")[0][0])])
+    words = [torch.from_numpy(each) for each in fed.values()]
     for document, logit in zip(GIVEN, found, strict=True):
         fused = [two.model.document(each) for each in seen(encoder.towers, document)]
-        right = [float(two.model.matcher(*words, f.tokens, f.masks, (query * f.vectors).sum(1))) for f in fused]
+        right = [float(two.model.matcher(f.tokens, f.masks, alike(query, f.vectors, 2), *words)) for f in fused]
         assert float(logit) == pytest.approx(max(right), abs=1e-3)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from isthmus.train.fusion.objectives import ANY, contrast, drawn, labels, matching, right, spread, wrong
+from isthmus.train.fusion.objectives import ANY, contrast, drawn, labels, matching, ranking, right, spread, wrong
 from isthmus.train.fusion.queues import Queue
 
 EMPTY = torch.zeros(0, 4), torch.zeros(0, 2, dtype=torch.long)
@@ -155,3 +155,10 @@ def test_no_wrong_document_is_right(seed: int, kind: tuple[bool, bool]) -> None:
     for column in range(3):
         made = torch.stack([documents[pairs.text[:, column], 0], documents[pairs.image[:, column], 1]], dim=1)
         assert not right(queries, made).diagonal().any()
+
+
+def test_ranking_is_the_logarithm_of_four_for_equals_and_sees_no_level() -> None:
+    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    assert float(ranking(torch.zeros(5, 4))) == pytest.approx(math.log(4))
+    assert float(ranking(logits)) == pytest.approx(float(ranking(logits + torch.arange(5.0)[:, None])), abs=1e-6)
+    assert float(ranking(torch.tensor([[9.0, 0.0, 0.0, 0.0]]))) < 0.001 < float(ranking(torch.tensor([[0.0, 9, 0, 0]])))

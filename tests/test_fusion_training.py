@@ -16,16 +16,17 @@ import isthmus
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.queries.kinds import IMAGE, MIXED, TEXT
-from isthmus.train.fusion import data, loop
-from isthmus.train.fusion.features import Pictures, Texts
-from isthmus.train.fusion.lessons import Lesson, cared
+from isthmus.train.fusion import data, loop, steps
+from isthmus.train.fusion.features import Pictures, Texts, patch_map
+from isthmus.train.fusion.lessons import Batch, Lesson, cared
 from isthmus.train.fusion.measure import measured, parted
-from isthmus.train.fusion.model import Fusion
-from isthmus.train.fusion.objectives import ANY
+from isthmus.train.fusion.model import Fusion, Pool
+from isthmus.train.fusion.objectives import ANY, right
 from isthmus.train.fusion.queues import Queue
+from isthmus.train.fusion.recipe import Recipe
 
 DIM, CELLS, PATCH = 16, 3, 8
-TRY = loop.Recipe(
+TRY = Recipe(
     steps={"pretrain": 150, "finetune": 20},
     slow=3e-3,
     quick=1e-2,
@@ -147,22 +148,23 @@ def test_the_copy_in_the_queue_follows_slowly() -> None:
     before = copy.document.out.weight.detach().clone()
     with torch.no_grad():
         model.document.out.weight += 1.0
-    loop.follow(copy, model, 0.9)
+    steps.follow(copy, model, 0.9)
     assert torch.allclose(copy.document.out.weight, before + 0.1, atol=1e-6)
 
 
 def test_both_queues_get_what_a_step_saw() -> None:
     lesson, model, queues = toy(6, 1), Fusion(TRY.shape(DIM, PATCH)).eval(), (Queue(8), Queue(8))
-    loop.remember(model, lesson, torch.tensor([4, 2]), IMAGE, queues)
+    rows = torch.tensor([4, 2])
+    steps.remember(model, lesson, Batch(IMAGE, rows, rows.flip(0), rows), queues)
     assert queues[0].ids.tolist() == [[ANY, 9], [ANY, 5]]
-    assert queues[1].ids.tolist() == [[8, 9], [4, 5]]
+    assert queues[1].ids.tolist() == [[4, 9], [8, 5]]  # beside another's text
 
 
 def test_some_documents_lose_only_what_is_not_asked_for() -> None:
     lesson, rng = toy(50, 1), torch.Generator().manual_seed(0)
-    whole = lesson.documents(torch.arange(50))
+    whole = lesson.documents(torch.arange(50), torch.arange(50))
     half = replace(TRY, alone=0.5)
-    about_text, about_image, mixed = (loop.noisy(whole, kind, half, rng) for kind in (TEXT, IMAGE, MIXED))
+    about_text, about_image, mixed = (steps.noisy(whole, kind, half, rng) for kind in (TEXT, IMAGE, MIXED))
     assert torch.equal(about_text.text_mask, whole.text_mask)
     assert 0 < about_text.patch_mask.any(dim=1).float().mean() < 1
     assert torch.equal(about_image.patch_mask, whole.patch_mask)
@@ -173,7 +175,81 @@ def test_some_documents_lose_only_what_is_not_asked_for() -> None:
 
 def test_a_recipe_refuses_what_cannot_be_trained() -> None:
     with pytest.raises(BadInput, match="batch is 1; it must be at least 2"):
-        loop.Recipe(batch=1)
+        Recipe(batch=1)
+
+
+@pytest.mark.parametrize(("kind", "texts", "images"), [(TEXT, True, False), (IMAGE, False, True), (MIXED, True, True)])
+def test_a_query_about_one_part_sees_it_beside_anothers_other_part(kind: str, texts: bool, images: bool) -> None:
+    lesson, rng = toy(50, 1), torch.Generator().manual_seed(0)
+    batch = steps.draw(lesson, TRY, rng, kind)
+    assert (torch.equal(batch.texts, batch.rows), torch.equal(batch.images, batch.rows)) == (texts, images)
+    assert sorted(batch.texts.tolist()) == sorted(batch.images.tolist()) == sorted(batch.rows.tolist())
+    queries, documents = lesson.ids_of(batch)
+    assert right(queries, documents).diagonal().all()
+    fixed = steps.draw(lesson, replace(TRY, anew=False), rng, kind)
+    assert torch.equal(fixed.texts, fixed.images)
+
+
+@pytest.mark.parametrize("pool", ["kinds", "mean"])
+def test_the_matcher_begins_with_right_and_wrong_on_either_side_of_0(pool: Pool) -> None:
+    lesson, recipe = toy(60, 1), replace(TRY, batch=40, matched=40, pool=pool, alone=0.0)
+    model = Fusion(recipe.shape(DIM, PATCH))
+    steps.level(model, lesson, recipe, torch.Generator().manual_seed(0))
+    middles = []
+    for kind in (TEXT, IMAGE):
+        rng = torch.Generator().manual_seed(1)
+        batch = steps.draw(lesson, recipe, rng, kind)
+        fused = model.document(lesson.documents(batch.texts, batch.images))
+        queries = model.query(*lesson.asked(batch.rows, kind, model.query.sides)).vectors
+        logits = steps.matched(model, lesson, batch, (queries, fused), recipe, rng).detach()
+        middles.append(float(logits[:, 0].mean() + logits[:, 1:].mean()) / 2)
+    if pool == "kinds":
+        assert max(map(abs, middles)) < 3
+    now, shift = sum(middles) / 2, float(model.matcher.shift.detach().sum())
+    assert (
+        abs(now) < abs(now - shift) / 2
+    )  # nearer to 0 than it would be unshifted; one shift for both kinds with "mean"
+
+
+def test_pictures_are_blurred_by_what_two_others_differ_in() -> None:
+    lesson, rng = toy(50, 1), torch.Generator().manual_seed(0)
+    whole = lesson.documents(torch.arange(50), torch.arange(50))
+    blurred = steps.noisy(whole, TEXT, replace(TRY, noise=0.85, alone=0.0), rng)
+    moved = F.cosine_similarity(whole.image, blurred.image)
+    assert 0.4 < float(moved.mean()) < 0.95
+    assert torch.allclose(blurred.image.norm(dim=1), torch.ones(50), atol=1e-5)
+    assert torch.allclose(blurred.patches.mean(dim=0), whole.patches.mean(dim=0), atol=1e-4)  # permutations add nothing
+    assert torch.equal(blurred.text, whole.text)
+
+
+def test_the_map_of_patches_finds_a_linear_tower() -> None:
+    torch.manual_seed(0)
+    tower = torch.randn(DIM, PATCH)
+    cells = torch.randn(300, CELLS, PATCH)
+    found = patch_map(Pictures(cells, cells.mean(dim=1) @ tower.T + 3.0), ridge=1e-6)
+    assert torch.allclose(found, tower, atol=1e-2)
+
+
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    recipe = replace(TRY, steps={"pretrain": 8, "finetune": 6}, every=4, drop=0.1, noise=0.5)
+    stages, held = {"pretrain": toy(60, 1), "finetune": toy(60, 2)}, toy(20, 3)
+    whole = loop.train(recipe, stages, held, tmp_path / "whole").state_dict()
+    for stop in range(2, 5):  # after the measurement of the start, of steps 4 and 8, of step 4 of fine-tuning
+        out = tmp_path / f"stopped-{stop}"
+        said: list[str] = []
+
+        def interrupt(line: str, said: list[str] = said, stop: int = stop) -> None:
+            said.append(line)
+            if len(said) == stop + 1:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(recipe, stages, held, out, report=interrupt)
+        again = loop.train(recipe, stages, held, out).state_dict()
+        assert all(torch.equal(again[name], whole[name]) for name in whole)
+        assert (out / "log.jsonl").read_text() == (tmp_path / "whole" / "log.jsonl").read_text()
+    with pytest.raises(BadInput, match=r"checkpoint\.pt is of another recipe"):
+        loop.train(replace(recipe, seed=9), stages, held, tmp_path / "whole")
 
 
 def row(name: str, **more: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ class Made:
 @pytest.fixture(scope="module", params=["kinds", "mean"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("maps") / "fusion"
-    model = write_fusion(folder, write_encoder(folder.parent / "towers"), request.param, seed=1)
+    model = write_fusion(folder, write_encoder(folder.parent / "towers"), request.param, seed=2)
     found = encoders.load(f"onnx:{folder}")
     assert isinstance(found, FusionEncoder)
     return Made(folder, model, found)
@@ -74,6 +74,8 @@ def document_by_hand(made: Made, text: str | None, image: Any, words: Sequence[i
     passage = towers.split([text], "document")[0][0] if text else None
     fused = made.encoder.document.fuse([Unit(passage, None if image is None else read(image, towers.frame))])
     tokens, (first, second) = fused.tokens[0].astype(np.float64), fused.masks[0].copy()
+    if made.model.shape.pool == "kinds" and not (first.any() and second.any()):
+        first = second = first | second  # a document of one kind has it in both halves
     first[list(words)] = False
     if patch >= 0:
         second[np.flatnonzero(second)[patch]] = False
@@ -87,7 +89,7 @@ def query_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int]
     """Pool what the query's layer gives without some tokens of the text, on whichever side they stand."""
     queries, model = made.encoder.query, made.model.query
     passage = made.encoder.towers.split([text], "query")[0][0] if text else None
-    feed = queries._feed([Unit(passage, None if image is None else read(image, made.encoder.towers.frame))])
+    feed = queries.feed([Unit(passage, None if image is None else read(image, made.encoder.towers.frame))])
     seen: list[Matrix] = []
     hook = model.layer.register_forward_hook(lambda _, __, out: seen.append(numbers(out[0])))
     model(*(torch.from_numpy(each) for each in feed.values()))

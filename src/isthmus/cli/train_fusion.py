@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,29 +18,42 @@ def train_fusion(  # noqa: PLR0913 - one name per wish
         str | None, typer.Option(help="the image tower's feature map, where it is not mini")
     ] = None,
     device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda or cpu")] = "cpu",
-    steps: Annotated[int, typer.Option(min=0, help="of pre-training")] = 900,
-    later_steps: Annotated[int, typer.Option(min=0, help="of fine-tuning")] = 300,
-    batch: Annotated[int, typer.Option(min=2, help="documents in a batch")] = 128,
+    steps: Annotated[int, typer.Option(min=0, help="of pre-training")] = 300,
+    later_steps: Annotated[int, typer.Option(min=0, help="of fine-tuning")] = 100,
+    batch: Annotated[int, typer.Option(min=2, help="documents in a batch")] = 512,
     queue: Annotated[int, typer.Option(min=0, help="recent representations to contrast with")] = 2048,
     rate: Annotated[
         float | None, typer.Option(min=0, help="of what begins as the towers' vectors; 0, with --paper 1e-5")
     ] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="pool and call documents wrong as the paper does")] = False,
+    merge_layers: Annotated[
+        int | None, typer.Option(min=0, help="of attention over both parts; 0, the paper 2")
+    ] = None,
+    match_layers: Annotated[
+        int | None, typer.Option(min=0, help="of the matcher's transformer; 0, the paper 2")
+    ] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="the paper's own: one mean, merge attention, its negatives")
+    ] = False,
     seed: Annotated[int, typer.Option(help="of every draw")] = 0,
     small: Annotated[bool, typer.Option("--small/--float", help="8-bit weights in the ONNX files")] = True,
 ) -> None:
-    """Train one representation of text and image (Mr. Right), and a matcher, over towers that stay as they are."""
-    from isthmus.encoders.tokens import IMAGE, TEXT
-    from isthmus.train.fusion.loop import Recipe
-    from isthmus.train.fusion.make import make_fusion
+    """Train one representation of text and image (Mr. Right), and a matcher, over towers that stay as they are.
 
-    recipe = Recipe(
+    Run again with the same options it goes on where it stopped.
+    """
+    from isthmus.encoders.tokens import IMAGE, TEXT
+    from isthmus.train.fusion.make import make_fusion
+    from isthmus.train.fusion.recipe import PAPERS, Recipe
+
+    usual = PAPERS if paper else Recipe()
+    recipe = replace(
+        usual,
         steps={"pretrain": steps, "finetune": later_steps},
         batch=batch,
         queue=queue,
-        slow=(1e-5 if paper else 0.0) if rate is None else rate,
-        paper=paper,
-        pool="mean" if paper else "kinds",
+        slow=usual.slow if rate is None else rate,
+        merge=usual.merge if merge_layers is None else merge_layers,
+        match=usual.match if match_layers is None else match_layers,
         seed=seed,
     )
     make_fusion(

@@ -21,8 +21,10 @@ from isthmus.registry import lookup
 
 __all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
 
-MINI = Path(__file__).parent / "mini"
-EMBEDDED: Mapping[str, Path] = MappingProxyType({"mini": MINI})  # the encoders that come inside the package
+EMBEDDED: Mapping[str, Path] = MappingProxyType(  # the encoders that come inside the package
+    {name: Path(__file__).parent / name for name in ("mini", "mini-fusion")}
+)
+MINI = EMBEDDED["mini"]
 NAMED = ("onnx:FOLDER", "st:NAME_OR_PATH", "mteb:NAME_OR_PATH")
 
 
@@ -35,7 +37,7 @@ def load(
     batch: int = 32,
     progress: Progress | None = None,
 ) -> Encoder:
-    """Load an encoder by name: ``mini``, ``onnx:PATH``, ``st:NAME_OR_PATH`` or ``mteb:NAME_OR_PATH``.
+    """Load an encoder: ``mini``, ``mini-fusion``, ``onnx:PATH``, ``st:NAME_OR_PATH`` or ``mteb:NAME_OR_PATH``.
 
     ``threads`` is how many the model may use, and how many read pictures beside it (all cores when not
     said); ``cache`` is a folder that keeps vectors for the next time, in memory when not said; ``batch`` is

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from isthmus.encoders.tokens import TokenTowers, Words
 from isthmus.types import Mask, Matrix, Rows
 
 SIDES = ("text", "image")  # what the words of a query ask for, in the order of the model's inputs
+FEW = 2  # words that do not stand for themselves
 DOCUMENT = ("text", "text_mask", "patches", "patch_mask", "image")
 
 
@@ -98,7 +100,7 @@ class Documents:
 class Queries:
     """Queries' vectors, by ``query.onnx``; with a chooser, ``choose.onnx``, of two sides that are read apart.
 
-    A token asks for what it has a positive logit for, text or image or both; where both are negative, for the larger.
+    A word asks for what it has a positive logit for, text or image or both; where both are negative, for the larger.
     Each side's tokens are read by the text tower as a passage of their own; a side that nothing asks for is masked. A
     picture is one token, its tower's vector, on the side of the image; asked alone, on every side.
     """
@@ -110,19 +112,18 @@ class Queries:
     @classmethod
     def open(cls, folder: Path, section: FusionSection, towers: TokenTowers, settings: Settings) -> Queries:
         """Load the models."""
-        inputs = [f"{what}_{side}" for side in range(section.sides) for what in ("words", "mask")]
-        model = Model.open(folder / "query.onnx", inputs, "vectors", settings)
+        model = Model.open(folder / "query.onnx", inputs_of(section.sides), "vectors", settings)
         if section.sides == 1:
             return cls(towers, model, None)
         return cls(towers, model, Model.open(folder / "choose.onnx", ["words", "mask"], "logits", settings))
 
     def encode(self, units: Sequence[Unit]) -> Matrix:
         """Return one row per unit."""
-        return self.model.run(self._feed(units))
+        return self.model.run(self.feed(units))
 
     def added(self, unit: Unit) -> Added:
         """Return what each token adds, side after side; a word that asks for both stands on both."""
-        feed, (asks,) = self._feed([unit]), self.asks([unit.passage])
+        feed, (asks,) = self.feed([unit]), self.asks([unit.passage])
         (shares,) = self.model.several(feed, ["shares"])  # (1, s, out)
         mean, token = [], []
         for side, asked in enumerate(asks.T):
@@ -151,16 +152,18 @@ class Queries:
         if self.chooser is None:
             yield from (np.ones((len(passage.tokens), 1), bool) for passage in passages)
             return
-        words = self.towers.read(passages)
-        logits = self.chooser.run({"words": words.states, "mask": words.mask})  # (n, t, 2)
+        read = self.towers.read(passages)
+        logits = self.chooser.run({"words": read.states, "mask": read.mask})  # (n, t, 2)
         for passage, rows in zip(passages, logits, strict=True):
             inside = self.towers.inside(passage, "query")
-            own = asked_for(rows[inside])
+            words = self.towers.word_ids(passage, "query")
+            own = asked_for(settled(whole_words(rows[inside], words), words))
             asks = np.tile(own.any(axis=0), (len(passage.tokens), 1))
             asks[inside] = own
             yield asks
 
-    def _feed(self, units: Sequence[Unit]) -> dict[str, NDArray[Any]]:
+    def feed(self, units: Sequence[Unit]) -> dict[str, NDArray[Any]]:
+        """Return what the models read of queries: the words of each side and their mask, ``words_0``, ``mask_0`` …."""
         alone = np.array([unit.passage is None for unit in units])
         shown = np.array([unit.pixels is not None for unit in units])
         pictures = looked_at(self.towers, [unit.pixels for unit in units])  # (n, d)
@@ -171,6 +174,39 @@ class Queries:
                 words = _beside(words, pictures, shown & (alone | (number == self.count - 1)))
             feed |= {f"words_{number}": words.states, f"mask_{number}": words.mask}
         return feed
+
+
+def inputs_of(sides: int) -> list[str]:
+    """Return the names of what the models read of a query."""
+    return [f"{what}_{side}" for side in range(sides) for what in ("words", "mask")]
+
+
+def whole_words(logits: Matrix, words: Sequence[int]) -> Matrix:
+    """Give the tokens of one word the mean of their logits.
+
+    >>> whole_words(np.array([[4.0, 0.0], [1.0, -3.0], [3.0, 1.0]]), [0, 1, 1]).tolist()
+    [[4.0, 0.0], [2.0, -1.0], [2.0, -1.0]]
+    """
+    _, number = np.unique(words, return_inverse=True)
+    sums = np.zeros((len(logits), logits.shape[1]), dtype=np.float64)
+    np.add.at(sums, number, logits)
+    mean: Matrix = (sums / np.maximum(np.bincount(number, minlength=len(sums)), 1)[:, None])[number]
+    return mean
+
+
+def settled(logits: Matrix, words: Sequence[int]) -> Matrix:
+    """Turn one or two words that stand between words of the other side: what asks for one thing stands together.
+
+    >>> lonely = np.array([[-1.0, 2.0], [3.0, -1.0], [-1.0, 2.0]])
+    >>> settled(lonely, [0, 1, 2]).tolist()
+    [[-1.0, 2.0], [-1.0, 3.0], [-1.0, 2.0]]
+    """
+    found = logits.copy()
+    runs = [list(run) for _, run in groupby(range(len(logits)), key=logits.argmax(axis=1).tolist().__getitem__)]
+    for run in runs[1:-1]:
+        if len({words[at] for at in run}) <= FEW:
+            found[run] = logits[run][:, ::-1]
+    return found
 
 
 def asked_for(logits: Matrix) -> Mask:

@@ -6,7 +6,7 @@ text and image, and costs a run of the towers for each document. It is for the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.base import Settings
-from isthmus.encoders.heads import Documents, Fused, Queries, states
+from isthmus.encoders.heads import Documents, Fused, Queries, inputs_of
 from isthmus.encoders.images import Pixels, file_bytes, in_order, read
 from isthmus.encoders.items import texts_of
 from isthmus.encoders.once import Unit
@@ -27,15 +27,14 @@ from isthmus.encoders.texts import Passage
 from isthmus.errors import BadImage, BadInput
 from isthmus.types import Matrix
 
-PAIR = ("query", "query_mask", "document", "masks", "similarity")
+PAIR = ("document", "masks", "similarity")  # and behind them the sides of the query
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asking:
-    """A passage of a query: its token states, and its vector."""
+    """A passage of a query: the token states and the mask of each side, and its vector."""
 
-    states: Matrix  # (1, t, d)
-    mask: NDArray[np.bool_]  # (1, t)
+    sides: Mapping[str, NDArray[Any]]  # (1, t, d) and (1, t)
     vector: Matrix  # (out,)
 
 
@@ -51,7 +50,8 @@ class Matcher:
     @classmethod
     def open(cls, folder: Path, documents: Documents, queries: Queries, settings: Settings) -> Matcher:
         """Load the model."""
-        return cls(documents, queries, Model.open(folder / "match.onnx", PAIR, "logits", settings), settings)
+        inputs = [*PAIR, *inputs_of(queries.count)]
+        return cls(documents, queries, Model.open(folder / "match.onnx", inputs, "logits", settings), settings)
 
     def scores(self, query: Query | str, documents: Sequence[Document]) -> Matrix:
         """Return a logit for each document, ``(n,)``: its best passage counts, together with its picture.
@@ -78,9 +78,8 @@ class Matcher:
         (passages,) = self.queries.towers.split(texts_of([query]), "query")
         if not passages:
             raise BadInput("A matcher reads words, and the query has none. Ask with words, or align the query first.")
-        vectors = self.queries.encode([Unit(passage) for passage in passages])
-        words = [states(self.queries.towers, [passage]) for passage in passages]
-        return [Asking(each.states, each.mask, vector) for each, vector in zip(words, vectors, strict=True)]
+        fed = [self.queries.feed([Unit(passage)]) for passage in passages]
+        return [Asking(sides, self.queries.model.run(sides)[0]) for sides in fed]
 
     def units(self, documents: Sequence[Document]) -> Iterator[tuple[int, Unit]]:
         """Yield each passage beside its document's picture; threads read pictures ahead."""
@@ -108,9 +107,9 @@ class Matcher:
         n = len(fused.vectors)
         logits = []
         for one in asked:
-            similarity = fused.vectors @ one.vector  # (n,)
-            words, mask = np.repeat(one.states, n, axis=0), np.repeat(one.mask, n, axis=0)
-            given: tuple[NDArray[Any], ...] = (words, mask, fused.tokens, fused.masks, similarity)
-            logits.append(self.model.run(dict(zip(PAIR, given, strict=True))))
+            similarity = (fused.vectors * one.vector).reshape(n, self.queries.count, -1).sum(axis=2)
+            sides = {name: np.repeat(given, n, axis=0) for name, given in one.sides.items()}
+            pair = dict(zip(PAIR, (fused.tokens, fused.masks, similarity), strict=True))
+            logits.append(self.model.run({**pair, **sides}))
         mean: Matrix = np.mean(logits, axis=0)
         return mean

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from isthmus.documents import Query
+from isthmus.encoders import EMBEDDED, load
 from isthmus.encoders.bank import queries
 from isthmus.encoders.bank.views import View, views
 from isthmus.encoders.base import Encoder
@@ -22,7 +23,6 @@ from isthmus.types import Matrix, Vectors
 
 Item = TypeVar("Item")
 
-SHIPPED = Path(__file__).parent / "mini"
 SHIPPED_QUERIES = 1000  # of each modality at most; what collections take
 
 
@@ -64,21 +64,19 @@ def references() -> dict[str, Sequence[Reference]]:
     }
 
 
-def ship(folder: Path = SHIPPED, limit: int = SHIPPED_QUERIES) -> None:
-    """Write what collections ask ``mini`` for beside it, in half precision: a first search need not encode the bank."""
-    from isthmus.encoders import load
-
-    encoder = load("mini")
-    for old in folder.glob("bank-*.npz"):
+def ship(name: str = "mini", limit: int = SHIPPED_QUERIES) -> None:
+    """Write what collections ask an embedded encoder for beside it, in half precision: the bank need not be encoded."""
+    encoder = load(name)
+    for old in EMBEDDED[name].glob("bank-*.npz"):
         old.unlink()
     for modality, several in references().items():
         asked = _spread(several, limit)
-        name = f"bank-{_digest(encoder.identity, modality, asked)}.npz"
+        file = f"bank-{_digest(encoder.identity, modality, asked)}.npz"
         encoded = encoder.encode_queries([reference.query() for reference in asked])
         used = {
             part: matrix.astype(np.float16) for part, matrix in encoded.parts.items() if encoded.present[part].all()
         }
-        _write(folder / name, used)
+        _write(EMBEDDED[name] / file, used)
 
 
 def user_cache() -> Path:
@@ -102,7 +100,8 @@ def kept(encoder: Encoder, modality: str, asked: Sequence[Reference], folder: Pa
     """Return queries of one modality encoded, from where they were kept before."""
     name = f"bank-{_digest(encoder.identity, modality, asked)}.npz"
     path = (folder or user_cache()) / name
-    parts = _read(SHIPPED / name) or _read(path)
+    shipped = EMBEDDED.get(encoder.name)
+    parts = (_read(shipped / name) if shipped else {}) or _read(path)
     if {matrix.shape for matrix in parts.values()} != {(len(asked), encoder.dim)}:
         encoded = encoder.encode_queries([reference.query() for reference in asked])
         parts = {part: matrix for part, matrix in encoded.parts.items() if encoded.present[part].all()}

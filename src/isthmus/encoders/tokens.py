@@ -82,6 +82,14 @@ class TokenTowers:
         words: str = self.text.splitter.tokenizer.decode(passage.tokens[self.inside(passage, role)].tolist())
         return words
 
+    def word_ids(self, passage: Passage, role: Role) -> list[int]:
+        """Say which word each of a passage's own tokens belongs to; each is its own where that cannot be told."""
+        own = passage.tokens[self.inside(passage, role)].tolist()
+        again = self.text.splitter.tokenizer.encode(self.said(passage, role), add_special_tokens=False)
+        if again.ids != own:
+            return list(range(len(own)))
+        return [-1 - at if word is None else word for at, word in enumerate(again.word_ids)]
+
     def _front(self, role: Role) -> tuple[int, ...]:
         section = self.text.section
         return self.text.splitter.front(section.query if role == "query" else section.document)

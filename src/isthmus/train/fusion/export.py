@@ -3,7 +3,7 @@
     document.onnx    text, text_mask, patches, patch_mask, image → vectors, tokens, masks, shares
     query.onnx       words_0, mask_0 (and words_1, mask_1) → vectors, shares
     choose.onnx      words, mask → logits; where a query has two sides
-    match.onnx       query, query_mask, document, masks, similarity → logits
+    match.onnx       document, masks, similarity, words_0, mask_0 (and words_1, mask_1) → logits
 
 The towers are not copied: they are named, and their identity is checked when the folder is opened.
 """
@@ -60,7 +60,8 @@ class _Flat(nn.Module):
     def forward(
         self, text: Tensor, text_mask: Tensor, patches: Tensor, patch_mask: Tensor, image: Tensor
     ) -> tuple[Tensor, ...]:
-        return tuple(self.document(Seen(text, text_mask, patches, patch_mask, image)))
+        fused = self.document(Seen(text, text_mask, patches, patch_mask, image))
+        return *fused, self.document.shares(fused)
 
 
 def export(model: Fusion, out: Path, towers: Towers, *, name: str, small: bool = True) -> None:
@@ -82,18 +83,12 @@ def export(model: Fusion, out: Path, towers: Towers, *, name: str, small: bool =
     write(model.query, (words, there) * sides, out / "query.onnx", asked, {"vectors": {0: N}, "shares": {0: N, 1: S}})
     if sides > 1:
         write(model.chooser, (words, there), out / "choose.onnx", {"words": free, "mask": free}, {"logits": free})
-    masks = torch.ones(2, 2, 9, dtype=torch.bool)
     write(
         model.matcher,
-        (words, there, torch.randn(2, 9, shape.dim), masks, torch.zeros(2)),
+        (torch.randn(2, 9, shape.dim), torch.ones(2, 2, 9, dtype=torch.bool), torch.zeros(2, sides))
+        + (words, there) * sides,
         out / "match.onnx",
-        {
-            "query": free,
-            "query_mask": free,
-            "document": {0: N, 1: S},
-            "masks": {0: N, 2: S},
-            "similarity": {0: N},
-        },
+        {"document": {0: N, 1: S}, "masks": {0: N, 2: S}, "similarity": {0: N}, **asked},
         {"logits": {0: N}},
     )
     files = sorted(out.glob("*.onnx"))

@@ -92,3 +92,16 @@ def seen(texts: Texts, pictures: Pictures, text_rows: Tensor, image_rows: Tensor
     cells = pictures.cells[image_rows].float()
     there = torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device)
     return Seen(states, mask, cells, there, pictures.vectors[image_rows].float())
+
+
+def patch_map(pictures: Pictures, ridge: float = 0.3) -> Tensor:
+    """Return the linear map ``(d, channels)`` that comes nearest to making a picture's vector of its mean cell.
+
+    Ridge regression of deviations from the mean; the penalty is in units of the mean variance of a channel.
+    """
+    cells = torch.cat([some.float().mean(dim=1) for some in torch.split(pictures.cells, 256)])
+    cells, vectors = cells - cells.mean(dim=0), pictures.vectors - pictures.vectors.mean(dim=0)
+    square = cells.T @ cells
+    penalty = ridge * square.diagonal().mean().clamp_min(1e-6) * torch.eye(len(square), device=square.device)
+    found: Tensor = torch.linalg.solve(square + penalty, cells.T @ vectors).T
+    return found

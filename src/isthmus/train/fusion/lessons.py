@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,15 @@ from isthmus.train.fusion.objectives import ANY
 UNKNOWN = -1
 
 
+class Batch(NamedTuple):
+    """Queries of one kind, and whose text and whose image make the document of each."""
+
+    kind: str
+    rows: Tensor  # of the queries
+    texts: Tensor
+    images: Tensor
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
     """Pairs as features; row i of ``texts`` and of every ``queries[kind]`` is pair i."""
@@ -30,9 +40,14 @@ class Lesson:
     first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; UNKNOWN where neither
     frame: tuple[int, int] = field(default=(1, 1))  # tokens around each query
 
-    def documents(self, rows: Tensor, others: Tensor | None = None) -> Seen:
-        """Return the documents of these rows, or with the pictures of other rows."""
-        return seen(self.texts, self.pictures, rows, self.image_rows[rows if others is None else others])
+    def documents(self, texts: Tensor, images: Tensor) -> Seen:
+        """Return documents of the texts of some rows and the pictures of some."""
+        return seen(self.texts, self.pictures, texts, self.image_rows[images])
+
+    def ids_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the ids of a batch's queries and of its documents."""
+        documents = torch.stack([self.ids[batch.texts, 0], self.ids[batch.images, 1]], dim=1)
+        return cared(documents, batch.kind), documents
 
     def asked(self, rows: Tensor, kind: str, sides: int) -> list[Tensor]:
         """Return words and mask of each side of the queries; a side that a kind has no words for is empty.

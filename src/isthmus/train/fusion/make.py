@@ -12,7 +12,8 @@ from isthmus.errors import BadInput
 from isthmus.train.fusion import data as pairs
 from isthmus.train.fusion.export import Towers, export
 from isthmus.train.fusion.lessons import lesson
-from isthmus.train.fusion.loop import Recipe, train
+from isthmus.train.fusion.loop import train
+from isthmus.train.fusion.recipe import Recipe
 
 
 def make_fusion(

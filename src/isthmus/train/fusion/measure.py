@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from isthmus.queries.kinds import KINDS
 from isthmus.train.fusion.lessons import Lesson, cared
-from isthmus.train.fusion.model import Fused, Fusion
+from isthmus.train.fusion.model import Fused, Fusion, alike
 from isthmus.train.fusion.objectives import right
 
 RERANKED = 20  # documents that the matcher reads
@@ -29,13 +29,13 @@ def measured(model: Fusion, held: Lesson, *, rerank: bool = True, chunk: int = 6
             truth = right(cared(held.ids, kind), held.ids)
             found, again = [], []
             for rows in torch.split(everything, chunk):
-                similarity = (
-                    model.query(*held.asked(rows, kind, model.query.sides)).vectors.float() @ documents.vectors.T
-                )
+                asked = held.asked(rows, kind, model.query.sides)
+                queries = model.query(*asked).vectors.float()
+                similarity = queries @ documents.vectors.T
                 first = similarity.topk(min(RERANKED, similarity.shape[1]), dim=1).indices  # (n, k)
                 found.append(truth[rows, first[:, 0]])
                 if rerank:
-                    chosen = _matched(model, held.queries[kind].take(rows), documents, first, similarity)
+                    chosen = _matched(model, asked, queries, documents, first)
                     again.append(truth[rows, chosen])
             numbers[kind] = float(torch.cat(found).float().mean())
             if rerank:
@@ -60,23 +60,26 @@ def coarse(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
 
 
-def _matched(
-    model: Fusion, query: tuple[Tensor, Tensor], documents: Fused, first: Tensor, similarity: Tensor
-) -> Tensor:
+def _matched(model: Fusion, asked: Sequence[Tensor], queries: Tensor, documents: Fused, first: Tensor) -> Tensor:
     """Return the document that the matcher puts first among the first ones, for each query."""
     logits = [
-        model.matcher(*query, documents.tokens[at], documents.masks[at], near)
-        for at, near in zip(first.T, similarity.gather(1, first).T, strict=True)
+        model.matcher(
+            documents.tokens[at],
+            documents.masks[at],
+            alike(queries, documents.vectors[at], model.query.sides),
+            *asked,
+        )
+        for at in first.T
     ]
     chosen = torch.stack(logits, dim=1).float().argmax(dim=1, keepdim=True)
     return first.gather(1, chosen)[:, 0]
 
 
 def _fused(model: Fusion, held: Lesson, chunks: Sequence[Tensor]) -> Fused:
-    """Return the documents of all chunks, padded to the longest; shares are left out."""
-    parts = [model.document(held.documents(rows)) for rows in chunks]
+    """Return the documents of all chunks, padded to the longest."""
+    parts = [model.document(held.documents(rows, rows)) for rows in chunks]
     longest = max(part.masks.shape[2] for part in parts)
     tokens = [F.pad(part.tokens, (0, 0, 0, longest - part.masks.shape[2])) for part in parts]
     masks = [F.pad(part.masks, (0, longest - part.masks.shape[2])) for part in parts]
     vectors = torch.cat([part.vectors.float() for part in parts])
-    return Fused(vectors, torch.cat(tokens), torch.cat(masks), vectors[:0])
+    return Fused(vectors, torch.cat(tokens), torch.cat(masks))

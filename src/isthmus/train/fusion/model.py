@@ -1,16 +1,18 @@
 """The model of Mr. Right over two towers: a document of text and image becomes one vector, a query another.
 
     document    [text tokens ; image patches] → merge attention → the mean of each kind → projection → unit
-    query       the words that ask for the text, those that ask for the image → one layer → means → projection → unit
+    query       the words that ask for the text, those that ask for the image → (a layer) → means → projection → unit
     matcher     query tokens look at themselves and at the document's fused tokens, and find their nearest → a logit
 
 A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's own
-vector, plus what a linear map makes of one cell of the image tower's last feature map. Every layer adds to what it is
-given and begins by adding nothing, so that training starts from the towers' own vectors.
+vector, plus what a linear map makes of how one cell of the image tower's last feature map differs from the mean cell:
+the mean of an image's patches is its vector. Every layer adds to what it is given and begins by adding nothing, so that
+training starts from the towers' own vectors.
 
 ``pool="kinds"`` (ours) keeps the mean of text tokens and the mean of patches apart, ``[t ; v]``. A query's words are
 parted as well (``Chooser``) and each side is read by the tower alone: ``[q_t ; q_v]``; a side without words is 0, and
-then the documents' other half decides nothing. ``pool="mean"`` is the paper's: one mean over all tokens, one query.
+then the documents' other half decides nothing. A document of one kind has it in both halves, ``[t ; t]``: it answers
+whatever is asked. ``pool="mean"`` is the paper's: one mean over all tokens, one query.
 """
 
 from __future__ import annotations
@@ -57,12 +59,11 @@ class Seen(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """Documents after merge attention: their vectors, the tokens, and each token's share of the vector."""
+    """Documents after merge attention: their vectors, and the tokens."""
 
     vectors: Tensor  # (n, out), unit
     tokens: Tensor  # (n, t + p, dim)
     masks: Tensor  # (n, 2, t + p): which are text that is there, which are image
-    shares: Tensor  # (n, t + p, out); over tokens they sum to the vector
 
 
 class Asked(NamedTuple):
@@ -129,7 +130,7 @@ class DocumentEncoder(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.patch = _silent(nn.Linear(shape.patch, shape.dim))
+        self.patch = _silent(nn.Linear(shape.patch, shape.dim, bias=False))
         self.kind = nn.Parameter(torch.zeros(KINDS, shape.dim))  # says to the layers what is text and what is image
         self.merge = nn.ModuleList(Layer(shape) for _ in range(shape.merge))
         self.out = _equal(nn.Linear(shape.out, shape.out, bias=False))
@@ -138,29 +139,33 @@ class DocumentEncoder(nn.Module):
     def forward(self, seen: Seen) -> Fused:
         """Merge and pool; a document without text or without image has a mask without a true value there."""
         text = _unit_mean(seen.text, seen.text_mask)
-        image = seen.image[:, None] + self.patch(self.noise(seen.patches))  # (n, p, dim)
+        apart = seen.patches - (seen.patches * _mean_weights(seen.patch_mask)).sum(dim=1, keepdim=True)
+        image = seen.image[:, None] + self.patch(self.noise(apart))  # (n, p, dim)
         tokens = torch.cat([text, image], dim=1)
         mask = torch.cat([seen.text_mask, seen.patch_mask], dim=1)
         marks = torch.cat([self.kind[:1].expand(text.shape[1], -1), self.kind[1:].expand(image.shape[1], -1)])
         for layer in self.merge:
             tokens = layer(tokens + marks, mask) - marks  # the marks are for looking, not for the mean
-        shares = self._shares(tokens, seen.text_mask, seen.patch_mask)
-        vector = shares.sum(dim=1)  # (n, out)
-        length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
         masks = torch.stack(
             [F.pad(seen.text_mask, (0, image.shape[1])), F.pad(seen.patch_mask, (text.shape[1], 0))], dim=1
         )
-        return Fused(vector / length, tokens, masks, shares / length[:, None])
+        return Fused(F.normalize(self._vector(tokens, masks), dim=1, eps=1e-6), tokens, masks)
 
-    def _shares(self, tokens: Tensor, text: Tensor, image: Tensor) -> Tensor:
-        """Return what each token adds to the vector: its part of a mean, projected. ``(n, t + p, out)``."""
-        if self.shape.pool == "mean":
-            return self.out(tokens * _mean_weights(torch.cat([text, image], dim=1)))  # type: ignore[no-any-return]
-        parts = torch.cat([_mean_weights(text), _mean_weights(image)], dim=1) * tokens
-        split = text.shape[1]
-        first, second = parts[:, :split], parts[:, split:]
-        sided = torch.cat([F.pad(first, (0, self.shape.dim)), F.pad(second, (self.shape.dim, 0))], dim=1)
-        return self.out(sided)  # type: ignore[no-any-return]
+    def shares(self, fused: Fused) -> Tensor:
+        """Return what each token adds to the vector, ``(n, t + p, out)``: its part of a mean, projected."""
+        parts = self._weights(fused.masks).transpose(1, 2)[..., None] * fused.tokens[:, :, None]  # (n, s, halves, dim)
+        length = self._vector(fused.tokens, fused.masks).norm(dim=1).clamp_min(1e-6)
+        added: Tensor = self.out(parts.flatten(2)) / length[:, None, None]
+        return added
+
+    def _vector(self, tokens: Tensor, masks: Tensor) -> Tensor:
+        found: Tensor = self.out((self._weights(masks) @ tokens).flatten(1))
+        return found
+
+    def _weights(self, masks: Tensor) -> Tensor:
+        """Return how much each token counts in the mean of each half of the vector, ``(n, halves, t + p)``."""
+        there = (_answering(masks) if self.shape.pool == "kinds" else masks.any(dim=1, keepdim=True)).to(torch.float32)
+        return there / there.sum(dim=2, keepdim=True).clamp_min(1.0)
 
 
 class QueryEncoder(nn.Module):
@@ -172,7 +177,7 @@ class QueryEncoder(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.layer = Layer(shape)
+        self.layer = Layer(shape) if shape.merge else None
         self.sides = shape.out // shape.dim
         self.balance = nn.Parameter(torch.zeros(self.sides))  # logarithms: how much each side counts
         self.out = nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(self.sides))
@@ -182,7 +187,9 @@ class QueryEncoder(nn.Module):
         shares = []
         for at, out in enumerate(self.out):
             words, mask = sides[2 * at], sides[2 * at + 1]
-            tokens = self.layer(_unit_mean(words, mask), mask | ~mask.any(dim=1, keepdim=True))
+            tokens = _unit_mean(words, mask)
+            if self.layer is not None:
+                tokens = self.layer(tokens, mask | ~mask.any(dim=1, keepdim=True))
             share = out(tokens * _mean_weights(mask)) * self.balance[at].exp()
             before, after = at * share.shape[2], (self.sides - 1 - at) * share.shape[2]
             shares.append(F.pad(share, (before, after)))
@@ -217,12 +224,12 @@ class Chooser(nn.Module):
 class Matcher(nn.Module):
     """Does this document answer this query? A transformer over both feature sequences, beside two simpler witnesses.
 
-    logit = a · similarity + Σ over kinds of g · b · Σ over query tokens of w · max over the kind's tokens of cos
-            + c + head
+    logit = head + Σ over kinds asked for (a · similarity + b · Σ_words w · max_tokens cos + c)
 
-    The similarity is that of the two vectors. The sum of nearest tokens is late interaction (Khattab & Zaharia,
-    ColBERT, 2020); its weights w and the share g of each kind are read off the query. The head, which reads both
-    sequences, begins at 0.
+    The similarity is what this kind's half adds to that of the two vectors. The sum of nearest tokens is late
+    interaction (Khattab & Zaharia, ColBERT, 2020); its weights w are read off the query. Words that ask for the text
+    look for text tokens, those that ask for the image for patches; a query of one side (``pool="mean"``) looks for both
+    with all its words. The head, which reads both sequences, is there with layers, and begins at 0.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -230,33 +237,50 @@ class Matcher(nn.Module):
         self.norm = nn.LayerNorm(shape.dim)
         self.layers = nn.ModuleList(Layer(shape, cross=True) for _ in range(shape.match))
         self.say = nn.Sequential(nn.LayerNorm(shape.dim), _silent(nn.Linear(shape.dim, 1)))
-        self.near = nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(2))
+        self.near_text, self.near_image = (
+            nn.ModuleList(_equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(2)) for _ in range(KINDS)
+        )
         self.choose = _silent(nn.Linear(shape.dim, KINDS))
-        self.weigh = _silent(nn.Linear(shape.dim, KINDS))
-        self.scale = nn.Parameter(torch.tensor([20.0, 20.0, 20.0]))  # of the similarity, of nearest words, of patches
-        self.shift = nn.Parameter(torch.tensor(-20.0))
+        self.scale = nn.Parameter(torch.tensor([[20.0, 40.0], [40.0, 40.0]]).log())  # a and b of each kind
+        self.shift = nn.Parameter(torch.zeros(KINDS))
 
-    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor, similarity: Tensor) -> Tensor:
-        """Return one logit for each pair: query token states (n, t, dim), a document's fused tokens (n, s, dim)."""
-        first = _unit_mean(query, query_mask)
+    def forward(self, document: Tensor, masks: Tensor, similarity: Tensor, *sides: Tensor) -> Tensor:
+        """Return one logit for each pair.
+
+        A document's fused tokens are ``(n, s, dim)``, the similarities ``(n, sides)``; ``sides`` are token states
+        ``(n, t, dim)`` and their mask, one after another for each side of the query.
+        """
+        read = [_unit_mean(words, mask) for words, mask in zip(sides[::2], sides[1::2], strict=True)]
+        first, first_mask = torch.cat(read, dim=1), torch.cat(sides[1::2], dim=1)
         tokens, behind, there = first, self.norm(document), masks.any(dim=1)
         for layer in self.layers:
-            tokens = layer(tokens, query_mask, behind, there)
-        mean = _mean_weights(query_mask)
-        logit: Tensor = self.say((tokens * mean).sum(dim=1))[:, 0]
-        share = torch.sigmoid(self.weigh((first * mean).sum(dim=1)))  # (n, 2)
-        late = (share * self.late(first, query_mask, document, masks) * self.scale[1:]).sum(dim=1)
-        total: Tensor = self.scale[0] * similarity + late + self.shift + logit
-        return total
+            tokens = layer(tokens, first_mask, behind, there)
+        logit = similarity[:, 0] * 0
+        if self.layers:
+            logit = self.say((tokens * _mean_weights(first_mask)).sum(dim=1))[:, 0]
+        answering = _answering(masks)
+        for kind in range(KINDS):
+            at = min(kind, len(read) - 1)
+            words, mask = read[at], sides[2 * at + 1]
+            near = self.late(kind, words, mask, document, answering[:, kind])
+            alike, nearest = self.scale[kind].exp()
+            logit = logit + (alike * similarity[:, at] + nearest * near + self.shift[kind]) * mask.any(dim=1)
+        return logit
 
-    def late(self, query: Tensor, query_mask: Tensor, document: Tensor, masks: Tensor) -> Tensor:
-        """Return, for each kind, how near the query's tokens come to their nearest among the document's, ``(n, 2)``."""
-        asked, held = F.normalize(self.near[0](query), dim=2), F.normalize(self.near[1](document), dim=2)
+    def late(self, kind: int, query: Tensor, query_mask: Tensor, document: Tensor, mask: Tensor) -> Tensor:
+        """Return how near a query's tokens come to their nearest among a document's tokens of a kind, ``(n,)``."""
+        asking, holding = (self.near_text, self.near_image)[kind]
+        asked, held = F.normalize(asking(query), dim=2), F.normalize(holding(document), dim=2)
         cosine = asked @ held.transpose(1, 2)  # (n, t, s)
-        nearest = cosine[:, None].masked_fill(~masks[:, :, None], -1.0).amax(dim=3)  # (n, 2, t)
-        choice = self.choose(query).masked_fill(~query_mask[:, :, None], NEVER).softmax(dim=1)  # (n, t, 2)
-        near: Tensor = (nearest * choice.transpose(1, 2)).sum(dim=2)
+        nearest = cosine.masked_fill(~mask[:, None], -1.0).amax(dim=2)  # (n, t)
+        choice = self.choose(query)[:, :, kind].masked_fill(~query_mask, NEVER).softmax(dim=1)
+        near: Tensor = (nearest * choice).sum(dim=1)
         return near
+
+
+def alike(queries: Tensor, documents: Tensor, sides: int) -> Tensor:
+    """Return the similarities of vectors, row by row, side by side, ``(n, sides)``."""
+    return (queries * documents).reshape(len(queries), sides, -1).sum(dim=2)
 
 
 class Fusion(nn.Module):
@@ -275,6 +299,12 @@ class Fusion(nn.Module):
         return self.log_temperature.exp().clamp(0.005, 0.5)
 
 
+def _answering(masks: Tensor) -> Tensor:
+    """Return which tokens answer what is asked of each kind, ``(n, 2, s)``: of a document of one kind, all of them."""
+    missing = ~masks.any(dim=2, keepdim=True)
+    return masks | (missing & torch.cat([masks[:, 1:], masks[:, :1]], dim=1))
+
+
 def _mean_weights(mask: Tensor) -> Tensor:
     """Return the weight of each token in the mean of those that are there, ``(n, t, 1)``; all 0 where none is."""
     there = mask.to(torch.float32)
@@ -289,8 +319,8 @@ def _unit_mean(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def _silent(linear: nn.Linear) -> nn.Linear:
-    nn.init.zeros_(linear.weight)
-    nn.init.zeros_(linear.bias)
+    for parameter in linear.parameters():
+        nn.init.zeros_(parameter)
     return linear
 
 

@@ -2,6 +2,7 @@
 
     contrast    ½ ( H(y, softmax(q · [d ; D] / τ)) + H(y′, softmax(d · [q ; Q] / τ)) )        D, Q: the queues
     matching    binary cross-entropy of the matcher on the right document and three wrong ones
+    ranking     cross-entropy of the right one among these four: a matcher orders, and levels differ between queries
 
 A query knows what it asks for: the text it was made from, the image, or both; ``ids`` are (text, image), with ANY
 where it does not care. A document is right for it if it agrees in what it cares for, so that the same passage under
@@ -11,8 +12,8 @@ The wrong documents: one drawn from the batch by the contrast's own softmax; the
 wrong image with the right text. Of the last two, one that would still be right (the query is about its image alone) is
 replaced by another drawn one, unless ``paper`` is asked for, which calls it wrong all the same.
 
-Reference: Mr. Right (2022), DQC and DQM. Two deviations: the rule of the last sentence, and that the wrong part is
-taken from the drawn document.
+Reference: Mr. Right (2022), DQC and DQM. Deviations: the rule of the last sentence, that the wrong part is taken from
+the drawn document, and the ranking loss, which is ours.
 """
 
 from __future__ import annotations
@@ -104,6 +105,11 @@ def wrong(negatives: Tensor, query_ids: Tensor, *, paper: bool = False) -> Pairs
 def matching(logits: Tensor) -> Tensor:
     """Return the binary cross-entropy; ``logits`` are ``(n, 1 + 3)``, the right document first."""
     return F.binary_cross_entropy_with_logits(logits, labels(len(logits)).to(logits.device))
+
+
+def ranking(logits: Tensor) -> Tensor:
+    """Return the cross-entropy of the right document, the first, among the four."""
+    return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long, device=logits.device))
 
 
 def labels(n: int) -> Tensor:

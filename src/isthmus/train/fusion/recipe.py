@@ -1,0 +1,63 @@
+"""How fusion is trained: every number that a run depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from isthmus.errors import BadInput
+from isthmus.train.fusion.model import Pool, Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How it is trained."""
+
+    steps: Mapping[str, int] = field(default_factory=lambda: {"pretrain": 300, "finetune": 100})
+    slow: float = 0.0  # rates: of what begins as the towers' own vectors; 0 keeps these
+    match_rate: float = 3e-5
+    quick: float = 3e-3
+    later: float = 0.5  # times the rates, in fine-tuning
+    batch: int = 512
+    matched: int = 128  # queries of a batch that the matcher reads; wrong documents are drawn from all of it
+    queue: int = 2048
+    momentum: float = 0.995  # of the slow copy
+    decay: float = 0.05
+    warm: float = 0.05  # of the steps of a stage
+    temperature: float = 0.05
+    matching: float = 1.0  # weight of the matching losses beside the contrast's
+    paper: bool = False  # wrong documents, and how they are told, as the paper has them
+    anew: bool = True  # a query about one part sees it beside another document's other part
+    alone: float = 0.1  # of the documents lose what the query does not ask for
+    noise: float = 0.85  # of the difference of two other pictures, added to a picture's vector
+    pool: Pool = "kinds"
+    merge: int = 0  # layers
+    match: int = 0
+    drop: float = 0.1
+    every: int = 100  # steps between two measurements, each with a checkpoint
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch", 2), ("matched", 1), ("queue", 0), ("every", 1), ("merge", 0), ("match", 0)):
+            if getattr(self, name) < least:
+                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}.")
+
+    def shape(self, dim: int, patch: int) -> Shape:
+        """Return the sizes of the model it trains."""
+        heads = next(count for count in (6, 4, 2, 1) if dim % count == 0)
+        sizes = {"dim": dim, "patch": patch, "heads": heads, "merge": self.merge, "match": self.match}
+        return Shape(**sizes, drop=self.drop, pool=self.pool)
+
+
+PAPERS = Recipe(
+    slow=1e-5,
+    match_rate=1e-4,
+    paper=True,
+    anew=False,
+    alone=0.0,
+    noise=0.0,
+    pool="mean",
+    merge=2,
+    match=2,
+)
+"""The paper's own, over towers that stay as they are: one mean, merge attention, a transformer to match."""

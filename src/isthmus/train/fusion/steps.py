@@ -1,0 +1,119 @@
+"""What one step of training does: draw documents and queries, compute the losses, remember what was seen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from isthmus.queries.kinds import IMAGE, KINDS, TEXT
+from isthmus.train.fusion.lessons import Batch, Lesson
+from isthmus.train.fusion.model import Fused, Fusion, Seen, alike
+from isthmus.train.fusion.objectives import NEGATIVES, contrast, drawn, matching, ranking, right, wrong
+from isthmus.train.fusion.queues import Queue
+from isthmus.train.fusion.recipe import Recipe
+
+Queues = tuple[Queue, Queue]
+
+
+def draw(known: Lesson, recipe: Recipe, rng: torch.Generator, kind: str | None = None) -> Batch:
+    """Draw documents, and a kind of query; one about a part finds it beside another's other part."""
+    rows = torch.randint(len(known.ids), (recipe.batch,), generator=rng, device=rng.device)
+    kind = kind or KINDS[int(torch.randint(len(KINDS), (1,), generator=rng, device=rng.device))]
+    others = rows[torch.randperm(len(rows), generator=rng, device=rng.device)] if recipe.anew else rows
+    return Batch(kind, rows, others if kind == IMAGE else rows, others if kind == TEXT else rows)
+
+
+def step_loss(
+    model: Fusion, known: Lesson, batch: Batch, queues: Queues, recipe: Recipe, rng: torch.Generator
+) -> Tensor:
+    """Return the loss of one batch."""
+    model.train()
+    kind, rows, ids = batch.kind, batch.rows, known.ids_of(batch)
+    fused = model.document(noisy(known.documents(batch.texts, batch.images), kind, recipe, rng))
+    asked = known.asked(rows, kind, model.query.sides)
+    queries = model.query(*asked).vectors.float()
+    past_queries, past_documents = ((queue.vectors, queue.ids) for queue in queues)
+    with torch.autocast(rows.device.type, enabled=False):
+        loss = contrast(queries, fused.vectors.float(), ids, (past_queries, past_documents), model.temperature)
+    if model.query.sides > 1:
+        label, said = known.chosen(rows, kind)
+        logits = model.chooser(*known.queries[kind].take(rows)).float()
+        each = F.binary_cross_entropy_with_logits(logits, label, reduction="none").mean(dim=2)
+        loss = loss + (each * said).sum() / said.sum().clamp_min(1)
+    if recipe.matching:
+        logits = matched(model, known, batch, (queries, fused), recipe, rng)
+        told = matching(logits) if recipe.paper else matching(logits) + ranking(logits)
+        loss = loss + recipe.matching * told
+    return loss
+
+
+def matched(
+    model: Fusion, known: Lesson, batch: Batch, seen: tuple[Tensor, Fused], recipe: Recipe, rng: torch.Generator
+) -> Tensor:
+    """Return the matcher's logits for the first queries of a batch, ``(n, 4)``: the right document, then three wrong.
+
+    ``seen`` are the batch's queries and documents, encoded.
+    """
+    n, (queries, fused), (query_ids, document_ids) = recipe.matched, seen, known.ids_of(batch)
+    similarity = queries[:n] @ fused.vectors.float().T
+    negatives = drawn(similarity, right(query_ids[:n], document_ids), model.temperature.detach(), 2, rng)
+    pairs = wrong(negatives, query_ids[:n], paper=recipe.paper)
+    texts, images = batch.texts[pairs.text.T.flatten()], batch.images[pairs.image.T.flatten()]
+    others = model.document(noisy(known.documents(texts, images), batch.kind, recipe, rng))
+    asked = known.asked(batch.rows[:n], batch.kind, model.query.sides)
+    several = [Fused(*(part[:n] for part in fused))]
+    several += [Fused(*parts) for parts in zip(*(part.chunk(NEGATIVES) for part in others), strict=True)]
+    columns = []
+    for one in several:
+        similarity = alike(queries[:n], one.vectors, model.query.sides).detach()
+        columns.append(model.matcher(one.tokens, one.masks, similarity, *asked))
+    return torch.stack(columns, dim=1).float()
+
+
+@torch.no_grad()
+def level(model: Fusion, known: Lesson, recipe: Recipe, rng: torch.Generator) -> None:
+    """Shift the matcher so that right and wrong documents begin on either side of 0.
+
+    Else the first thing to be learned would be to say no to everything, by whatever means.
+    """
+    model.eval()
+    middle = []
+    for kind in (TEXT, IMAGE):
+        batch = draw(known, recipe, rng, kind)
+        fused = model.document(noisy(known.documents(batch.texts, batch.images), kind, recipe, rng))
+        queries = model.query(*known.asked(batch.rows, kind, model.query.sides)).vectors.float()
+        logits = matched(model, known, batch, (queries, fused), recipe, rng)
+        middle.append((logits[:, 0].mean() + logits[:, 1:].mean()) / 2)
+    found = torch.stack(middle)
+    model.matcher.shift.sub_(found if model.query.sides > 1 else found.mean() / len(found))
+
+
+@torch.no_grad()
+def remember(model: Fusion, known: Lesson, batch: Batch, queues: Queues) -> None:
+    """Let what a model makes of a batch into the queues of queries and of documents."""
+    queries, documents = queues
+    query_ids, document_ids = known.ids_of(batch)
+    queries.put(model.query(*known.asked(batch.rows, batch.kind, model.query.sides)).vectors, query_ids)
+    documents.put(model.document(known.documents(batch.texts, batch.images)).vectors, document_ids)
+
+
+@torch.no_grad()
+def follow(slow: Fusion, model: Fusion, momentum: float) -> None:
+    """Move a copy a little of the way to the model."""
+    for one, other in zip(slow.parameters(), model.parameters(), strict=True):
+        one.lerp_(other.to(one), 1 - momentum)
+
+
+def noisy(documents: Seen, kind: str, recipe: Recipe, rng: torch.Generator) -> Seen:
+    """Blur the pictures' vectors, and hide from some documents what the query does not ask for."""
+    image, device = documents.image, documents.image.device
+    if recipe.noise:
+        one, other = (torch.randperm(len(image), generator=rng, device=device) for _ in range(2))
+        patches = documents.patches + recipe.noise * (documents.patches[one] - documents.patches[other])
+        image = F.normalize(image + recipe.noise * (image[one] - image[other]), dim=1)
+        documents = documents._replace(image=image, patches=patches)
+    stay = torch.rand(len(documents.image), 1, generator=rng, device=device) >= recipe.alone
+    if kind == TEXT:
+        return documents._replace(patch_mask=documents.patch_mask & stay)
+    return documents._replace(text_mask=documents.text_mask & stay) if kind == IMAGE else documents

@@ -1,0 +1,89 @@
+"""The embedded encoder with one vector for text and image, as it is shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isthmus import Collection, Document, encoders
+from isthmus.encoders import EMBEDDED, Encoder
+from isthmus.encoders.fusion import FusionEncoder
+from stock import pixels
+
+NOTE = "Macrophages secrete growth factors that stimulate angiogenesis in hypoxic tissue."
+BOTH = Document("both", NOTE, pixels(1))
+
+
+@pytest.fixture(scope="module")
+def fusion() -> FusionEncoder:
+    encoder = encoders.load("mini-fusion")
+    assert isinstance(encoder, FusionEncoder)
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def mini() -> Encoder:
+    return encoders.load("mini")
+
+
+def test_it_adds_less_than_ten_megabytes() -> None:
+    assert sum(file.stat().st_size for file in EMBEDDED["mini-fusion"].iterdir()) < 10_000_000
+
+
+def test_a_document_is_its_text_beside_its_image(fusion: FusionEncoder, mini: Encoder) -> None:
+    (found,) = fusion.encode_documents([BOTH]).parts["image+text"]
+    parts = mini.encode_documents([BOTH]).parts
+    np.testing.assert_allclose(found, np.concatenate([parts["text"][0], parts["image"][0]]) / 2**0.5, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "image"),
+    [
+        (
+            "a dog jumps over a log macrophages stimulate angiogenesis",
+            "macrophages stimulate angiogenesis",
+            "a dog jumps over a log",
+        ),
+        ("history of the roman empire", "history of the roman empire", ""),
+        ("snowy mountains and a lake", "", "snowy mountains and a lake"),  # no word between others stands alone
+        ("invoice from march", "invoice from march", ""),  # no word is torn
+    ],
+)
+def test_words_that_ask_for_text_and_for_image_are_told_apart(
+    fusion: FusionEncoder, query: str, text: str, image: str
+) -> None:
+    assert fusion.sides(query) == {"text": text, "image": image}
+
+
+def test_words_about_the_text_rank_as_the_text_tower_does(fusion: FusionEncoder, mini: Encoder) -> None:
+    asked = "macrophages stimulate angiogenesis"
+    assert fusion.sides(asked)["image"] == ""
+    texts = ["growth of blood vessels", NOTE, "gene expression in yeast"]
+    documents = [Document(str(row), text, pixels(row)) for row, text in enumerate(texts)]
+    (query,), held = fusion.encode_queries([asked]).parts["text"], fusion.encode_documents(documents)
+    (plain,), towers = mini.encode_queries([asked]).parts["text"], mini.encode_documents(documents)
+    np.testing.assert_allclose(held.parts["image+text"] @ query, towers.parts["text"] @ plain / 2**0.5, atol=5e-3)
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> Iterator[Collection]:
+    with Collection.open(tmp_path / "things.isthmus", encoder="mini-fusion", calibration="none") as made:
+        made.add([BOTH, Document("other", "Yeast cells express the gene.", pixels(2)), Document("words", "A ship.")])
+        yield made
+
+
+def test_a_collection_finds_and_reranks_by_it(things: Collection) -> None:
+    hits = things.search("macrophages stimulate angiogenesis")
+    assert hits[0].id == "both"
+    again = things.search("macrophages stimulate angiogenesis", rerank="mini-fusion")
+    assert again[0].id == "both"
+    assert sorted(hit.id for hit in again) == sorted(hit.id for hit in hits)
+    assert all(hit.matched is not None for hit in again)
+    (told, *_) = things.maps("macrophages stimulate angiogenesis", hits)
+    assert told.document.patches is not None
+    assert told.document.words is not None
+    best = max(told.document.words, key=lambda word: word.share)
+    assert NOTE[best.start : best.end] in {"Macrophages", "stimulate", "angiogenesis"}
