@@ -68,21 +68,36 @@ def mean(rows: Matrix) -> Matrix:
     return found
 
 
+def lengthened(row: Matrix, like: Matrix) -> Matrix:
+    """Bring a row to the length of another."""
+    length = np.linalg.norm(row)
+    scaled: Matrix = row * np.linalg.norm(like) / length if length else row
+    return scaled
+
+
 def document_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int] = (), patch: int = -1) -> Matrix:
     """Pool the fused tokens without some, by numpy: the mean of each kind or of all, then the projection."""
     towers = made.encoder.towers
     passage = towers.split([text], "document")[0][0] if text else None
     fused = made.encoder.document.fuse([Unit(passage, None if image is None else read(image, towers.frame))])
-    tokens, (first, second) = fused.tokens[0].astype(np.float64), fused.masks[0].copy()
-    if made.model.shape.pool == "kinds" and not (first.any() and second.any()):
-        first = second = first | second  # a document of one kind has it in both halves
-    first[list(words)] = False
+    tokens, masks = fused.tokens[0].astype(np.float64), fused.masks[0]
+    left = masks.copy()
+    left[0, list(words)] = False
     if patch >= 0:
-        second[np.flatnonzero(second)[patch]] = False
+        left[1, np.flatnonzero(left[1])[patch]] = False
     weight = numbers(made.model.document.out.weight)
     if made.model.shape.pool == "mean":
-        return unit(weight @ mean(tokens[first | second]))
-    return unit(weight @ np.concatenate([mean(tokens[first]), mean(tokens[second])]))
+        return unit(weight @ mean(tokens[left.any(axis=0)]))
+    halves = np.split(weight, 2, axis=1)
+    if masks.any(axis=1).all():
+        turned = [
+            lengthened(half @ mean(tokens[now]), half @ mean(tokens[was]))
+            for half, now, was in zip(halves, left, masks, strict=True)
+        ]
+        return unit(np.sum(turned, axis=0))
+    return unit(
+        (halves[0] + halves[1]) @ mean(tokens[left.any(axis=0)])
+    )  # a document of one kind has it in both halves
 
 
 def query_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int] = ()) -> Matrix:
@@ -97,10 +112,12 @@ def query_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int]
     (asks,) = queries.asks([passage])
     halves = []
     for side, tokens in enumerate(seen):
-        kept = feed[f"mask_{side}"][0].copy()
+        there = feed[f"mask_{side}"][0]
+        kept = there.copy()
         for at, place in enumerate(np.flatnonzero(asks[:, side])):
             kept[at] &= place not in words
-        halves.append(np.exp(numbers(model.balance)[side]) * (numbers(model.out[side].weight) @ mean(tokens[kept])))
+        out = np.exp(numbers(model.balance)[side]) * numbers(model.out[side].weight)
+        halves.append(lengthened(out @ mean(tokens[kept]), out @ mean(tokens[there])))
     return unit(np.concatenate(halves))
 
 

@@ -2,21 +2,22 @@
 
 In words: the last thing that such a model does is a mean (of the text's tokens and, apart from it, of the image's
 patches; of each side of a query; or one of all) and a linear map. It says what each token gives to the vector, its
-*share* h; they sum to the vector. A piece left out of its mean makes the others count the more for it:
+*share* h; they sum to the vector. A piece left out of its mean turns it, and does not make it shorter, because the
+model brings what it reads to length 1:
 
-    v = Σ_k Σ_{j ∈ k} h_j        v₋ᵢ = unit( Σ_k n_k / (n_k − |i ∩ k|) · Σ_{j ∈ k, j ∉ i} h_j )
+    v = Σ_k m_k,    m_k = Σ_{j ∈ k} h_j        v₋ᵢ = unit( Σ_k ‖m_k‖ · unit( Σ_{j ∈ k, j ∉ i} h_j ) )
 
-over the means k of n_k tokens each. A word is all its tokens, on both sides of a query where it asks for both; a patch
-is one cell. Means without a token of the piece stay as they are; one that loses all it has is 0.
+over the means k. A word is all its tokens, on both sides of a query where it asks for both; a patch is one cell. Means
+without a token of the piece stay as they are; one that loses all it has is 0.
 
 Nothing is approximated: this is what the model gives when its last mean is taken without the piece. Layers before it
 have seen the piece (``isthmus.encoders.apart``, of which this is the same for one vector). A query's picture is one
 token, the image tower's vector, so it has no patches.
 
->>> shares = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 4.0]])  # of two words and a patch
+>>> shares = np.array([[1.0, 0.0], [2.0, 4.0], [0.0, 4.0]])  # of two words and a patch
 >>> left_out(Added(shares, np.array([0, 0, 1]), np.array([0, 1, -1]), np.array([-1, -1, 0])), [[1], [2]])
-array([[2., 4.],
-       [4., 0.]])
+array([[5., 4.],
+       [3., 4.]])
 """
 
 from __future__ import annotations
@@ -80,5 +81,7 @@ def left_out(added: Added, pieces: Sequence[Rows] | Rows) -> Matrix:
     for mean in np.unique(added.mean[added.mean >= 0]):
         tokens = np.flatnonzero(added.mean == mean)
         mine = [np.flatnonzero(np.isin(tokens, piece)).tolist() for piece in pieces]
-        total += len(tokens) * without(added.shares[tokens], mine)
+        left = without(added.shares[tokens], mine)
+        length = np.linalg.norm(left, axis=1, keepdims=True)
+        total += np.linalg.norm(added.shares[tokens].sum(axis=0)) * left / np.where(length > 0, length, 1.0)
     return total
