@@ -129,7 +129,7 @@ def _text(text: str, start: int, stop: int, words: Sequence[WordShare], most: fl
         at = word.end
     said = "".join(parts) + escape(text[at:stop])
     readable = [word for word in words if any(letter.isalnum() for letter in text[word.start : word.end])]
-    top = sorted(readable, key=lambda word: -abs(word.share))[:STRONGEST]
+    top = sorted((word for word in readable if abs(word.share) >= LEAST), key=lambda word: -abs(word.share))[:STRONGEST]
     listed = ", ".join(f"<b>{escape(text[word.start : word.end])}</b> {_signed(word.share)}" for word in top)
     return f'<p class="said">{said}</p><p class="strongest">strongest: {listed or "none"}</p>'
 
