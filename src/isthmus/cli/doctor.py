@@ -58,7 +58,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Say what is installed, which device the encoder can use, what is missing and how to get it."""
-    found = [*_machine(), *_core(), *_extras(), _mini()]
+    found = [*_machine(), *_core(), *_extras(), *map(_embedded, encoders.EMBEDDED)]
     if into is not None:
         found += _collection(into)
     if json:
@@ -66,7 +66,7 @@ def doctor(
     else:
         for one in found:
             typer.echo(f"{'✓' if one.good else '–'} {one.name:<22} {one.said}")
-    if any(not one.good and one.name in ("core", "mini", "collection", "sqlite") for one in found):
+    if any(not one.good and one.name in ("core", *encoders.EMBEDDED, "collection", "sqlite") for one in found):
         raise typer.Exit(1)
 
 
@@ -116,13 +116,13 @@ def _extras() -> list[Finding]:
     ]
 
 
-def _mini() -> Finding:
+def _embedded(name: str) -> Finding:
     try:
-        encoder = encoders.load("mini")
+        encoder = encoders.load(name)
         encoder.encode_queries(["a cat on a red sofa"])
     except (IsthmusError, OSError, tomllib.TOMLDecodeError) as error:
-        return Finding("mini", False, str(error))
-    return Finding("mini", True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}")
+        return Finding(name, False, str(error))
+    return Finding(name, True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}")
 
 
 def _collection(folder: Path) -> list[Finding]:

@@ -20,7 +20,7 @@ def evaluate(
     benchmark: Annotated[str, typer.Argument(help="its name: flickr8k-mix, beir:scifact, mixbench:MSCOCO, docvqa …")],
     data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="the folder with its files")],
     encoder: Annotated[
-        str, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, onnx:FOLDER, st:NAME, mteb:NAME")
+        str, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME")
     ] = "mini",
     calibration: Annotated[
         str, typer.Option(help="specs with commas between them; auto; alone: each modality by itself, a yardstick")

@@ -26,7 +26,9 @@ def index(
     ],
     encoder: Annotated[
         str | None,
-        typer.Option(envvar="ISTHMUS_ENCODER", help="mini, onnx:FOLDER, st:NAME, mteb:NAME, or none for own vectors"),
+        typer.Option(
+            envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME, or none: own vectors"
+        ),
     ] = None,
     calibration: Annotated[
         str, typer.Option(envvar="ISTHMUS_CALIBRATION", help="auto, none, or a spec: center+nnn(k=16)+standardize")

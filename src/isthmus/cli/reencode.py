@@ -18,7 +18,8 @@ from isthmus.search.reencoding import SHOWN
 def reencode(
     into: In,
     encoder: Annotated[
-        str, typer.Option(envvar="ISTHMUS_ENCODER", help="the new one: mini, onnx:FOLDER, st:NAME, mteb:NAME")
+        str,
+        typer.Option(envvar="ISTHMUS_ENCODER", help="the new one: mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME"),
     ],
     drop: Annotated[
         bool, typer.Option("--drop", help="delete documents that cannot be encoded, as their pictures are gone")

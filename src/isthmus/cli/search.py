@@ -44,7 +44,7 @@ def search(  # noqa: PLR0913 - one name per option
     group: Annotated[bool, typer.Option(help="put near-duplicates under the first of them")] = False,
     explain: Annotated[bool, typer.Option(help="say how each score came about")] = False,
     rerank: Annotated[
-        str | None, typer.Option(help="order the hits again by a model that reads both: onnx:FOLDER with a matcher")
+        str | None, typer.Option(help="order the hits again by a model that reads both: mini-fusion, or onnx:FOLDER")
     ] = None,
     explain_maps: Annotated[
         Path | None, typer.Option(help="write a page that shows which words and patches made each hit: maps.html")

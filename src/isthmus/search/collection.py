@@ -264,7 +264,7 @@ class Collection:
         ``"forge-mini"`` … (see ``isthmus.align``); ``min_probability`` leaves out hits less likely to match;
         ``explain`` says how each score came about; ``group`` puts near-duplicates under the first of them;
         ``calibration="none"`` ranks by raw cosine, for comparison; ``rerank`` has the first ``offset + k`` hits ordered
-        again by what reads query and document together: ``"onnx:FOLDER"`` of an encoder with a matcher, or a
+        again by what reads query and document together: ``"mini-fusion"``, ``"onnx:FOLDER"`` with a matcher, or a
         ``Reranker`` of your own.
         """
         return self.search_many(

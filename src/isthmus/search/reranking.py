@@ -104,7 +104,7 @@ def _matcher(name: str, encoder: Encoder) -> Reranker:
 
     if not isinstance(encoder, FusionEncoder):
         raise BadInput(
-            f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (onnx:FOLDER with "
-            "[fusion] in its encoder.toml), or give an object with scores(query, documents)."
+            f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (mini-fusion, or "
+            "onnx:FOLDER with [fusion] in its encoder.toml), or give an object with scores(query, documents)."
         )
     return encoder.matcher()
