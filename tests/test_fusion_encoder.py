@@ -168,18 +168,23 @@ def test_a_model_that_does_not_part_its_queries_asks_everything_of_both(below: P
 
 
 @torch.no_grad()
-def test_a_picture_that_asks_is_one_token_on_every_side_and_beside_words_on_the_images(two: Made) -> None:
+def test_a_picture_asks_for_the_image_and_counts_as_much_as_the_words_beside_it(two: Made) -> None:
     encoder = two.load()
     vector = torch.from_numpy(encoder.towers.look([read(pixels(5), encoder.towers.frame)]).vectors)[None]  # (1, 1, d)
     there = torch.ones(1, 1, dtype=torch.bool)
     assert encoder.sides(Query(image=pixels(5))) == {"text": "", "image": ""}
     (row,) = encoder.encode_queries([Query(image=pixels(5))]).parts["image"]
-    np.testing.assert_allclose(row, two.model.query(vector, there, vector, there).vectors[0].numpy(), atol=1e-4)
-    both, words, other = encoder.encode_queries(
-        [Query("red cat", pixels(5)), Query("red cat"), Query("red cat", pixels(6))]
-    ).parts.values()
-    rows = [both[0], words[1], other[2]]
-    assert min(np.abs(rows[0] - rows[1]).max(), np.abs(rows[0] - rows[2]).max()) > 1e-3
+    nothing = torch.zeros_like(vector), ~there
+    np.testing.assert_allclose(row, two.model.query(*nothing, vector, there).vectors[0].numpy(), atol=1e-4)
+    fed = encoder.query.feed(
+        [Unit(encoder.towers.split(["red cat"], "query")[0][0], read(pixels(5), encoder.towers.frame))]
+    )
+    words, mask = fed["words_1"][0], fed["mask_1"][0]
+    assert mask[-1]
+    assert not fed["words_0"].shape[1] > fed["words_1"].shape[1]  # the picture is on the image's side alone
+    np.testing.assert_allclose(np.linalg.norm(words[-1]), max(mask[:-1].sum(), 1), rtol=1e-4)
+    if mask[:-1].any():
+        np.testing.assert_allclose(np.linalg.norm(words[:-1][mask[:-1]].mean(axis=0)), 1, rtol=1e-4)
 
 
 def test_weights_of_what_is_one_vector_are_refused(encoder: FusionEncoder) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isthmus import Collection, Document, encoders
+from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.encoders import EMBEDDED, Encoder
 from isthmus.encoders.fusion import FusionEncoder
 from stock import pixels
@@ -66,6 +66,25 @@ def test_words_about_the_text_rank_as_the_text_tower_does(fusion: FusionEncoder,
     (query,), held = fusion.encode_queries([asked]).parts["text"], fusion.encode_documents(documents)
     (plain,), towers = mini.encode_queries([asked]).parts["text"], mini.encode_documents(documents)
     np.testing.assert_allclose(held.parts["image+text"] @ query, towers.parts["text"] @ plain / 2**0.5, atol=5e-3)
+
+
+def test_a_picture_finds_the_document_that_holds_it_with_words_beside_it_and_without(fusion: FusionEncoder) -> None:
+    photos = sorted((samples.folder() / "photos").glob("*.jpg"))[:12]
+    documents = [Document(photo.stem, "Notes of a walk.", photo) for photo in photos]
+    documents += [Document(f"bare {photo.stem}", image=photo) for photo in photos[6:]]
+    vectors = fusion.encode_documents(documents)
+    held = np.where(vectors.present["image"][:, None], vectors.parts["image"], vectors.parts["image+text"])
+    alone = fusion.encode_queries([Query(image=photo) for photo in photos[:6]]).parts["image"]
+    beside = fusion.encode_queries([Query("a thing like this", photo) for photo in photos[:6]]).parts["image+text"]
+    assert (alone @ held.T).argmax(axis=1).tolist() == list(range(6))
+    assert (beside @ held.T).argmax(axis=1).tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("query", ["🤿 snowboarder paperwork", "a [SEP] snowboarder's paperwork"])
+def test_no_word_is_torn_beside_what_the_tokenizer_does_not_know(fusion: FusionEncoder, query: str) -> None:
+    sides = fusion.sides(query)
+    assert "##" not in "".join(sides.values())
+    assert any("snowboarder" in said for said in sides.values())
 
 
 @pytest.fixture

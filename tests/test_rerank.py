@@ -73,7 +73,7 @@ def test_reranking_only_permutes(things: Collection, k: int, offset: int, option
 @given(st.lists(st.one_of(st.floats(allow_nan=True, width=32), st.sampled_from([0.0, 1.0])), max_size=12))
 def test_the_order_is_a_permutation_in_which_the_unjudged_stay_and_equals_keep_theirs(matched: list[float]) -> None:
     numbers = np.array(matched, dtype=np.float64)
-    places = order(numbers)
+    places = order(numbers, ["any"] * len(matched))
     assert sorted(places.tolist()) == list(range(len(matched)))
     unknown = np.isnan(numbers)
     assert (places[unknown] == np.flatnonzero(unknown)).all()
@@ -97,7 +97,10 @@ def test_a_matcher_orders_the_hits_of_any_encoder(things: Collection, fusion: st
     assert {hit.id for hit in hits} == {hit.id for hit in before}
     logits = [hit.matched for hit in hits if hit.matched is not None]
     assert len(logits) == 12
-    assert logits == sorted(logits, reverse=True)
+    assert [hit.modality for hit in hits] == [hit.modality for hit in before]  # text does not drown images again
+    for kind in {hit.modality for hit in hits}:
+        told = [hit.matched for hit in hits if hit.modality == kind and hit.matched is not None]
+        assert told == sorted(told, reverse=True)
     assert [hit.id for hit in hits] != [hit.id for hit in before]
     for hit in hits:
         assert hit.explanation is not None
@@ -119,7 +122,7 @@ def test_the_collections_own_encoder_is_not_loaded_twice(fusion: str, tmp_path: 
         things.add(mixed(6))
         hits = things.search("dog", 6, rerank=fusion)
         assert len(hits) == 6
-        assert things._searches.rerankers.get(fusion).documents is things.encoder.document  # type: ignore[attr-defined,union-attr]
+        assert things._searches.rerankers.get(fusion).reranker.documents is things.encoder.document  # type: ignore[attr-defined,union-attr]
 
 
 def test_a_query_without_words_is_refused(things: Collection) -> None:

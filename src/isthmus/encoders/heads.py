@@ -102,7 +102,7 @@ class Queries:
 
     A word asks for what it has a positive logit for, text or image or both; where both are negative, for the larger.
     Each side's tokens are read by the text tower as a passage of their own; a side that nothing asks for is masked. A
-    picture is one token, its tower's vector, on the side of the image; asked alone, on every side.
+    picture is one token, its tower's vector, on the side of the image, and counts as much as all words of that side.
     """
 
     towers: TokenTowers
@@ -164,14 +164,13 @@ class Queries:
 
     def feed(self, units: Sequence[Unit]) -> dict[str, NDArray[Any]]:
         """Return what the models read of queries: the words of each side and their mask, ``words_0``, ``mask_0`` …."""
-        alone = np.array([unit.passage is None for unit in units])
         shown = np.array([unit.pixels is not None for unit in units])
         pictures = looked_at(self.towers, [unit.pixels for unit in units])  # (n, d)
         feed: dict[str, NDArray[Any]] = {}
         for number, passages in enumerate(self.sides([unit.passage for unit in units])):
             words = states(self.towers, passages)
-            if shown.any():
-                words = _beside(words, pictures, shown & (alone | (number == self.count - 1)))
+            if shown.any() and number == self.count - 1:
+                words = _beside(words, pictures, shown)
             feed |= {f"words_{number}": words.states, f"mask_{number}": words.mask}
         return feed
 
@@ -200,13 +199,18 @@ def settled(logits: Matrix, words: Sequence[int]) -> Matrix:
     >>> lonely = np.array([[-1.0, 2.0], [3.0, -1.0], [-1.0, 2.0]])
     >>> settled(lonely, [0, 1, 2]).tolist()
     [[-1.0, 2.0], [-1.0, 3.0], [-1.0, 2.0]]
+    >>> sides = [0, 0, 0, 1, 0, 1, 0, 0, 0]
+    >>> settled(np.eye(2)[sides], range(9)).argmax(axis=1).tolist()
+    [0, 0, 0, 0, 0, 0, 0, 0, 0]
     """
     found = logits.copy()
-    runs = [list(run) for _, run in groupby(range(len(logits)), key=logits.argmax(axis=1).tolist().__getitem__)]
-    for run in runs[1:-1]:
-        if len({words[at] for at in run}) <= FEW:
-            found[run] = logits[run][:, ::-1]
-    return found
+    while True:
+        runs = [list(run) for _, run in groupby(range(len(found)), key=found.argmax(axis=1).tolist().__getitem__)]
+        lonely = [run for run in runs[1:-1] if len({words[at] for at in run}) <= FEW]
+        if not lonely:
+            return found
+        run = min(lonely, key=len)  # one after another: its neighbours are one run now
+        found[run] = found[run][:, ::-1]
 
 
 def asked_for(logits: Matrix) -> Mask:
@@ -258,13 +262,13 @@ def looked_at(towers: TokenTowers, pixels: Sequence[Pixels | None]) -> Matrix:
 
 
 def _beside(words: Words, pictures: Matrix, on: Mask) -> Words:
-    """Put a picture's vector behind the words, as one more token, where ``on``.
+    """Put a picture's vector behind the words, as one more token, where ``on``; it counts as much as they together.
 
     Words are brought to a mean of length 1 first, as the model does: else a picture would count by how long the text
     tower's states happen to be.
     """
-    weight = words.mask[:, :, None] / np.maximum(words.mask.sum(axis=1), 1)[:, None, None]
-    length = np.linalg.norm((words.states * weight).sum(axis=1), axis=1)  # (n,)
+    count = np.maximum(words.mask.sum(axis=1), 1)[:, None, None]
+    length = np.linalg.norm((words.states * words.mask[:, :, None] / count).sum(axis=1), axis=1)  # (n,)
     scaled = words.states / np.where(length > 0, length, 1.0)[:, None, None]
-    together = np.concatenate([scaled, pictures[:, None]], axis=1).astype(np.float32)
+    together = np.concatenate([scaled, count * pictures[:, None]], axis=1).astype(np.float32)
     return Words(together, np.concatenate([words.mask, on[:, None]], axis=1))

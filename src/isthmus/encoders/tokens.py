@@ -85,7 +85,8 @@ class TokenTowers:
     def word_ids(self, passage: Passage, role: Role) -> list[int]:
         """Say which word each of a passage's own tokens belongs to; each is its own where that cannot be told."""
         own = passage.tokens[self.inside(passage, role)].tolist()
-        again = self.text.splitter.tokenizer.encode(self.said(passage, role), add_special_tokens=False)
+        tokenizer = self.text.splitter.tokenizer
+        again = tokenizer.encode(tokenizer.decode(own, skip_special_tokens=False), add_special_tokens=False)
         if again.ids != own:
             return list(range(len(own)))
         return [-1 - at if word is None else word for at, word in enumerate(again.word_ids)]

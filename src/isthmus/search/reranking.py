@@ -3,6 +3,10 @@
 The first ``offset + k`` hits change places and nothing else: the same documents, with the same scores. A hit that
 cannot be judged (NaN: there is nothing to read in its document any more) stays where the search had put it, and hits
 that are judged alike keep their order.
+
+A matcher's numbers do not compare across modalities: words are nearer to words than to patches, whatever they say, and
+text would drown the images again. So an encoder's matcher orders texts among texts, pictures among pictures, and those
+of both among those of both, in the places that the calibrated search gave to each.
 """
 
 from __future__ import annotations
@@ -28,6 +32,17 @@ class Reranker(Protocol):
 
     def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
         """Return a number for each document, ``(n,)``, the higher the better; NaN where it cannot be told."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithinModality:
+    """A reranker whose numbers compare within a modality alone: hits change places with their like."""
+
+    reranker: Reranker
+
+    def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
+        """Return what the reranker says."""
+        return self.reranker.scores(query, documents)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,18 +91,22 @@ def reordered(reranker: Reranker, query: Query, hits: Sequence[Hit]) -> list[Hit
             "for each."
         )
     ranks = [hit.rank for hit in hits]
-    return [_moved(hits[place], ranks[at], float(matched[place])) for at, place in enumerate(order(matched))]
+    kinds = [hit.modality if isinstance(reranker, WithinModality) else "any" for hit in hits]
+    return [_moved(hits[place], ranks[at], float(matched[place])) for at, place in enumerate(order(matched, kinds))]
 
 
-def order(matched: Matrix) -> Rows:
-    """Return the places of hits, best first; those that are NaN stay, and equals keep their order.
+def order(matched: Matrix, kinds: Sequence[str]) -> Rows:
+    """Return the places of hits, best first within each kind; those that are NaN stay, and equals keep their order.
 
-    >>> order(np.array([1.0, np.nan, 3.0, 3.0])).tolist()
+    >>> order(np.array([1.0, np.nan, 3.0, 3.0]), ["any"] * 4).tolist()
     [2, 1, 3, 0]
+    >>> order(np.array([1.0, 9.0, 3.0, 5.0]), ["image", "text", "image", "text"]).tolist()
+    [2, 1, 0, 3]
     """
     places = np.arange(len(matched))
-    judged = np.flatnonzero(~np.isnan(matched))
-    places[judged] = judged[np.argsort(-matched[judged], kind="stable")]
+    for kind in set(kinds):
+        judged = np.flatnonzero(~np.isnan(matched) & (np.array(kinds) == kind))
+        places[judged] = judged[np.argsort(-matched[judged], kind="stable")]
     return places
 
 
@@ -107,4 +126,4 @@ def _matcher(name: str, encoder: Encoder) -> Reranker:
             f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (mini-fusion, or "
             "onnx:FOLDER with [fusion] in its encoder.toml), or give an object with scores(query, documents)."
         )
-    return encoder.matcher()
+    return WithinModality(encoder.matcher())
