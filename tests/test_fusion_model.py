@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from isthmus.train.fusion.model import Fusion, Seen, Shape, alike
+from isthmus.train.fusion.layers import Shape
+from isthmus.train.fusion.matcher import alike
+from isthmus.train.fusion.model import Fusion, Seen
 
 SHAPE = Shape(dim=12, patch=10, heads=2, drop=0.0)
 POOLS = ("kinds", "mean")

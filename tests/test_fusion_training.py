@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,10 +19,11 @@ from isthmus.errors import BadFile, BadInput
 from isthmus.queries.kinds import IMAGE, MIXED, TEXT
 from isthmus.train.fusion import data, loop, steps
 from isthmus.train.fusion.features import Pictures, Texts, patch_map
+from isthmus.train.fusion.layers import Pool
 from isthmus.train.fusion.lessons import Batch, Lesson, cared
 from isthmus.train.fusion.measure import measured, parted
-from isthmus.train.fusion.model import Fusion, Pool
-from isthmus.train.fusion.objectives import ANY, right
+from isthmus.train.fusion.model import Fusion
+from isthmus.train.fusion.objectives import ANY, contrast, matching, ranking, right
 from isthmus.train.fusion.queues import Queue
 from isthmus.train.fusion.recipe import Recipe
 
@@ -83,6 +85,7 @@ def toy(n: int, seed: int) -> Lesson:
         torch.arange(2 * n).reshape(n, 2),
         {kind: ragged(several) for kind, several in asked.items()},
         torch.arange(n) % 2,
+        (1, 1),
     )
 
 
@@ -95,6 +98,7 @@ def test_a_solvable_task_is_learned(tmp_path: Path) -> None:
     start, found = rows[0], measured(model, toy(40, 4))
     assert start[IMAGE] < 0.3 < 0.6 < found[IMAGE]
     assert found[MIXED] > start[MIXED]
+    assert found[f"{IMAGE}, matched"] > start[f"{IMAGE}, matched"]
     assert parted(model, toy(40, 4), MIXED) > 0.9
     assert [row["stage"] for row in rows] == ["start", "pretrain", "pretrain", "finetune"]
     assert len(said) == len(rows)
@@ -234,7 +238,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path: Path) -
     recipe = replace(TRY, steps={"pretrain": 8, "finetune": 6}, every=4, drop=0.1, noise=0.5)
     stages, held = {"pretrain": toy(60, 1), "finetune": toy(60, 2)}, toy(20, 3)
     whole = loop.train(recipe, stages, held, tmp_path / "whole").state_dict()
-    for stop in range(2, 5):  # after the measurement of the start, of steps 4 and 8, of step 4 of fine-tuning
+    for stop in range(5):  # while the start is measured, steps 4 and 8, steps 4 and 6 of fine-tuning
         out = tmp_path / f"stopped-{stop}"
         said: list[str] = []
 
@@ -248,8 +252,72 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path: Path) -
         again = loop.train(recipe, stages, held, out).state_dict()
         assert all(torch.equal(again[name], whole[name]) for name in whole)
         assert (out / "log.jsonl").read_text() == (tmp_path / "whole" / "log.jsonl").read_text()
-    with pytest.raises(BadInput, match=r"checkpoint\.pt is of another recipe"):
+    with pytest.raises(BadInput, match=r"checkpoint\.pt is of a training with another seed \(0, now 9\)\. Go on"):
         loop.train(replace(recipe, seed=9), stages, held, tmp_path / "whole")
+    for others in ({"pretrain": toy(60, 1)}, {"pretrain": toy(60, 5), "finetune": toy(60, 2)}):
+        with pytest.raises(BadInput, match="another data or towers"):
+            loop.train(recipe, others, held, tmp_path / "whole")
+
+
+@torch.no_grad()
+def test_the_loss_is_the_sum_of_its_parts() -> None:
+    lesson, model = toy(40, 1), Fusion(TRY.shape(DIM, PATCH))
+    queues = Queue(8), Queue(8)
+    rows = torch.arange(8)
+    steps.remember(model, lesson, Batch(MIXED, rows, rows, rows), queues)
+    mine = rows + 8
+    batch = Batch(MIXED, mine, mine, mine)
+
+    def loss(recipe: Recipe) -> float:
+        return float(steps.step_loss(model, lesson, batch, queues, recipe, torch.Generator().manual_seed(3)))
+
+    fused = model.document(lesson.documents(mine, mine))
+    vectors = model.query(*lesson.asked(mine, MIXED, 2)).vectors
+    past = (queues[0].vectors, queues[0].ids), (queues[1].vectors, queues[1].ids)
+    told = contrast(vectors, fused.vectors, lesson.ids_of(batch), past, model.temperature)
+    label, known = lesson.chosen(mine, MIXED)
+    parted_loss = F.binary_cross_entropy_with_logits(
+        model.chooser(*lesson.queries[MIXED].take(mine))[known], label[known]
+    )
+    bare = replace(TRY, alone=0.0)
+    assert loss(replace(bare, matching=0.0)) == pytest.approx(float(told + parted_loss), abs=1e-5)
+    rng = torch.Generator().manual_seed(3)
+    torch.rand(len(rows), 1, generator=rng)  # which documents lose a part: drawn, whatever the share
+    four = steps.matched(model, lesson, batch, (vectors, fused), bare, rng)
+    whole = float(told + parted_loss + matching(four) + ranking(four))
+    assert loss(bare) == pytest.approx(whole, abs=1e-4)
+    assert loss(replace(bare, paper=True)) == pytest.approx(whole - float(ranking(four)), abs=1e-4)
+
+
+def test_queues_are_fed_by_the_slow_copy_and_begin_empty_in_each_stage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[tuple[bool, int]] = []
+    trained: list[Fusion] = []
+    real, real_loss = steps.remember, steps.step_loss
+
+    def step_loss(model: Fusion, *given: Any) -> torch.Tensor:
+        trained.append(model)
+        return real_loss(model, *given)
+
+    def remember(model: Fusion, lesson: Lesson, batch: Batch, queues: tuple[Queue, Queue]) -> None:
+        seen.append((model is trained[-1], len(queues[0].vectors)))
+        real(model, lesson, batch, queues)
+
+    monkeypatch.setattr(loop, "remember", remember)
+    monkeypatch.setattr(loop, "step_loss", step_loss)
+    recipe = replace(TRY, steps={"pretrain": 3, "finetune": 2})
+    loop.train(recipe, {"pretrain": toy(60, 1), "finetune": toy(60, 2)}, toy(10, 3), tmp_path)
+    assert seen == [(False, 0), (False, 16), (False, 32), (False, 0), (False, 16)]
+
+
+def test_training_begins_with_a_map_of_patches_and_a_level_matcher(tmp_path: Path) -> None:
+    stages = {"pretrain": toy(60, 1)}
+    model = loop.train(replace(TRY, steps={"pretrain": 0}), stages, toy(10, 3), tmp_path)
+    expected = patch_map(stages["pretrain"].pictures)
+    assert torch.allclose(model.document.patch.weight, expected)
+    assert expected.abs().max() > 0
+    assert model.matcher.shift.abs().min() > 1
 
 
 def row(name: str, **more: str) -> dict[str, str]:
@@ -260,6 +328,7 @@ def written(folder: Path, **files: list[dict[str, str]]) -> Path:
     for name, rows in files.items():
         (folder / f"multimodal_{name}.json").write_text(json.dumps(rows))
     (folder / "images").mkdir(exist_ok=True)
+    (folder / "images" / "a.png").touch()
     return folder
 
 
@@ -285,7 +354,7 @@ def test_held_out_queries_may_name_their_documents(tmp_path: Path) -> None:
         tmp_path,
         pretrain_pairs=[row("1")],
         val_queries=[{"id": "7", "query_text": "words", "query_img": "a cat"}],
-        documents=[{"id": "7", "doc_text": "a text", "doc_image": "b.png"}, {"id": "8", "doc_text": "another"}],
+        documents=[{"id": "7", "doc_text": "a text", "doc_image": "a.png"}, {"id": "8", "doc_text": "another"}],
     )
     (held,) = data.read(folder).held
     assert (held.text_id, held.queries[IMAGE]) == ("7", "a cat")

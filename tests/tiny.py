@@ -139,7 +139,8 @@ def write_fusion(folder: Path, towers: Path, pool: str = "kinds", *, seed: int =
 
     from isthmus.encoders.folder import describe
     from isthmus.train.fusion.export import Towers, export
-    from isthmus.train.fusion.model import Fusion, Shape
+    from isthmus.train.fusion.layers import Shape
+    from isthmus.train.fusion.model import Fusion
 
     torch.manual_seed(seed)
     described = describe(towers)
@@ -152,7 +153,7 @@ def write_fusion(folder: Path, towers: Path, pool: str = "kinds", *, seed: int =
         if sizes:
             model.document.patch.weight /= 100  # the cells of the tiny tower are means of bytes
     name = "mini" if described.name == "mini" else os.path.relpath(towers, folder)
-    export(model, folder, Towers(name=name, identity=described.identity, **cut), name="tiny-fusion", small=False)
+    export(model, folder, Towers(towers=name, identity=described.identity, **cut), name="tiny-fusion", small=False)
     return model
 
 

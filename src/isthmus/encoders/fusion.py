@@ -108,7 +108,10 @@ class FusionEncoder:
         return [(passage.start, passage.end) for passage in self.towers.split([readable(text)], "document")[0]]
 
     def sides(self, query: str | Query) -> dict[str, str]:
-        """Say which words of a query ask for the text and which for the image; all for both where it does not part."""
+        """Say which words of a query ask for the text and which for the image; all for both where it does not part.
+
+        The words are as the tokenizer reads them: in lower case, without what it does not know.
+        """
         (passages,) = self.towers.split(texts_of([Query.of(query)]), "query")
         sides = [[self.towers.said(part, "query") for part in side if part] for side in self.query.sides(passages)]
         return dict(zip(SIDES, [" ".join(words) for words in sides * (1 + len(SIDES) - len(sides))], strict=True))

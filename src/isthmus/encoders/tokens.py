@@ -15,7 +15,7 @@ from isthmus.encoders.images import Frame, Pixels
 from isthmus.encoders.onnx import Model, OnnxImage, OnnxText
 from isthmus.encoders.texts import Passage, Splitter, Word
 from isthmus.encoders.tower import cut
-from isthmus.errors import BadFile
+from isthmus.errors import BadFile, BadInput
 from isthmus.types import Mask, Matrix
 
 TEXT = "/bert/encoder/layer.5/output/LayerNorm/LayerNormalization_output_0"  # of mini, the last of its layers
@@ -52,6 +52,8 @@ class TokenTowers:
         """Cut the towers of a folder at these tensors."""
         described = describe(folder)
         words, picture = described.text, described.image
+        if described.fusion is not None:
+            raise BadInput(f"{folder} is itself a model over towers. Name those: {described.fusion.towers}.")
         if words is None or picture is None:
             raise BadFile(f"{folder} has one tower. One representation for both takes an encoder of text and images.")
         inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
@@ -74,7 +76,7 @@ class TokenTowers:
 
     def inside(self, passage: Passage, role: Role) -> slice:
         """Say where a passage's own tokens stand, without those that frame it."""
-        front, after = len(self._front(role)), len(self.text.splitter.after)
+        front, after = len(self.front(role)), len(self.text.splitter.after)
         return slice(front, len(passage.tokens) - after)
 
     def said(self, passage: Passage, role: Role) -> str:
@@ -91,7 +93,8 @@ class TokenTowers:
             return list(range(len(own)))
         return [-1 - at if word is None else word for at, word in enumerate(again.word_ids)]
 
-    def _front(self, role: Role) -> tuple[int, ...]:
+    def front(self, role: Role) -> tuple[int, ...]:
+        """Return the tokens before a passage's own: those of the frame, and of a prompt."""
         section = self.text.section
         return self.text.splitter.front(section.query if role == "query" else section.document)
 

@@ -110,7 +110,7 @@ def picture(value: Any, folder: Path) -> Path | bytes | None:
         value = value.get("bytes") or value.get("path")
     if isinstance(value, bytes):
         return value or None
-    return folder / value if value else None
+    return folder / str(value) if value else None
 
 
 def _rows(path: Path) -> Iterator[Any]:

@@ -7,20 +7,21 @@
     DIR/images/                             the pictures
 
 A row may say ``text_id`` and ``image_id``, where a text or a picture stands in several documents: then it is no wrong
-answer there. A mixed query that is not given is the two others, in an order drawn by chance. A row without a picture,
-or without one of the queries, is left out, and counted.
+answer there. A mixed query that is not given is the two others, in an order drawn by chance; one that people wrote is
+read where queries are not parted (``pool="mean"``), for nobody says which of its words ask for what. A row whose
+picture is not there, or without one of the queries, is left out, and counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from isthmus.errors import BadInput
-from isthmus.evaluate.benchmarks.files import Folder, Row, rows, words
+from isthmus.evaluate.benchmarks.files import Folder, Row, picture, rows, words
 from isthmus.evaluate.benchmarks.mr_right import HOME
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
 
@@ -45,7 +46,7 @@ class Pairs:
 
     stages: Mapping[str, Sequence[Pair]]
     held: Sequence[Pair]
-    left_out: int = field(default=0)
+    left_out: int = 0
 
 
 def read(data: Path, *, seed: int = 0) -> Pairs:
@@ -53,7 +54,7 @@ def read(data: Path, *, seed: int = 0) -> Pairs:
     folder = Folder(data, "a set to train fusion on", HOME)
     rng = np.random.default_rng(seed)
     found = {
-        stage: [_pair(row, data, rng) for row in rows(path, "doc_text", "doc_image")]
+        stage: [_pair(row, data, rng) for row in rows(path, "id", "doc_text", "doc_image")]
         for stage in ("pretrain", "finetune")
         if (path := folder.find(PAIRS.format(stage))) is not None
     }
@@ -72,9 +73,10 @@ def read(data: Path, *, seed: int = 0) -> Pairs:
 
 def _held(folder: Folder) -> list[Row]:
     """Return the rows to decide by: with their documents, or by id."""
-    if (path := folder.find(PAIRS.format("val"))) is not None:
-        return list(rows(path, "doc_text", "doc_image"))
-    asked = {str(row["id"]): row for row in rows(folder.file("multimodal_val_queries.json"), "id")}
+    pairs, queries = PAIRS.format("val"), "multimodal_val_queries.json"
+    if (path := folder.file(pairs, queries)).name == pairs:
+        return list(rows(path, "id", "doc_text", "doc_image"))
+    asked = {str(row["id"]): row for row in rows(path, "id")}
     documents = rows(folder.file("multimodal_documents.json"), "id", "doc_text")
     return [{**row, **asked[str(row["id"])]} for row in documents if str(row["id"]) in asked]
 
@@ -82,12 +84,12 @@ def _held(folder: Folder) -> list[Row]:
 def _pair(row: Row, data: Path, rng: np.random.Generator) -> Pair | None:
     said = {kind: text for kind, name in NAMES.items() if (text := words(row.get(name)))}
     swap = rng.random() < 0.5  # drawn always: what a row lacks changes no other row
-    text, name = words(row["doc_text"]), row.get("doc_image")
-    if text is None or not name or TEXT not in said or IMAGE not in said:
+    pictures = data / "images" if (data / "images").is_dir() else data
+    text, image = words(row["doc_text"]), picture(row.get("doc_image"), pictures)
+    if text is None or not isinstance(image, Path) or not image.is_file() or TEXT not in said or IMAGE not in said:
         return None
     both = [said[TEXT], said[IMAGE]]
     said.setdefault(MIXED, " ".join(reversed(both) if swap else both))
-    pictures = data / "images" if (data / "images").is_dir() else data
-    own = str(row.get("id", ""))
+    own = str(row["id"])
     queries = {kind: said[kind] for kind in KINDS}
-    return Pair(str(row.get("text_id", own)), str(row.get("image_id", own)), text, pictures / name, queries)
+    return Pair(str(row.get("text_id", own)), str(row.get("image_id", own)), text, image, queries)

@@ -11,7 +11,7 @@ The towers are not copied: they are named, and their identity is checked when th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -44,7 +44,7 @@ N, T, P, S = "n", "t", "p", "s"
 class Towers:
     """The towers below: an encoder's name or folder, its identity, and the tensors at which it was cut."""
 
-    name: str
+    towers: str
     identity: str
     text: str = TEXT
     image: str = IMAGE
@@ -91,16 +91,14 @@ def export(model: Fusion, out: Path, towers: Towers, *, name: str, small: bool =
         {"document": {0: N, 1: S}, "masks": {0: N, 2: S}, "similarity": {0: N}, **asked},
         {"logits": {0: N}},
     )
-    files = sorted(out.glob("*.onnx"))
-    for file in files if small else ():
-        shrink(file)
-    sums = "\n".join(f'"{file.name}" = "{checksum(file)}"' for file in files)
-    told = {key: json.dumps(value) for key, value in vars_of(towers).items()}
+    files = [out / name for name in ("choose.onnx", "document.onnx", "match.onnx", "query.onnx")]
+    for file in files:
+        if file.name == "choose.onnx" and sides == 1:
+            file.unlink(missing_ok=True)  # of another training
+        elif small:
+            shrink(file)
+    sums = "\n".join(f'"{file.name}" = "{checksum(file)}"' for file in files if file.exists())
+    told = {key: json.dumps(value) for key, value in asdict(towers).items()}
     (out / DESCRIPTION).write_text(
         TOML.format(name=json.dumps(name), dim=shape.out, sides=sides, files=sums, **told), "utf-8"
     )
-
-
-def vars_of(towers: Towers) -> dict[str, str]:
-    """Return what the description says of the towers."""
-    return {"towers": towers.name, "identity": towers.identity, "text": towers.text, "image": towers.image}

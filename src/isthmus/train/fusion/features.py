@@ -15,6 +15,8 @@ from torch import Tensor
 from isthmus.encoders.base import Role
 from isthmus.encoders.images import Pixels, in_order
 from isthmus.encoders.images import read as read_picture
+from isthmus.encoders.items import readable
+from isthmus.encoders.texts import Passage
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.train.fusion.model import Seen
 
@@ -32,11 +34,14 @@ class Texts:
     @classmethod
     def of(cls, towers: TokenTowers, texts: Sequence[str], role: Role, device: str, report: Report) -> Texts:
         """Read texts, the shortest first, so that little is padded."""
-        first = [several[0] for several in towers.split(texts, role)]
+        split = towers.split([readable(text) for text in texts], role)
+        first = [several[0] if several else Passage(0, 0, b"") for several in split]
         order = sorted(range(len(first)), key=lambda row: len(first[row].content))
         found: list[NDArray[np.float16]] = [np.zeros((0, towers.dim), np.float16)] * len(first)
         for begin in range(0, len(order), BATCH):
-            rows = order[begin : begin + BATCH]
+            rows = [row for row in order[begin : begin + BATCH] if first[row].content]
+            if not rows:
+                continue
             states, mask = towers.read([first[row] for row in rows])
             for row, state, there in zip(rows, states, mask, strict=True):
                 found[row] = state[there].astype(np.float16)
@@ -48,7 +53,7 @@ class Texts:
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states of some texts, padded, and which are there: ``(n, t, d)`` and ``(n, t)``."""
         begin, length = self.start[rows], self.start[rows + 1] - self.start[rows]
-        at = torch.arange(int(length.max()), device=rows.device)
+        at = torch.arange(max(1, int(length.max())), device=rows.device)
         mask = at < length[:, None]
         where = torch.where(mask, begin[:, None] + at, 0)
         return self.states[where].float() * mask[:, :, None], mask

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -38,7 +39,7 @@ class Lesson:
     ids: Tensor  # (n, 2): of text and of image
     queries: Mapping[str, Texts]
     first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; UNKNOWN where neither
-    frame: tuple[int, int] = field(default=(1, 1))  # tokens around each query
+    frame: tuple[int, int]  # tokens before and behind each query
 
     def documents(self, texts: Tensor, images: Tensor) -> Seen:
         """Return documents of the texts of some rows and the pictures of some."""
@@ -68,7 +69,7 @@ class Lesson:
         """Say which tokens of whole queries ask for which side, ``(n, t, 2)``, and where that is known, ``(n, t)``."""
         whole = self.queries[kind]
         length = whole.start[rows + 1] - whole.start[rows]
-        at = torch.arange(int(length.max()), device=rows.device)
+        at = torch.arange(max(1, int(length.max())), device=rows.device)
         before, after = self.frame
         inside = (at >= before) & (at < (length - after)[:, None])
         if kind != MIXED:
@@ -79,6 +80,16 @@ class Lesson:
         side = torch.where(at < begun[:, None], self.first[rows][:, None], 1 - self.first[rows][:, None])
         whole_made = (self.first[rows] != UNKNOWN) & (text + image - before - after == length)
         return torch.nn.functional.one_hot(side.clamp(0, 1), 2).float(), inside & whole_made[:, None]
+
+
+def digest(stages: Mapping[str, Lesson]) -> str:
+    """Return what tells other data, or other towers, from these: ids, numbers of tokens, some of the vectors."""
+    told = hashlib.sha256()
+    for stage, known in stages.items():
+        starts = [known.texts.start, *(asked.start for asked in known.queries.values())]
+        for tensor in (known.ids, *starts, known.pictures.vectors[:16].float().round(decimals=2)):
+            told.update(stage.encode() + tensor.cpu().numpy().tobytes())
+    return told.hexdigest()
 
 
 def cared(ids: Tensor, kind: str) -> Tensor:
@@ -93,7 +104,6 @@ def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Repo
     texts = Texts.of(towers, [pair.text for pair in pairs], "document", device, report)
     looked = Pictures.of(towers, pictures, device, report)
     queries = {kind: Texts.of(towers, [p.queries[kind] for p in pairs], "query", device, report) for kind in KINDS}
-    splitter = towers.text.splitter
     place = {path: row for row, path in enumerate(pictures)}
     return Lesson(
         texts,
@@ -102,7 +112,7 @@ def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Repo
         torch.tensor(numbered(pairs), device=device),
         queries,
         torch.tensor([begins(pair) for pair in pairs], device=device),
-        (len(splitter.before), len(splitter.after)),
+        (len(towers.front("query")), len(towers.text.splitter.after)),
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,15 @@ import torch
 from torch import nn
 
 from isthmus.queries.kinds import MIXED
-from isthmus.train.fusion.features import patch_map
-from isthmus.train.fusion.lessons import Lesson
+from isthmus.train.fusion.features import Report, patch_map
+from isthmus.train.fusion.lessons import Lesson, digest
 from isthmus.train.fusion.measure import coarse, measured, parted
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.recipe import Recipe
-from isthmus.train.fusion.run import Run
+from isthmus.train.fusion.run import LOG, Run
 from isthmus.train.fusion.steps import draw, follow, level, remember, step_loss
 
 QUICK = ("chooser", "balance", "choose", "kind", "scale", "shift", "log_temperature")
-Report = Callable[[str], object]
 
 
 def train(recipe: Recipe, stages: Mapping[str, Lesson], held: Lesson, out: Path, *, report: Report = str) -> Fusion:
@@ -47,7 +46,7 @@ def train(recipe: Recipe, stages: Mapping[str, Lesson], held: Lesson, out: Path,
     torch.manual_seed(recipe.seed)
     device, first = held.ids.device, next(iter(stages.values()))
     model = Fusion(recipe.shape(held.texts.states.shape[1], held.pictures.cells.shape[2]), recipe.temperature)
-    run = Run(recipe, tuple(stages), model.to(device), torch.Generator(device).manual_seed(recipe.seed))
+    run = Run(recipe, digest(stages), model.to(device), torch.Generator(device).manual_seed(recipe.seed))
     if not run.resume(out):
         with torch.no_grad():
             model.document.patch.weight.copy_(patch_map(first.pictures))
@@ -85,7 +84,7 @@ def _measure(model: Fusion, held: Lesson, recipe: Recipe, out: Path, when: tuple
         numbers["words parted"] = parted(model, held, MIXED)
     row = {"stage": when[0], "step": when[1], **{kind: round(value, 4) for kind, value in numbers.items()}}
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "log.jsonl").open("a") as file:
+    with (out / LOG).open("a") as file:
         file.write(json.dumps(row) + "\n")
     report(f"{when[0]} {when[1]}: " + ", ".join(f"{name} {value}" for name, value in list(row.items())[2:]))
     return sum(numbers.values()) / len(numbers)

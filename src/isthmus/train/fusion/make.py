@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from isthmus.encoders import MINI
+import torch
+
+from isthmus.encoders import EMBEDDED
 from isthmus.encoders.base import Settings
 from isthmus.encoders.tokens import IMAGE, TEXT, TokenTowers
 from isthmus.errors import BadInput
 from isthmus.train.fusion import data as pairs
 from isthmus.train.fusion.export import Towers, export
+from isthmus.train.fusion.features import Report
 from isthmus.train.fusion.lessons import lesson
 from isthmus.train.fusion.loop import train
 from isthmus.train.fusion.recipe import Recipe
@@ -25,7 +27,7 @@ def make_fusion(
     tensors: tuple[str, str] = (TEXT, IMAGE),
     device: str = "cpu",
     small: bool = True,
-    report: Callable[[str], object] = str,
+    report: Report = str,
 ) -> None:
     """Train on a set in the layout of Mr. Right, over the towers of ``mini`` or of another encoder's folder.
 
@@ -33,7 +35,13 @@ def make_fusion(
     gets the encoder, and the log under ``out/run``.
     """
     recipe = recipe or Recipe()
-    folder = MINI if towers == "mini" else Path(towers.removeprefix("onnx:")).expanduser()
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise BadInput(
+            f"The device {device!r} is not there: torch sees no GPU. Leave --device out to train on the CPU."
+        )
+    folder = EMBEDDED[towers] if towers in EMBEDDED else Path(towers.removeprefix("onnx:")).expanduser()
+    if out.resolve() == folder.resolve():
+        raise BadInput(f"{out} holds the towers. Write the new encoder elsewhere.")
     text, image = tensors
     below = TokenTowers.open(folder, Settings(), text=text, image=image)
     read = pairs.read(data, seed=recipe.seed)
@@ -45,5 +53,6 @@ def make_fusion(
     held = lesson(below, read.held, device, report)
     model = train(recipe, stages, held, out / "run", report=report)
     report("writing the encoder")
-    name = towers if towers == "mini" else str(folder.resolve())
-    export(model, out, Towers(name=name, identity=below.identity, text=text, image=image), name=out.name, small=small)
+    name = towers if towers in EMBEDDED else str(folder.resolve())
+    told = Towers(towers=name, identity=below.identity, text=text, image=image)
+    export(model, out, told, name=out.resolve().name, small=small)

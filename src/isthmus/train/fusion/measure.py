@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from isthmus.queries.kinds import KINDS
 from isthmus.train.fusion.lessons import Lesson, cared
-from isthmus.train.fusion.model import Fused, Fusion, alike
+from isthmus.train.fusion.matcher import alike
+from isthmus.train.fusion.model import Fused, Fusion
 from isthmus.train.fusion.objectives import right
 
 RERANKED = 20  # documents that the matcher reads

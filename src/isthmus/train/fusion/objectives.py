@@ -9,8 +9,9 @@ where it does not care. A document is right for it if it agrees in what it cares
 another photo is right for a query about the passage; targets are spread evenly over all that are right.
 
 The wrong documents: one drawn from the batch by the contrast's own softmax; the right image with a wrong text, and a
-wrong image with the right text. Of the last two, one that would still be right (the query is about its image alone) is
-replaced by another drawn one, unless ``paper`` is asked for, which calls it wrong all the same.
+wrong image with the right text. One that would still be right (the query is about its image alone, or the drawn one
+shares what is asked for) is replaced by another drawn one, unless ``paper`` is asked for, which calls it wrong all the
+same.
 
 Reference: Mr. Right (2022), DQC and DQM. Deviations: the rule of the last sentence, that the wrong part is taken from
 the drawn document, and the ranking loss, which is ours.
@@ -83,23 +84,27 @@ def drawn(similarity: Tensor, truth: Tensor, temperature: Tensor | float, count:
     chance = logits.softmax(dim=1)
     hopeless = truth.all(dim=1)
     if hopeless.any():
-        n = len(truth)
-        chance[hopeless] = F.one_hot((torch.arange(n, device=truth.device) + 1) % n, n)[hopeless].to(chance.dtype)
+        n, m = truth.shape
+        chance[hopeless] = F.one_hot((torch.arange(n, device=truth.device) + 1) % m, m)[hopeless].to(chance.dtype)
     return chance.multinomial(count, replacement=True, generator=rng)
 
 
-def wrong(negatives: Tensor, query_ids: Tensor, *, paper: bool = False) -> Pairs:
-    """Return the three wrong documents of each query, made of batch rows; ``negatives`` are two drawn rows of each."""
+def wrong(negatives: Tensor, ids: tuple[Tensor, Tensor], *, paper: bool = False) -> Pairs:
+    """Return the three wrong documents of each query, made of batch rows.
+
+    ``negatives`` are two drawn rows of each query; ``ids`` are those of the queries and of the batch's documents, of
+    which the first are the queries' own.
+    """
+    queries, documents = ids
     own = torch.arange(len(negatives), device=negatives.device)
-    first, second = negatives[:, 0], negatives[:, 1]
-    text_matters, image_matters = (query_ids != ANY).T
+    first, second = negatives.T
+    text = torch.stack([first, first, own], dim=1)  # drawn; right image with its text; right text with its image
+    image = torch.stack([first, own, first], dim=1)
     if paper:
-        text_matters, image_matters = torch.ones_like(text_matters), torch.ones_like(image_matters)
-    swapped_text = torch.where(text_matters, own, second)  # right image, wrong text: whose image
-    swapped_image = torch.where(image_matters, own, second)  # wrong image, right text: whose text
-    text = torch.stack([first, torch.where(text_matters, first, second), swapped_image], dim=1)
-    image = torch.stack([first, swapped_text, torch.where(image_matters, first, second)], dim=1)
-    return Pairs(text, image)
+        return Pairs(text, image)
+    made = torch.stack([documents[text, 0], documents[image, 1]], dim=2)  # (n, 3, 2)
+    answers = ((queries[:, None] == ANY) | (queries[:, None] == made)).all(dim=2)
+    return Pairs(torch.where(answers, second[:, None], text), torch.where(answers, second[:, None], image))
 
 
 def matching(logits: Tensor) -> Tensor:

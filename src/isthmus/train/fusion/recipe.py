@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from isthmus.errors import BadInput
-from isthmus.train.fusion.model import Pool, Shape
+from isthmus.train.fusion.layers import Pool, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,15 @@ from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.queues import Queue
 from isthmus.train.fusion.recipe import Recipe
 
+LOG = "log.jsonl"
+
 
 @dataclass(slots=True, eq=False)
 class Run:
     """A model in training, its slow copy, the queues, and the best weights so far."""
 
     recipe: Recipe
-    stages: tuple[str, ...]
+    lessons: str  # a digest of what is learned from
     model: Fusion
     rng: torch.Generator
     stage: int = 0
@@ -57,7 +59,9 @@ class Run:
         """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
         self.step = step
         state = {
-            "recipe": repr(self.recipe),
+            "recipe": asdict(self.recipe),
+            "lessons": self.lessons,
+            "device": self.rng.device.type,
             "done": [self.stage, self.step, self.best],
             "kept": self.kept,
             "model": self.model.state_dict(),
@@ -65,20 +69,19 @@ class Run:
             "queues": [[queue.vectors, queue.ids] for queue in self.queues],
             "optimiser": optimiser.state_dict(),
             "draws": [self.rng.get_state(), noise.state()],
+            "log": (out / LOG).read_text(),
         }
         torch.save(state, out / "checkpoint.tmp")
         (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
 
     def resume(self, out: Path) -> bool:
-        """Take up what a checkpoint says, if there is one; lines of the log that came after it go."""
-        path, log = out / "checkpoint.pt", out / "log.jsonl"
+        """Take up what a checkpoint says, if there is one; the log is what it was then."""
+        path = out / "checkpoint.pt"
         if not path.exists():
-            log.unlink(missing_ok=True)
+            (out / LOG).unlink(missing_ok=True)
             return False
-        device = next(self.model.parameters()).device
-        saved = torch.load(path, map_location=device, weights_only=True)
-        if saved["recipe"] != repr(self.recipe):
-            raise BadInput(f"{path} is of another recipe, {saved['recipe']}. Go on with that one, or write elsewhere.")
+        saved = torch.load(path, map_location=self.rng.device, weights_only=True)
+        self._check(path, saved)
         self.stage, self.step, self.best = saved["done"]
         self.kept = {name: tensor.cpu() for name, tensor in saved["kept"].items()}
         self.model.load_state_dict(saved["model"])
@@ -89,15 +92,21 @@ class Run:
         own, others = saved["draws"]
         self.rng.set_state(own.cpu())
         noise.restore(others)
-        self._trim(log)
+        (out / LOG).write_text(saved["log"])
         return True
 
-    def _trim(self, log: Path) -> None:
-        stages, done = ("start", *self.stages), (self.stage + 1, self.step)
-        lines = log.read_text().splitlines(keepends=True) if log.exists() else []
-        rows = [json.loads(line) for line in lines]
-        places = [(stages.index(row["stage"]), row["step"]) for row in rows]
-        log.write_text("".join(line for line, place in zip(lines, places, strict=True) if place <= done))
+    def _check(self, path: Path, saved: Mapping[str, Any]) -> None:
+        """Refuse to go on with what another training left."""
+        now = asdict(self.recipe)
+        other = [
+            f"{name} ({saved['recipe'][name]}, now {now[name]})" for name in now if saved["recipe"][name] != now[name]
+        ]
+        other += ["data or towers"] * (saved["lessons"] != self.lessons)
+        other += [f"device ({saved['device']})"] * (saved["device"] != self.rng.device.type)
+        if other:
+            raise BadInput(
+                f"{path} is of a training with another {', '.join(other)}. Go on with that, or write elsewhere."
+            )
 
     def _empty(self) -> None:
         self.queues = Queue(self.recipe.queue), Queue(self.recipe.queue)

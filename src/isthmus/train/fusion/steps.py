@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from isthmus.queries.kinds import IMAGE, KINDS, TEXT
 from isthmus.train.fusion.lessons import Batch, Lesson
-from isthmus.train.fusion.model import Fused, Fusion, Seen, alike
+from isthmus.train.fusion.matcher import alike
+from isthmus.train.fusion.model import Fused, Fusion, Seen
 from isthmus.train.fusion.objectives import NEGATIVES, contrast, drawn, matching, ranking, right, wrong
 from isthmus.train.fusion.queues import Queue
 from isthmus.train.fusion.recipe import Recipe
@@ -58,7 +59,7 @@ def matched(
     n, (queries, fused), (query_ids, document_ids) = recipe.matched, seen, known.ids_of(batch)
     similarity = queries[:n] @ fused.vectors.float().T
     negatives = drawn(similarity, right(query_ids[:n], document_ids), model.temperature.detach(), 2, rng)
-    pairs = wrong(negatives, query_ids[:n], paper=recipe.paper)
+    pairs = wrong(negatives, (query_ids[:n], document_ids), paper=recipe.paper)
     texts, images = batch.texts[pairs.text.T.flatten()], batch.images[pairs.image.T.flatten()]
     others = model.document(noisy(known.documents(texts, images), batch.kind, recipe, rng))
     asked = known.asked(batch.rows[:n], batch.kind, model.query.sides)
