@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isthmus.encoders.base import Role
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
 from isthmus.train.fusion.data import Pair
@@ -101,9 +102,13 @@ def cared(ids: Tensor, kind: str) -> Tensor:
 def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Report = str) -> Lesson:
     """Compute what the towers see of pairs, every picture once."""
     pictures = list(dict.fromkeys(pair.image for pair in pairs))
-    texts = Texts.of(towers, [pair.text for pair in pairs], "document", device, report)
+
+    def read(texts: Sequence[str], role: Role, of: str) -> Texts:
+        return Texts.of(towers, texts, role, device, lambda line: report(f"{of}: {line}"))
+
+    texts = read([pair.text for pair in pairs], "document", "documents")
     looked = Pictures.of(towers, pictures, device, report)
-    queries = {kind: Texts.of(towers, [p.queries[kind] for p in pairs], "query", device, report) for kind in KINDS}
+    queries = {kind: read([pair.queries[kind] for pair in pairs], "query", f"{kind} queries") for kind in KINDS}
     place = {path: row for row, path in enumerate(pictures)}
     return Lesson(
         texts,
