@@ -1,6 +1,7 @@
 """The training of fusion: ``train``, on one screen.
 
-Each step draws documents and one kind of query; loss = contrast + matching + choice (which words ask for which side).
+Each step draws documents and one kind of query; loss = contrast + choice (which words ask for which side) + matching
++ ranking.
 The towers never change, so what they see is computed once (features). Held-out documents decide which weights are kept.
 
 How we differ from the paper, beside what model and objectives say:

@@ -12,7 +12,7 @@ NEVER = -1e9  # a score that no softmax sees, and that no arithmetic turns into 
 
 
 class Matcher(nn.Module):
-    """Does this document answer this query? A transformer over both feature sequences, beside two simpler witnesses.
+    """Similarity and late interaction, and with layers a transformer over both feature sequences.
 
     logit = head + Σ over kinds asked for (a · similarity + b · Σ_words w · max_tokens cos + c)
 
@@ -53,8 +53,8 @@ class Matcher(nn.Module):
             at = min(kind, len(read) - 1)
             words, mask = read[at], sides[2 * at + 1]
             near = self.late(kind, words, mask, document, answer[:, kind])
-            alike, nearest = self.scale[kind].exp()
-            logit = logit + (alike * similarity[:, at] + nearest * near + self.shift[kind]) * mask.any(dim=1)
+            a, b = self.scale[kind].exp()
+            logit = logit + (a * similarity[:, at] + b * near + self.shift[kind]) * mask.any(dim=1)
         return logit
 
     def late(self, kind: int, query: Tensor, query_mask: Tensor, document: Tensor, mask: Tensor) -> Tensor:

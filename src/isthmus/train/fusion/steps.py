@@ -32,8 +32,7 @@ def step_loss(
     model.train()
     kind, rows, ids = batch.kind, batch.rows, known.ids_of(batch)
     fused = model.document(noisy(known.documents(batch.texts, batch.images), kind, recipe, rng))
-    asked = known.asked(rows, kind, model.query.sides)
-    queries = model.query(*asked).vectors.float()
+    queries = model.query(*known.asked(rows, kind, model.query.sides)).vectors.float()
     past_queries, past_documents = ((queue.vectors, queue.ids) for queue in queues)
     with torch.autocast(rows.device.type, enabled=False):
         loss = contrast(queries, fused.vectors.float(), ids, (past_queries, past_documents), model.temperature)
@@ -57,8 +56,8 @@ def matched(
     ``seen`` are the batch's queries and documents, encoded.
     """
     n, (queries, fused), (query_ids, document_ids) = recipe.matched, seen, known.ids_of(batch)
-    similarity = queries[:n] @ fused.vectors.float().T
-    negatives = drawn(similarity, right(query_ids[:n], document_ids), model.temperature.detach(), 2, rng)
+    truth = right(query_ids[:n], document_ids)
+    negatives = drawn(queries[:n] @ fused.vectors.float().T, truth, model.temperature.detach(), 2, rng)
     pairs = wrong(negatives, (query_ids[:n], document_ids), paper=recipe.paper)
     texts, images = batch.texts[pairs.text.T.flatten()], batch.images[pairs.image.T.flatten()]
     others = model.document(noisy(known.documents(texts, images), batch.kind, recipe, rng))
