@@ -6,7 +6,7 @@ from pathlib import Path
 import isthmus
 
 LAYERS = [
-    {"types", "errors", "_optional"},
+    {"types", "errors", "_optional", "atomic", "checksums"},
     {"registry", "config", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "samples"},
     {"align", "search"},

@@ -155,7 +155,7 @@ def test_stats_and_doctor_read_every_byte_on_request(things: str) -> None:
     done = run(app, ["doctor", "--in", things])
     assert done.exit_code == 0, done.output
     assert "collection" in done.stdout
-    damaged = next(Path(things, "index").glob("*/text.vectors"))
+    damaged = next(Path(things, "index").glob("*/0.vectors"))
     damaged.write_bytes(damaged.read_bytes()[::-1])
     assert run(app, ["stats", "--in", things, "--verify"]).exit_code == 1
     assert all({"name", "good", "said"} <= set(one) for one in json.loads(run(app, ["doctor", "--json"]).stdout))

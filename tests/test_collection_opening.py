@@ -55,11 +55,12 @@ def test_newer_tables_are_refused_and_older_ones_brought_up_to_date(
 ) -> None:
     with Collection.open(tmp_path / "c", tiny, calibration="none") as things:
         things.add([Document("a", "a cat")])
-    monkeypatch.setattr(schema, "VERSION", 3)
-    steps = {n: lambda c, n=n: c.execute("INSERT INTO manifest VALUES (?, 1)", (f"step{n}",)) for n in (1, 2)}
+    now = schema.VERSION
+    monkeypatch.setattr(schema, "VERSION", now + 2)
+    steps = {n: lambda c, n=n: schema.put(c, **{f"step{n}": 1}) for n in (now, now + 1)}
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     with Collection.open(tmp_path / "c") as things:
-        assert (things.stats().schema, things.get("a").text) == (3, "a cat")
+        assert (things.stats().schema, things.get("a").text) == (now + 2, "a cat")
         assert things._opened.database.one("SELECT count(*) FROM manifest WHERE name LIKE 'step%'") == (2,)
     monkeypatch.setattr(schema, "VERSION", 1)
     with pytest.raises(BadFile, match="newer isthmus"):
@@ -72,12 +73,12 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
     Collection.open(tmp_path / "c", "none").close()
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "VERSION", 2)
-        patch.setattr(schema, "MIGRATIONS", {1: fails})
+        patch.setattr(schema, "MIGRATIONS", {schema.VERSION: fails})
+        patch.setattr(schema, "VERSION", schema.VERSION + 1)
         with pytest.raises(RuntimeError):
             Collection.open(tmp_path / "c")
     with Collection.open(tmp_path / "c") as things:
-        assert things.stats().schema == 1
+        assert things.stats().schema == schema.VERSION
 
 
 def test_a_closed_collection_says_so_and_may_be_closed_again(tmp_path: Path) -> None:

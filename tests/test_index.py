@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from isthmus import index
+from isthmus import checksums, index
 from isthmus.errors import BadFile, BadInput, BadVectors, MissingExtra, UnknownName
 from isthmus.index import exact, select
 from isthmus.types import Mask, Matrix, Rows
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_refused(approximate: str, harm: str, tmp_path: Path) 
         note.unlink()
     else:
         file.write_bytes(b"hello")
-        note.write_text(json.dumps({"bytes": 5, "crc32": 907060870}))
+        note.write_text(json.dumps({"bytes": 5, "xxh3": checksums.of_file(file)}))
     with pytest.raises(BadFile, match=r"[Bb]uild .* again"):
         index.load(approximate, VECTORS[:500], tmp_path, "text")
 

@@ -42,6 +42,7 @@ def test_afterwards_it_is_as_if_it_had_been_made_with_the_new_encoder(
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == [
         "collection.sqlite",
         "index",
+        "index.lock",
         "writer.json",
         "writer.lock",
     ]

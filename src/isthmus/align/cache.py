@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from threading import get_ident
 
+from isthmus.atomic import replacing
 from isthmus.documents import ImageLike
 from isthmus.encoders.cache import key
 from isthmus.encoders.images import file_bytes, whole
@@ -35,14 +34,11 @@ class CaptionCache:
     def put(self, name: str, caption: str, captioner: str) -> None:
         """Keep a caption, if there is somewhere to keep it: whole, or not at all."""
         path = self.folder / f"{name}.json"
-        draft = path.with_name(f"{path.name}.{os.getpid()}.{get_ident()}.tmp")
         said = json.dumps({"captioner": captioner, "caption": caption}, ensure_ascii=False)
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_text(said, encoding="utf-8", errors="replace")
-            draft.replace(path)
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+            with replacing(path) as draft:
+                draft.write_text(said, encoding="utf-8", errors="replace")
 
 
 def caption_key(identity: str, image: ImageLike) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from os import PathLike
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isthmus.atomic import replacing
 from isthmus.calibration._sealed import sealed, unsealed
 from isthmus.calibration.bank import References
 from isthmus.calibration.fitted import Fitted
@@ -23,17 +23,9 @@ from isthmus.types import Matrix
 
 
 def save(fitted: Fitted, path: str | PathLike[str]) -> None:
-    """Write beside the target, then move over it: a reader sees the old file or the new one, never a half."""
-    target = Path(path)
-    draft = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("wb") as file:
-            file.write(to_bytes(fitted))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    """Write a calibration; a reader sees the old file or the new one, never a half."""
+    with replacing(path) as draft:
+        draft.write_bytes(to_bytes(fitted))
 
 
 def load(path: str | PathLike[str]) -> Fitted:

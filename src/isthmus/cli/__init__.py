@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from isthmus.cli.compact import compact
 from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
@@ -40,6 +41,7 @@ VERBS = {
     evaluate: "compare calibrations on a benchmark",
     export: "documents, vectors or calibration as a file",
     delete: "delete documents",
+    compact: "make a collection's file smaller",
     doctor: "what is installed, and what is missing",
     demo: "try it on a sample folder",
 }

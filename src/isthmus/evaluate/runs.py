@@ -13,7 +13,6 @@ A file is written beside its place and moved there in one step; a damaged one is
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -23,6 +22,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from isthmus.atomic import replacing
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix, Rows
 
@@ -201,17 +201,8 @@ def _damaged(path: Any, number: int, why: str) -> NoReturn:
 
 
 def _write(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Write beside the target, then move over it: a reader sees the old file or the new one, never a half."""
-    target = Path(path)
-    draft = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def _once(ids: Ids, kind: str) -> None:

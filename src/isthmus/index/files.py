@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
+from isthmus import checksums
 from isthmus._optional import need
 from isthmus.errors import BadFile
-
-CHUNK = 1 << 22
 
 
 def write(index: Any, file: Path) -> list[Path]:
     """Write an index and its note, each replacing what was there in one step."""
     part, note = file.with_name(file.name + ".part"), _note(file)
     need("faiss", extra="ann").write_index(index, str(part))
-    described = {"bytes": part.stat().st_size, "crc32": _checksum(part)}
+    described = {"bytes": part.stat().st_size, "xxh3": checksums.of_file(part)}
     part.replace(file)
     part.write_text(json.dumps(described), encoding="utf-8")
     part.replace(note)
@@ -28,7 +26,7 @@ def read(file: Path, rows: int, width: int) -> Any:
     """Read an index of so many rows and dimensions, or say that the file is not that."""
     try:
         described = json.loads(_note(file).read_text(encoding="utf-8"))
-        whole = described == {"bytes": file.stat().st_size, "crc32": _checksum(file)}
+        whole = described == {"bytes": file.stat().st_size, "xxh3": checksums.of_file(file)}
     except (OSError, ValueError) as error:
         raise BadFile(f"{file} cannot be read ({error}). Build the index again from the vectors.") from None
     if not whole:
@@ -47,11 +45,3 @@ def read(file: Path, rows: int, width: int) -> Any:
 
 def _note(file: Path) -> Path:
     return file.with_name(file.name + ".json")
-
-
-def _checksum(file: Path) -> int:
-    value = 0
-    with file.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            value = zlib.crc32(chunk, value)
-    return value

@@ -16,7 +16,7 @@ from isthmus.search import filters, hybrid, lexical
 from isthmus.search.answers import Answer, Fetched, grouped
 from isthmus.search.explaining import ranks_before
 from isthmus.search.hits import Hit
-from isthmus.search.keeper import Keeper
+from isthmus.search.keeper import Keeper, Snapshot
 from isthmus.search.probability import FIELD, field_of
 from isthmus.search.questions import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
@@ -62,8 +62,15 @@ class Options:
 def search_many(
     keeper: Keeper, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
 ) -> list[list[Hit]]:
-    """Answer queries together."""
-    served = keeper.raw() if options.raw else keeper.served()
+    """Answer queries together, all of them from one state of the collection."""
+    with keeper.snapshot(raw=options.raw or options.explain) as view:
+        return _answered(keeper.store, view, load, asked, options)
+
+
+def _answered(
+    store: Store, view: Snapshot, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
+) -> list[list[Hit]]:
+    served = view.raw if options.raw and view.raw is not None else view.served
     if not served.all_shelves:
         return [[] for _ in asked]
     vectors = query_vectors(asked, load, served.calibrated.fitted.dim)
@@ -73,10 +80,10 @@ def search_many(
                 f"This collection was calibrated without any {modality} query. Give it some: "
                 "things.calibrate(queries=[Query(vectors={…}), …])."
             )
-    allowed = _allowed(keeper.store, options.where)
-    answers = _shown(served, keeper.store, asked, vectors, options, allowed)
-    before = ranks_before(keeper.raw(), vectors) if options.explain else None
-    fetched = Fetched.of(keeper.store, served, vectors, answers, before)
+    allowed = _allowed(store, options.where)
+    answers = _shown(served, store, asked, vectors, options, allowed)
+    before = ranks_before(view.raw, vectors) if options.explain and view.raw is not None else None
+    fetched = Fetched.of(store, served, vectors, answers, before)
     return [fetched.hits(at, answer, options.offset) for at, answer in enumerate(answers)]
 
 

@@ -25,9 +25,10 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import calibrate, filters, verify
+from isthmus.search import calibrate, compaction, filters, verify
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
+from isthmus.search.compaction import Compacted
 from isthmus.search.export import exported
 from isthmus.search.following import Follower, Indexed
 from isthmus.search.hits import Hit
@@ -83,7 +84,13 @@ class Collection:
         """
         calibrate.checked(calibration)  # before hours of encoding
         found = opened(path, encoder, create=create, device=device, threads=threads)
-        return cls(found, calibration=calibration, follow=follow)
+        made = cls(found, calibration=calibration, follow=follow)
+        try:
+            made._keeper.sweep()
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     def __enter__(self) -> Collection:
         return self
@@ -120,10 +127,11 @@ class Collection:
 
     def get(self, name: str) -> Document:
         """Return a document by its id."""
-        rows = self._store.rows_of([name])
-        if not rows:
-            raise self._unknown(name)
-        return self._store.documents([rows[name]])[rows[name]]
+        with self._opened.database.reading():
+            rows = self._store.rows_of([name])
+            if not rows:
+                raise self._unknown(name)
+            return self._store.document(rows[name])
 
     def _unknown(self, name: str) -> UnknownName:
         near = "SELECT id FROM documents WHERE id LIKE ? || '%' LIMIT 200"
@@ -232,9 +240,11 @@ class Collection:
     def _writing(self) -> Iterator[Writer]:
         if not self._opened.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
+        self._opened.database.check_place()  # a lock would make a folder that is gone anew
         with self._lock.held():
             self._opened.moved()
             yield Writer(self._store, self._opened.loader, self._opened.dim)
+            compaction.shrink(self._opened.database)
 
     def steadily(self, work: Callable[[], Result]) -> Result:
         """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
@@ -343,12 +353,17 @@ class Collection:
         ``("a cat", "cat.jpg")``. Those of words alone are kept for later calibrations, until others are given; ``[]``
         forgets them.
         """
+        if not self._opened.database.writable:
+            raise CannotWrite(
+                f"{self.path} cannot be written to, so a calibration cannot be kept. Copy the collection to where you "
+                "may write. Searches here calibrate for their own process, where nothing is kept."
+            )
         own: Own = [_reference(query) for query in queries or ()]
         for _, answer in own:
             if answer is not None and answer not in self:
                 raise self._unknown(answer)
         self._log.flush()
-        if queries is not None and self._opened.database.writable:
+        if queries is not None:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
         return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True)).calibrated
@@ -386,7 +401,12 @@ class Collection:
 
     def export_vectors(self, path: str | PathLike[str]) -> int:
         """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
-        return exported(self.served(), self._store, path)
+
+        def export() -> int:
+            with self._keeper.snapshot() as view:
+                return exported(view.served, self._store, path)
+
+        return self.steadily(export)
 
     @property
     def drifted(self) -> bool:
@@ -407,6 +427,16 @@ class Collection:
         """Read every byte of the store and of the index, and return what is wrong with them."""
         wrong = self.steadily(lambda: [*verify.problems(self._store), *self._keeper.problems()])
         return [*self._opened.database.problems(), *wrong]
+
+    def compact(self) -> Compacted:
+        """Write the store anew without the holes that deleted documents left, and the index if it is far behind.
+
+        Needs as much free disk as the store has; searches go on meanwhile. By itself the store is written anew when a
+        third of it is wasted.
+        """
+        with self._writing():
+            self.steadily(self._keeper.persist)
+            return compaction.compact(self._opened.database)
 
     def close(self) -> None:
         """Finish what is under way, write the index for the next process, and let go of the files."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
+from isthmus.atomic import replacing
 from isthmus.search.served import Served
 from isthmus.search.store import Store
 
@@ -22,7 +22,7 @@ def exported(served: Served, store: Store, path: str | PathLike[str]) -> int:
     names = dict(store.database.all("SELECT row, id FROM documents"))
     vectors = [shelf.vectors[alive] for shelf, alive in shelves]
     rows = [shelf.rows[alive] for shelf, alive in shelves]
-    with Path(path).open("wb") as file:
+    with replacing(path) as draft, draft.open("wb") as file:
         np.savez(
             file,
             vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32),

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from isthmus.documents import Document
 from isthmus.errors import BadInput
+from isthmus.search import schema
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Prepared, prepared
 from isthmus.search.store import Store
@@ -158,6 +159,7 @@ class Follower:
         def begin(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR IGNORE INTO units (number, root, key) VALUES (?, ?, ?)", (number, root, key))
             connection.execute("UPDATE units SET stamp = NULL, run = ? WHERE number = ?", (self.run, number))
+            schema.seal(connection, "units", "number = ?", number)
             connection.execute("DELETE FROM skipped WHERE root = ? AND key = ?", (root, key))
 
         self.writer.before.append(begin)
@@ -201,7 +203,8 @@ class Follower:
         self.bad.add(unit)
         self.report.skipped.append(skipped)
         row = (self.source.root, self.key if unit == self.unit else self._key(unit), skipped.id, skipped.why)
-        self.writer.after.append(lambda connection: connection.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", row))
+        statement = "INSERT INTO skipped VALUES (?1, ?2, ?3, ?4, seal(?1, ?2, ?3, ?4))"
+        self.writer.after.append(lambda connection: connection.execute(statement, row))
 
     def _key(self, unit: int) -> str:
         found = self.store.database.one("SELECT key FROM units WHERE number = ?", unit)
@@ -212,7 +215,8 @@ class Follower:
         batch, same, ended = self.batch, self.same, self.ended
         self.batch, self.same, self.ended, self.held, self.cost = {}, [], [], 0, 0
         met = [(self.run, number) for number in same]
-        self.writer.after.append(lambda c: c.executemany("UPDATE units SET run = ? WHERE number = ?", met))
+        statement = "UPDATE units SET run = ?1, checksum = seal(number, root, key, stamp, ?1) WHERE number = ?2"
+        self.writer.after.append(lambda connection: connection.executemany(statement, met))
 
         def on_skip(skipped: Skipped) -> None:
             self._skip(batch[skipped.id].unit or 0, skipped)
@@ -222,8 +226,7 @@ class Follower:
         self.report.updated += len(done.updated)
         self.report.unchanged += len(done.unchanged)
         for _, number in ended:
-            old = "SELECT id FROM documents WHERE unit = ? AND (run IS NULL OR run != ?)"
-            self._drop([name for (name,) in self.store.database.all(old, number, self.run)])
+            self._drop(self.store.of_unit(number, but_run=self.run))
         self._stamp([(stamp, number) for stamp, number in ended if number not in self.bad])
         self.progress(self.report)
 
@@ -231,7 +234,8 @@ class Follower:
         """Note that units need not be read again; last, so that nothing is left to do for a unit that has a stamp."""
         if ended:
             with self.store.database.writing() as connection:
-                connection.executemany("UPDATE units SET stamp = ? WHERE number = ?", ended)
+                statement = "UPDATE units SET stamp = ?1, checksum = seal(number, root, key, ?1, run) WHERE number = ?2"
+                connection.executemany(statement, ended)
 
     def _drop_gone(self) -> None:
         gone = self.store.database.all(
@@ -239,8 +243,7 @@ class Follower:
         )
         for start in range(0, len(gone), BATCH):
             some = gone[start : start + BATCH]
-            held = "SELECT id FROM documents WHERE unit = ?"
-            self._drop([name for number, _ in some for (name,) in self.store.database.all(held, number)])
+            self._drop([name for number, _ in some for name in self.store.of_unit(number)])
             with self.store.database.writing() as connection:
                 connection.executemany("DELETE FROM units WHERE number = ?", [(number,) for number, _ in some])
                 skipped = [(self.source.root, key) for _, key in some]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock, Thread
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from isthmus import calibration
 from isthmus.calibration import Fitted, Statistics
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
-from isthmus.search import calibrate, hybrid, querylog, references, shelves, versions
+from isthmus.search import calibrate, hybrid, index_folder, querylog, references, shelves, versions
 from isthmus.search.database import Database
+from isthmus.search.index_folder import Origin
 from isthmus.search.manifest import NO_ENCODER, Opened, encodings
-from isthmus.search.served import Calibrated, Served, unknown
+from isthmus.search.served import Calibrated, Served, State, unknown
 from isthmus.search.shelves import Piece, folded
 from isthmus.search.store import Store
 from isthmus.types import Vectors
@@ -24,6 +27,18 @@ from isthmus.types import Vectors
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
 PATIENT = 20_000  # documents above which a search does not wait for the calibration of a new modality
 GROWTH = 2.0  # times as many vectors of a part as at the fit
+
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """What a search runs on: one state, as it is served, and where that was asked for as raw cosine ranks it."""
+
+    served: Served
+    raw: Served | None
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +58,7 @@ class Keeper:
     checked: int = -1  # the state of the documents at which drift was last looked at
     renewed: bool = False  # whether the background has built shelves that are not served yet
     guard: RLock = field(default_factory=RLock)
+    lock: BaseFileLock | None = None  # of ``index/``
 
     @property
     def folder(self) -> Path:
@@ -54,29 +70,52 @@ class Keeper:
         """Whether this process may change the collection."""
         return self.store.database.writable
 
+    @contextmanager
+    def snapshot(self, *, raw: bool = False) -> Iterator[Snapshot]:
+        """Hold one state of the collection: what is served, and every read of this thread, are of the same change.
+
+        Snapshots begin one after the other, so that what is served only ever moves forward.
+        """
+        with ExitStack() as stack:
+            with self.guard:
+                stack.enter_context(self.store.database.reading())
+                served = self._served()
+                view = Snapshot(served, self._raw(served) if raw else None)
+            yield view
+
     def served(self) -> Served:
         """Return what is served now: the newest calibration, and every committed document."""
-        with self.guard:
-            current = self._up_to_date()
-            if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
-                self.checked = current.sequence  # what fails is not tried again before the documents change
-                if current.unknown(self.store) or self.drifted(current.calibrated.fitted.statistics):
-                    self._in_background(lambda keeper: keeper.calibrated(keeper.asked_spec))
-                elif current.worn:
-                    self._in_background(lambda keeper: keeper._built(current.calibrated))
-            return current
+        with self.snapshot() as view:
+            return view.served
+
+    def raw(self) -> Served:
+        """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
+        with self.snapshot(raw=True) as view:
+            return view.raw or view.served
+
+    def _served(self) -> Served:
+        current = self._up_to_date()
+        if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
+            self.checked = current.sequence  # what fails is not tried again before the documents change
+            if current.unknown(self.store) or self.drifted(current.calibrated.fitted.statistics):
+                self._in_background(lambda keeper: keeper.calibrated(keeper.asked_spec))
+            elif current.worn:
+                self._in_background(lambda keeper: keeper._built(current.calibrated))
+        return current
 
     def _up_to_date(self) -> Served:
-        version, sequence = self.state()
+        version, state = self.version(), self.state()
         current = self.current
+        if current is not None and current.state != state and not self._passed(current.state):
+            current = None  # of another history, or so old that what was deleted since is not known any more
         other = current is None or version not in (current.calibrated.version, self.known)
         if version and (other or self.renewed):
             self.renewed = False
-            current = self._loaded(version, sequence)
+            current = self._loaded(version)
         if current is None:
             current = self._first(self.spec)
-        if current.sequence != sequence:
-            current = self._followed(current, sequence)
+        if current.state != state:
+            current = self._followed(current, state)
         self.current = current if current.calibrated.made else None  # what serves nothing is not held on to
         self.known = version
         return current
@@ -88,60 +127,101 @@ class Keeper:
         except CannotWrite:
             return self.calibrated(spec, keep=False)
 
-    def state(self) -> tuple[int, int]:
-        """Return the served calibration's number, 0 for none, and the count of changes."""
-        rows = dict(
-            self.store.database.all("SELECT name, value FROM manifest WHERE name IN ('calibration', 'sequence')")
-        )
-        return int(rows.get("calibration", 0)), int(rows["sequence"])
+    def version(self) -> int:
+        """Return the number of the served calibration, 0 for none."""
+        return int(self.store.database.manifest("calibration").get("calibration", 0))
 
-    def _loaded(self, version: int, sequence: int) -> Served:
+    def state(self) -> State:
+        """Return which state the documents are in."""
+        sequence = self.store.database.sequence()
+        token = self.store.token(sequence)
+        if token is None:
+            raise BadFile(
+                f"{self.store.database.path} is damaged: the token of its last change is missing. Restore it from a "
+                "copy, or index again."
+            )
+        return State(sequence, token)
+
+    def _passed(self, state: State) -> bool:
+        """Whether the documents have been in a state, and what has changed since is known."""
+        return self.store.token(state.sequence) == state.token
+
+    def _loaded(self, version: int) -> Served:
         calibrated = self.read(version)
-        for place in shelves.places(self.folder, version):
+        for place in index_folder.places(self.folder, version):
             try:
-                about, built = shelves.read(place)
+                served = index_folder.read(place, calibrated)
             except (IsthmusError, OSError):
                 continue  # damaged: made again from the store
-            if about["sequence"] <= sequence:  # else it is of a store that was since put back to an older state
-                return Served(calibrated, about["sequence"], about["last"], built)
+            if self._passed(served.state):  # else it is of a store that was since put back to an older state
+                return served
         if unknown(calibrated.fitted, self.store):
-            return Served(calibrated, -1, -1, ())  # whoever follows it sees what it cannot fold
+            return Served(calibrated, State(-1, ""), -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 
-    def _followed(self, current: Served, sequence: int) -> Served:
+    def _followed(self, current: Served, state: State) -> Served:
         if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
                 return self._first(self.asked_spec)
             except CannotFit:  # what was asked for once does not go with what there is now
                 return self._first("auto", asked=self.asked_spec)
-        return current.followed(self.store, sequence)
+        return current.followed(self.store, state)
 
     @property
     def asked_spec(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
-        found = self.store.database.one("SELECT value FROM manifest WHERE name = 'spec'")
-        return str(found[0]) if found else self.spec
+        return str(self.store.database.manifest("spec").get("spec", self.spec))
+
+    @contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the lock of ``index/``; yields whether this process has it, and may write there."""
+        from filelock import FileLock, Timeout  # late: readers never need it
+
+        if not self.writable:
+            yield False
+            return
+        self.store.database.check_place()  # a lock would make a folder that is gone anew
+        if self.lock is None:
+            self.lock = FileLock(self.folder / index_folder.LOCK, timeout=0)
+        try:
+            self.lock.acquire()
+        except (Timeout, OSError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self.lock.release()
+
+    def sweep(self) -> None:
+        """Remove what killed processes left: drafts of indexes and of calibrations, unless one is at work now."""
+        with self.building() as mine:
+            if mine:
+                version = self.version()
+                index_folder.sweep(self.folder, version)
+                versions.forget_drafts(self.store.database)
 
     def _built(self, calibrated: Calibrated) -> Served:
         """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
-        sequence, last = self.state()[1], self.store.last()
-        served = self._built_from(calibrated, sequence, last)
-        shelves.prune(self.folder, self.state()[0])
+        with self.building() as mine, self.store.database.reading():
+            served = self._built_from(calibrated, self.state(), self.store.last(), on_disk=mine)
+            if mine:
+                index_folder.prune(self.folder, self.version())
+                if served.calibrated.version == self.version() and index_folder.places(self.folder, self.version()):
+                    self.store.trim(served.sequence)
         return served
 
-    def _built_from(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
-        if calibrated.version and self.writable:
+    def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Served:
+        if calibrated.version and on_disk:
             try:
-                return self._on_disk(calibrated, sequence, last)
-            except (IsthmusError, OSError):
-                pass  # the disk is full, or another process is at the same place: serve from memory
-        return Served(calibrated, sequence, last, shelves.in_memory(self._pieces(calibrated, last)))
-
-    def _on_disk(self, calibrated: Calibrated, sequence: int, last: int) -> Served:
-        place = self.folder / "index" / f"{calibrated.version}-{sequence}"
-        about = {"version": calibrated.version, "sequence": sequence, "last": last}
-        shelves.write(place, self._pieces(calibrated, last), about)
-        return Served(calibrated, sequence, last, shelves.read(place)[1])
+                origin = Origin.of(calibrated, state, last)
+                place = index_folder.write(self.folder, self._pieces(calibrated, last), origin)
+                return index_folder.read(place, calibrated)
+            except (BadFile, CannotWrite, OSError):
+                if self.store.database.closed:
+                    raise
+                # the disk is full, or fails: serve from memory
+        return Served(calibrated, state, last, shelves.in_memory(self._pieces(calibrated, last)))
 
     def _pieces(self, calibrated: Calibrated, last: int) -> Iterator[Piece]:
         for block in self.store.blocks(last=last):
@@ -152,9 +232,9 @@ class Keeper:
         if self.current is None or not self.current.calibrated.version or not self.writable:
             return
         encoding = encodings(self.store.database)
-        with self.guard:
+        with self.guard, self.store.database.reading():
             served = self._up_to_date()
-        if served.stale or not shelves.places(self.folder, served.calibrated.version):
+        if served.stale or not index_folder.places(self.folder, served.calibrated.version):
             self._serve(self._built(served.calibrated), encoding)
 
     def calibrated(
@@ -174,13 +254,16 @@ class Keeper:
         """
         keep = keep and self.writable
         encoding = encodings(self.store.database)
-        before = None if replacing else self.state()[0]
-        if not self.store.count():
-            return self._nothing()
-        served = self.fitted(spec, own, keep=keep)
-        if keep:
-            versions.publish(self.store.database, served.calibrated, asked or spec, over=before, encoding=encoding)
-            shelves.prune(self.folder, self.state()[0])
+        with self.building() if keep else nullcontext(False) as mine:
+            with self.store.database.reading():
+                before = None if replacing else self.version()
+                if not self.store.count():
+                    return self._nothing()
+                served = self.fitted(spec, own, keep=keep, on_disk=mine)
+            if keep:
+                versions.publish(self.store.database, served.calibrated, asked or spec, over=before, encoding=encoding)
+            if mine:
+                index_folder.prune(self.folder, self.version())
         return self._serve(served, encoding)
 
     def _serve(self, served: Served, encoding: int) -> Served:
@@ -191,17 +274,17 @@ class Keeper:
             self.current = served
         return served
 
-    def fitted(self, spec: str, own: references.Own = (), *, keep: bool) -> Served:
+    def fitted(self, spec: str, own: references.Own = (), *, keep: bool, on_disk: bool) -> Served:
         """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
-        sequence, last = self.state()[1], self.store.last()
+        state, last = self.state(), self.store.last()
         gathered = references.gather(self.store, self.opened.load(), [*self.asked(), *own])
         fitted = calibrate.chosen(spec, gathered, self.store.counts())
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        calibrated = Calibrated(0, sequence, made, fitted, None, gathered.real.by_document())
+        calibrated = Calibrated(0, state.sequence, made, fitted, None, gathered.real.by_document())
         if keep:
-            calibrated = replace(calibrated, version=versions.draft(self.store.database, calibrated))
-        built = self._built_from(calibrated, sequence, last)
+            calibrated = versions.draft(self.store.database, calibrated)
+        built = self._built_from(calibrated, state, last, on_disk=on_disk)
         match = calibrate.matched(built, self.store, gathered)
         joined = hybrid.fit(built, self.store, gathered.real)
         return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
@@ -210,7 +293,7 @@ class Keeper:
         """Serve an empty collection: nothing to fit, nothing to find."""
         one = Vectors.of(np.ones((1, 1), dtype=np.float32), "text")
         fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
-        return Served(Calibrated(0, 0, "", fitted), self.state()[1], -1, ())
+        return Served(Calibrated(0, 0, "", fitted), self.state(), -1, ())
 
     def read(self, version: int) -> Calibrated:
         """Read a calibration from the store."""
@@ -218,26 +301,24 @@ class Keeper:
 
     def published(self) -> Calibrated | None:
         """Read the calibration that is served; None before the first."""
-        version = self.state()[0]
-        return self.read(version) if version else None
+        with self.store.database.reading():
+            version = self.version()
+            return self.read(version) if version else None
 
-    def raw(self) -> Served:
-        """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
-        with self.guard:
-            encoding = encodings(self.store.database)
-            base, sequence = self.served().calibrated.fitted, self.state()[1]
-            raw = self.raw_served
-            if raw is not None and self.raw_of == encoding and _covers(raw.calibrated.fitted, base):
-                self.raw_served = raw if raw.sequence == sequence else raw.followed(self.store, sequence)
-            else:
-                queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
-                documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
-                fitted = replace(calibration.fit("none", documents, queries), statistics=base.statistics)
-                calibrated = Calibrated(0, sequence, "", fitted)
-                last = self.store.last()
-                built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
-                self.raw_served, self.raw_of = Served(calibrated, sequence, last, built), encoding
+    def _raw(self, served: Served) -> Served:
+        encoding, base, raw = encodings(self.store.database), served.calibrated.fitted, self.raw_served
+        same = raw is not None and self.raw_of == encoding and _covers(raw.calibrated.fitted, base)
+        if raw is not None and same and (raw.state == served.state or self._passed(raw.state)):
+            self.raw_served = raw if raw.state == served.state else raw.followed(self.store, served.state)
             return self.raw_served
+        queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
+        documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
+        fitted = replace(calibration.fit("none", documents, queries), statistics=base.statistics)
+        calibrated = Calibrated(0, served.sequence, "", fitted)
+        last = self.store.last()
+        built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
+        self.raw_served, self.raw_of = Served(calibrated, served.state, last, built), encoding
+        return self.raw_served
 
     def drifted(self, fitted_on: Statistics) -> bool:
         """Whether a re-fit pays: a mean has moved since the fit, or a part has grown out of it."""
@@ -248,13 +329,22 @@ class Keeper:
         return grown or max(calibration.drift(fitted_on, self.store.statistics()).values()) > DRIFT
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the shelves on the disk, every byte of which is read."""
+        """Return what is wrong with the index on the disk, every byte of which is read; what is damaged is replaced."""
         found: list[str] = []
-        for place in shelves.places(self.folder, self.state()[0]):
+        with self.guard, self.store.database.reading():
+            version = self.version()
             try:
-                shelves.read(place, whole=True)
-            except IsthmusError as error:
-                found.append(str(error))
+                calibrated = self.read(version)
+            except BadFile:
+                return []  # there is none yet, or it is damaged, which others report
+            for place in index_folder.places(self.folder, version):
+                try:
+                    index_folder.read(place, calibrated)
+                except IsthmusError as error:
+                    found.append(str(error))
+            if found:
+                self.current = None  # it may be what is damaged
+                self._up_to_date()
         return found
 
     @property

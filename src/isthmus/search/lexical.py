@@ -86,8 +86,8 @@ def _found(database: Database, text: str, rest: str, *values: Any) -> Found:
 def _most(database: Database, asked: Sequence[str]) -> float:
     """Return the BM25 score that a document with every word of the query, many times over, comes near to."""
     total = int(database.one("SELECT count(*) FROM words_docsize")[0])
-    with database.lock, database.explained():
-        run = database.connection.execute
+    with database.connected() as connection:
+        run = connection.execute
         run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.question USING fts5 (text, tokenize = '{TOKENS}')")
         run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.question_terms USING fts5vocab (temp, question, 'row')")
         run("DELETE FROM temp.question")

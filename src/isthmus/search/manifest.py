@@ -20,7 +20,8 @@ from typing import TypeVar
 from isthmus import encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite
-from isthmus.search.database import FILE, Database
+from isthmus.search import schema
+from isthmus.search.database import FILE, LOCK, ChangedMeanwhile, Database
 
 NO_ENCODER = "none"
 
@@ -43,9 +44,9 @@ class Opened:
     @property
     def dim(self) -> int | None:
         """How many numbers a vector has; None while nobody knows."""
-        found = self.database.one("SELECT value FROM manifest WHERE name = 'dim'")
-        if found is not None and found[0] is not None:
-            return int(found[0])
+        found = self.database.manifest("dim").get("dim")
+        if found is not None:
+            return int(found)
         return self.encoder.dim if self.encoder is not None else None
 
     @property
@@ -72,8 +73,7 @@ class Opened:
         now = encodings(self.database)
         if now != self.encoding:
             with self.guard:
-                names = "SELECT name, value FROM manifest WHERE name IN ('encoder', 'encoding')"
-                found = dict(self.database.all(names))
+                found = self.database.manifest("encoder", "encoding")
                 now = int(found.get("encoding", 0))
                 if now != self.encoding:
                     self.name, self.encoder, self.encoding = str(found["encoder"]), None, now
@@ -85,6 +85,8 @@ class Opened:
             began = self.moved()
             try:
                 done = work()
+            except ChangedMeanwhile:
+                continue
             except Exception:
                 if encodings(self.database) == began:
                     raise
@@ -95,8 +97,7 @@ class Opened:
 
 def encodings(database: Database) -> int:
     """Return how often a collection has been re-encoded."""
-    found = database.one("SELECT value FROM manifest WHERE name = 'encoding'")
-    return int(found[0]) if found else 0
+    return int(database.manifest("encoding").get("encoding", 0))
 
 
 def opened(
@@ -128,44 +129,46 @@ def _with_encoder(
     folder: Path, database: Database, encoder: str | Encoder | None, device: str, threads: int | None
 ) -> Opened:
     encoding = encodings(database)  # before the name: what changes in between is noticed later
-    known = database.one("SELECT value FROM manifest WHERE name = 'encoder'")
+    known = database.manifest("encoder").get("encoder")
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
-        return Opened(folder, database, str(known[0]), device, threads, encoder, encoding)
+        return Opened(folder, database, str(known), device, threads, encoder, encoding)
     if known is None:
         name = asked or "mini"
         found = Opened(folder, database, name, device, threads, None if isinstance(encoder, str) else encoder)
-        _sign(found)
-        return found
-    if asked is not None and asked != known[0]:
+        if _sign(found):
+            return found
+        return _with_encoder(folder, database, encoder, device, threads)  # another process made it meanwhile
+    if asked is not None and asked != known:
         raise BadFile(
-            f"{folder} was made with the encoder {known[0]} and was opened with {asked}: vectors of different encoders "
+            f"{folder} was made with the encoder {known} and was opened with {asked}: vectors of different encoders "
             f"do not mix. Leave the encoder out, index into another folder, or re-encode it: isthmus reencode --in "
             f"{folder} --encoder {asked}."
         )
     if encoder is not None and not isinstance(encoder, str):
         check(folder, database, encoder)
-    return Opened(folder, database, str(known[0]), device, threads, encoding=encoding)
+    return Opened(folder, database, str(known), device, threads, encoding=encoding)
 
 
-def _sign(found: Opened) -> None:
-    """Write into a new collection which encoder it belongs to."""
+def _sign(found: Opened) -> bool:
+    """Write into a new collection which encoder it belongs to; say whether this process was the first."""
     encoder = found.encoder
     if encoder is None and found.name != NO_ENCODER:
         encoder = encoders.load(found.name, device=found.device, threads=found.threads)
         found.encoder = encoder
     values = {"encoder": found.name, "identity": encoder.identity if encoder else "", "made_with": version("isthmus")}
     with found.database.writing() as connection:
-        connection.executemany("INSERT OR IGNORE INTO manifest VALUES (?, ?)", values.items())
-        if encoder is not None:
-            connection.execute("INSERT OR IGNORE INTO manifest VALUES ('dim', ?)", (encoder.dim,))
+        if found.database.manifest("encoder"):
+            return False
+        schema.put(connection, **values, **({"dim": encoder.dim} if encoder is not None else {}))
+    return True
 
 
 def check(folder: Path, database: Database, encoder: Encoder) -> None:
     """Refuse an encoder of the same name whose vectors are others'."""
     if not _is_own(database, encoder):
-        of = "SELECT value FROM manifest WHERE name = ?"
-        identity, name = database.one(of, "identity")[0], database.one(of, "encoder")[0]
+        known = database.manifest("identity", "encoder")
+        identity, name = known["identity"], known["encoder"]
         raise BadFile(
             f"{folder} was made with another version of the encoder {encoder.name} (checksum {identity[:12]}…, this "
             f"one is {encoder.identity[:12]}…): their vectors do not mix. Use the version it was made with, or "
@@ -175,8 +178,8 @@ def check(folder: Path, database: Database, encoder: Encoder) -> None:
 
 def _is_own(database: Database, encoder: Encoder) -> bool:
     """Whether the collection's vectors are this encoder's, under whatever name it was loaded."""
-    identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")
-    return identity is None or identity[0] == encoder.identity
+    known = database.manifest("identity").get("identity")
+    return known is None or bool(known == encoder.identity)
 
 
 def _make(folder: Path) -> None:
@@ -186,7 +189,7 @@ def _make(folder: Path) -> None:
         raise CannotWrite(f"{folder} cannot be made: {error.strerror or error}.") from None
     if not os.access(folder, os.W_OK):
         raise CannotWrite(f"{folder} cannot be written to. Name a folder of your own.")
-    others = [path.name for path in folder.iterdir()]
+    others = [path.name for path in folder.iterdir() if not path.name.startswith((FILE, LOCK))]  # one being made
     if others:
         raise BadInput(
             f"{folder} is not a collection and is not empty (it holds {others[0]!r}). Name a new folder, for instance "

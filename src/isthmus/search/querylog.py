@@ -12,6 +12,7 @@ from threading import Lock
 
 from isthmus.documents import Query
 from isthmus.errors import CannotWrite
+from isthmus.search import schema
 from isthmus.search.database import Database
 from isthmus.search.facts import readable
 
@@ -31,15 +32,14 @@ class QueryLog:
     @property
     def on(self) -> bool:
         """Whether queries are kept."""
-        found = self._database.one("SELECT value FROM manifest WHERE name = 'log'")
-        return bool(found and found[0])
+        return bool(self._database.manifest("log").get("log"))
 
     def switch(self, on: bool) -> None:
         """Begin or stop to keep queries; stopping forgets those that were kept."""
         with self._lock:
             self._waiting = self._waiting if on else []
         with self._database.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO manifest VALUES ('log', ?)", (int(on),))
+            schema.put(connection, log=int(on))
             if not on:
                 connection.execute("DELETE FROM asked")
 
@@ -58,7 +58,7 @@ class QueryLog:
         """Keep queries that were given for calibration, with the ids of their answers, in place of earlier ones."""
         rows = [(query.text, answer) for query, answer in own if of_words(query)]
         with self._database.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO manifest VALUES ('queries', ?)", (json.dumps(rows),))
+            schema.put(connection, queries=json.dumps(rows))
 
     def flush(self) -> None:
         """Write what waits. A busy database loses a few queries, never a search."""
@@ -71,6 +71,7 @@ class QueryLog:
                 if not self.on:
                     return  # another process has switched it off meanwhile
                 connection.executemany("INSERT INTO asked (time, text) VALUES (?, ?)", waiting)
+                schema.seal(connection, "asked", "checksum IS NULL")
                 oldest = "SELECT max(number) FROM asked"
                 connection.execute(f"DELETE FROM asked WHERE number <= ({oldest}) - ?", (KEPT,))
         except CannotWrite:
@@ -84,6 +85,7 @@ def of_words(query: Query) -> bool:
 
 def kept(database: Database) -> list[tuple[Query, str | None]]:
     """Return the queries that were given, then those logged, newest first."""
-    given = database.one("SELECT value FROM manifest WHERE name = 'queries'")
-    rows = database.all("SELECT text, NULL FROM asked WHERE text IS NOT NULL ORDER BY number DESC LIMIT ?", REFERENCES)
-    return [(Query(text=text), answer) for text, answer in [*(json.loads(given[0]) if given else []), *rows]]
+    given = database.manifest("queries").get("queries", "[]")
+    statement = f"SELECT text, NULL FROM asked WHERE text IS NOT NULL AND checksum IS {schema.sealed('asked')}"
+    rows = database.all(f"{statement} ORDER BY number DESC LIMIT ?", REFERENCES)  # a damaged one is left out
+    return [(Query(text=text), answer) for text, answer in [*json.loads(given), *rows]]

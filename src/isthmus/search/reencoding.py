@@ -19,7 +19,7 @@ from isthmus import encoders
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotEncode
-from isthmus.search import shelves, staging
+from isthmus.search import staging
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Encoding, prepared
 from isthmus.search.keeper import Keeper
@@ -56,8 +56,7 @@ def reencode(keeper: Keeper, wanted: str | Encoder, *, drop: bool, progress: Pro
     if name == NO_ENCODER:
         raise BadInput("'none' encodes nothing. Name an encoder, or index into another folder with --encoder none.")
     encoder = encoders.load(wanted, device=opened.device, threads=opened.threads) if isinstance(wanted, str) else wanted
-    own = opened.database.one("SELECT value FROM manifest WHERE name = 'identity'")
-    if own is not None and own[0] == encoder.identity:
+    if opened.database.manifest("identity").get("identity") == encoder.identity:
         _tidy(keeper)
         return Reencoded(name, already=True)
     if not drop:
@@ -77,7 +76,7 @@ def reencode(keeper: Keeper, wanted: str | Encoder, *, drop: bool, progress: Pro
 def _tidy(keeper: Keeper) -> None:
     """Remove what nobody needs any more: new vectors that are served now, and shelves of the old ones."""
     staging.drop(keeper.folder)
-    shelves.prune(keeper.folder, keeper.state()[0], newer=True)
+    keeper.sweep()
 
 
 def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
@@ -123,11 +122,17 @@ class Run:
         todo = self.staging.missing(rows)
         self.total, self.earlier = len(rows), len(rows) - len(todo)
         self.progress(self.earlier, self.total)
-        with closing(ahead(self._arriving(todo), 2 * BATCH, lambda arrival: arrival.one.bytes)) as coming:
+        self._encode_all(todo)
+        if self.skipped:  # a picture whose file is gone may be held by a document that came later
+            again, self.skipped = self.store.rows_of(one.id for one in self.skipped), []
+            self._encode_all(sorted(again.values()))
+        return self
+
+    def _encode_all(self, rows: Sequence[int]) -> None:
+        with closing(ahead(self._arriving(rows), 2 * BATCH, lambda arrival: arrival.one.bytes)) as coming:
             for batch in batches(coming):
                 self._encode(batch)
                 self.progress(self.earlier + self.encoded, self.total)
-        return self
 
     def _arriving(self, rows: Sequence[int]) -> Generator[Arrival, None, None]:
         """Read documents, and hash what is to be encoded as it is now."""

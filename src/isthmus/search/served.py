@@ -34,6 +34,15 @@ class Calibrated:
     match: Match | None = None
     sources: Mapping[str, list[int]] = field(default_factory=dict)  # document → the reference queries made from it
     hybrid: Hybrid | None = None
+    identity: str = ""  # random: two calibrations may have one number, in two histories of a store
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Which state of the documents something was made from: how many changes, and the token of the last of them."""
+
+    sequence: int
+    token: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +50,15 @@ class Served:
     """A calibration and the shelves it folded, up to one change of the documents."""
 
     calibrated: Calibrated
-    sequence: int
+    state: State
     last: int  # the last row of a document that stands on a shelf
     shelves: tuple[Shelf, ...]
     recent: tuple[Shelf, ...] = ()
+
+    @property
+    def sequence(self) -> int:
+        """How many changes of the documents it has seen."""
+        return self.state.sequence
 
     @property
     def all_shelves(self) -> tuple[Shelf, ...]:
@@ -75,12 +89,9 @@ class Served:
         """Return the modalities and the parts in the store that this calibration has never seen."""
         return unknown(self.calibrated.fitted, store)
 
-    def followed(self, store: Store, sequence: int) -> Served:
+    def followed(self, store: Store, state: State) -> Served:
         """Return what is served after the changes since: new documents beside, gone ones masked."""
-        gone = np.array(
-            [row for (row,) in store.database.all("SELECT document FROM gone WHERE sequence > ?", self.sequence)],
-            dtype=np.int64,
-        )
+        gone = store.gone_since(self.sequence)
         shelves = tuple(_without(shelf, gone) for shelf in self.shelves)
         recent = [_without(shelf, gone) for shelf in self.recent]
         last = self.last
@@ -88,7 +99,7 @@ class Served:
             last = int(block.rows[-1])
             for piece in folded(self.calibrated.fitted, _known(block, self.calibrated.fitted), self.calibrated.sources):
                 recent = _beside(recent, added(piece))
-        return replace(self, sequence=sequence, last=last, shelves=shelves, recent=tuple(recent))
+        return replace(self, state=state, last=last, shelves=shelves, recent=tuple(recent))
 
 
 def unknown(fitted: Fitted, store: Store) -> set[str]:

@@ -1,33 +1,17 @@
-"""Folded vectors on shelves, one per modality: what searches run on. Made from the store, and made again when lost.
-
-index/VERSION-SEQUENCE/index.json       which calibration, up to which change, which files with which checksums
-                       text.vectors     float32 (n, width), one row per passage
-                       text.rows        int64 (n, 2): the document's row in the store, the passage's number
-                       text.…           what a Faiss index keeps
-"""
+"""Folded vectors on shelves, one per modality: what searches run on. ``index_folder`` keeps them on the disk."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
 from isthmus import index as indexes
 from isthmus.calibration import Fitted
-from isthmus.errors import BadFile
 from isthmus.index import Index
 from isthmus.search.store import Block
 from isthmus.types import Mask, Matrix, Rows
-
-CHECKED = 64 << 20  # bytes of a file that are read to see whether it is whole; all of a smaller one
-PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,136 +85,3 @@ def merged(first: Shelf, second: Shelf) -> Shelf:
         return whole
     masks = [np.ones(len(shelf), dtype=bool) if shelf.alive is None else shelf.alive for shelf in (first, second)]
     return replace(whole, alive=np.concatenate(masks))
-
-
-def places(folder: Path, version: int) -> list[Path]:
-    """Return where shelves of a calibration lie in a collection's folder, the newest first."""
-    return sorted((folder / "index").glob(f"{version}-*"), key=_sequence, reverse=True)
-
-
-def prune(folder: Path, version: int, *, newer: bool = False) -> None:
-    """Remove shelves that nobody will open again: older ones, and with ``newer`` those of later calibrations as well.
-
-    Whoever has them open keeps them until the end.
-    """
-    numbers = {place: _version(place) for place in (folder / "index").glob("*-*")}
-    others = [at for at, number in numbers.items() if number < version or (newer and version < number < np.inf)]
-    for place in [*others, *places(folder, version)[1:]]:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _version(place: Path) -> float:
-    number = place.name.partition("-")[0]
-    return int(number) if number.isdigit() else np.inf
-
-
-def _sequence(place: Path) -> int:
-    number = place.name.partition("-")[2]
-    return int(number) if number.isdigit() else -1
-
-
-def write(folder: Path, pieces: Iterator[Piece], about: Mapping[str, int]) -> None:
-    """Write shelves beside ``folder`` and move them there in one step; blocks pass through, none is kept."""
-    draft = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
-        shelves = _written(draft, pieces)
-        for name, described in shelves.items():
-            vectors = np.memmap(draft / f"{name}.vectors", np.float32, "r", shape=tuple(described["shape"]))
-            made = indexes.build(vectors)
-            files = [f"{name}.vectors", f"{name}.rows", *(path.name for path in made.save(draft, name))]
-            files += [f"{name}.active"] * ("active" in described)
-            described |= {"kind": made.kind, "files": {file: _checksums(draft / file) for file in files}}
-        whole = {**about, "shelves": shelves}
-        (draft / "index.json").write_text(json.dumps({**whole, "checksum": _seal(whole)}, indent=1))
-        for path in draft.iterdir():
-            _synced(path)
-        shutil.rmtree(folder, ignore_errors=True)
-        draft.replace(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _written(draft: Path, pieces: Iterator[Piece]) -> dict[str, dict[str, Any]]:
-    files: dict[str, BinaryIO] = {}
-    shelves: dict[str, dict[str, Any]] = {}
-
-    def append(name: str, array: Any) -> None:
-        if name not in files:
-            files[name] = (draft / name).open("wb")
-        files[name].write(np.ascontiguousarray(array).tobytes())
-
-    try:
-        for piece in pieces:
-            described = shelves.setdefault(piece.modality, {"shape": [0, piece.vectors.shape[1]]})
-            described["shape"][0] += len(piece.vectors)
-            append(f"{piece.modality}.vectors", piece.vectors.astype("<f4", copy=False))
-            append(f"{piece.modality}.rows", piece.rows.astype("<i8", copy=False))
-            if piece.active is not None:
-                described["active"] = list(piece.active.shape[1:])
-                append(f"{piece.modality}.active", piece.active)
-    finally:
-        for file in files.values():
-            file.close()
-    return shelves
-
-
-def read(folder: Path, *, whole: bool = False) -> tuple[dict[str, Any], tuple[Shelf, ...]]:
-    """Open shelves that ``write`` made, as they lie on the disk; ``whole`` checks every byte of them."""
-    try:
-        about: dict[str, Any] = json.loads((folder / "index.json").read_text())
-        if about.pop("checksum") != _seal(about):
-            raise BadFile(f"{folder / 'index.json'} does not match its checksum.")
-        return about, tuple(_opened(folder, name, of, whole) for name, of in sorted(about["shelves"].items()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadFile(f"{folder} is damaged ({error}). It is made again from the collection.") from None
-
-
-def _opened(folder: Path, name: str, described: Mapping[str, Any], whole: bool) -> Shelf:
-    for file, (size, quick, full) in described["files"].items():
-        path = folder / file
-        if path.stat().st_size != size or (_full(path) != full if whole else _quick(path, size) != quick):
-            raise BadFile(f"{path} does not match its checksum.")
-    shape = tuple(described["shape"])
-    vectors = np.memmap(folder / f"{name}.vectors", np.float32, "r", shape=shape)
-    rows = np.fromfile(folder / f"{name}.rows", "<i8").reshape(-1, 2)
-    active = None
-    if "active" in described:
-        active = np.fromfile(folder / f"{name}.active", bool).reshape(-1, *described["active"])
-    return Shelf(name, vectors, rows, indexes.load(described["kind"], vectors, folder, name), active)
-
-
-def _seal(about: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(about, sort_keys=True).encode())
-
-
-def _checksums(path: Path) -> list[int]:
-    size = path.stat().st_size
-    return [size, _quick(path, size), _full(path)]
-
-
-def _full(path: Path) -> int:
-    """Return a checksum of a whole file."""
-    total = 0
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            total = zlib.crc32(piece, total)
-    return total
-
-
-def _quick(path: Path, size: int) -> int:
-    """Return a checksum of a file, or of pieces spread evenly over a large one."""
-    if size <= CHECKED:
-        return _full(path)
-    total = 0
-    with path.open("rb") as file:
-        for start in np.linspace(0, size - PIECE, CHECKED // PIECE).astype(np.int64):
-            file.seek(int(start))
-            total = zlib.crc32(file.read(PIECE), total)
-    return total
-
-
-def _synced(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

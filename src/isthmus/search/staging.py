@@ -20,8 +20,9 @@ from typing import Any
 
 from isthmus.encoders import Encoder
 from isthmus.errors import IsthmusError
+from isthmus.search import schema
 from isthmus.search.database import FILE, Database
-from isthmus.search.store import Entry, Store, several, stored
+from isthmus.search.store import INSERT_VECTOR, Entry, Store, several, stored
 
 FOLDER = "reencode"
 
@@ -29,9 +30,12 @@ FOLDER = "reencode"
 VIEWS = (
     "CREATE TEMP VIEW vectors AS SELECT * FROM fresh.vectors",
     "CREATE TEMP VIEW documents AS SELECT d.row, d.id, f.modality, d.text, d.image, d.metadata, f.text_hash, "
-    "f.image_hash, f.own_hash, d.unit, d.run, f.checksum FROM main.documents d JOIN fresh.documents f ON f.row = d.row",
-    "CREATE TEMP VIEW manifest AS SELECT name, value FROM main.manifest WHERE name != 'statistics' "
-    "UNION ALL SELECT name, value FROM fresh.manifest WHERE name = 'statistics'",
+    "f.image_hash, f.own_hash, d.unit, d.run, f.checksum, d.origin, seal(d.id, f.modality, d.text, d.image, "
+    "d.metadata, f.text_hash, f.image_hash, f.own_hash) AS content "
+    "FROM main.documents d JOIN fresh.documents f ON f.row = d.row",
+    "CREATE TEMP VIEW manifest AS SELECT * FROM main.manifest WHERE name != 'statistics' "
+    "UNION ALL SELECT * FROM fresh.manifest WHERE name = 'statistics'",
+    "CREATE TEMP VIEW states AS SELECT * FROM fresh.states",
 )
 
 
@@ -59,12 +63,14 @@ class Staging:
         """Open what was begun for this encoder; what was begun for another one, or is damaged, is dropped."""
         values = {"encoder": name, "identity": encoder.identity, "dim": encoder.dim}
         begun = _manifest(folder, writable=True).get("identity") == encoder.identity
-        if not begun or _asked(folder, "PRAGMA integrity_check(1)", writable=True) != [("ok",)]:
+        damaged = f"SELECT count(*) FROM vectors WHERE checksum IS NOT {schema.sealed('vectors')}"
+        whole = [("PRAGMA integrity_check(1)", [("ok",)]), (damaged, [(0,)])]
+        if not begun or any(_asked(folder, statement, writable=True) != right for statement, right in whole):
             drop(folder)
             (folder / FOLDER).mkdir()
         database = Database(folder / FOLDER)
         with database.writing() as connection:
-            connection.executemany("INSERT OR REPLACE INTO manifest VALUES (?, ?)", values.items())
+            schema.put(connection, **values)
         return cls(folder, database)
 
     @property
@@ -90,10 +96,9 @@ class Staging:
                     "VALUES (?, ?, ?, '{}', ?, ?, ?)",
                     (row, str(row), entry.modality, entry.text_hash, entry.image_hash, checksum),
                 )
-                connection.executemany(
-                    "INSERT INTO vectors (document, part, passage, start, stop, vector) VALUES (?, ?, ?, ?, ?, ?)",
-                    ((row, *stored(piece)) for piece in entry.pieces),
-                )
+                columns = f"content = {schema.CONTENT}, origin = {schema.ORIGIN}"
+                connection.execute(f"UPDATE documents SET {columns} WHERE row = ?", (row,))
+                connection.executemany(INSERT_VECTOR, ((row, *stored(piece)) for piece in entry.pieces))
 
     def whole(self) -> Database:
         """Open the collection as it will be, to be read; calibrations may be drafted there."""
@@ -104,7 +109,7 @@ class Staging:
 
     def attached(self) -> Database:
         """Open the collection with the new vectors beside it, as ``fresh``."""
-        database = Database(self.folder)
+        database = Database(self.folder, pooled=False)
         database.connection.execute("ATTACH DATABASE ? AS fresh", (str(self.database.path),))
         return database
 
@@ -117,8 +122,9 @@ def drop(folder: Path) -> None:
 def begun(folder: Path, database: Database) -> Begun | None:
     """Return how far a re-encoding of a collection has come; None when there is none."""
     about = _manifest(folder, writable=database.writable)
-    identity = database.one("SELECT value FROM manifest WHERE name = 'identity'")
-    if not about or (identity and identity[0] == about["identity"]):  # the last step was done, but for tidying up
+    if (
+        not about or database.manifest("identity").get("identity") == about["identity"]
+    ):  # the last step was done, but for tidying up
         return None
     rows = {row for (row,) in database.all("SELECT row FROM documents")}
     made = _asked(folder, "SELECT row FROM documents", writable=database.writable)

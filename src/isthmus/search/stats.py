@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isthmus.search import shelves
+from isthmus.search import index_folder
 from isthmus.search.database import Database
 from isthmus.search.keeper import Keeper
 from isthmus.search.staging import Begun, begun
@@ -38,7 +37,7 @@ class Stats:
 def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
     one, every = database.one, database.all
-    manifest = dict(every("SELECT name, value FROM manifest WHERE name != 'statistics'"))
+    manifest = database.manifest()
     files = [path for path in folder.rglob("*") if path.is_file()]
     index = [path for path in files if path.is_relative_to(folder / "index")]
     return Stats(
@@ -92,10 +91,10 @@ def _drift(keeper: Keeper, version: int) -> dict[str, float]:
 
 
 def _index(folder: Path, version: int) -> dict[str, str]:
-    for place in shelves.places(folder, version):
+    for place in index_folder.places(folder, version):
         try:
-            about = json.loads((place / "index.json").read_text())
-            return {name: f"{of['kind']}, {of['shape'][0]} rows" for name, of in about["shelves"].items()}
-        except (OSError, ValueError, KeyError):
+            shelves = index_folder.described(place)["shelves"]
+            return {of["modality"]: f"{of['kind']}, {of['shape'][0]} rows" for of in shelves}
+        except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}

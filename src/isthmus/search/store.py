@@ -9,14 +9,18 @@ import sqlite3
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from isthmus import checksums
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
+from isthmus.errors import BadFile
+from isthmus.search import schema
 from isthmus.search.database import Database
 from isthmus.search.facts import as_json, facts
 from isthmus.search.filters import Condition
@@ -25,6 +29,11 @@ from isthmus.types import Matrix, Rows, Vectors
 AT_ONCE = 500  # question marks in one statement
 FILTERS = 8  # whose rows are kept
 BLOCK = 2048  # documents whose vectors are read at once
+
+INSERT_VECTOR = (
+    "INSERT INTO vectors (document, part, passage, start, stop, vector, checksum) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, seal(?1, ?2, ?3, ?4, ?5, ?6))"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,17 +97,15 @@ class Store:
         pieces = [stored(piece) for piece in entry.pieces]
         row = connection.execute(
             "INSERT INTO documents (id, modality, text, image, metadata, text_hash, image_hash, own_hash, unit, run, "
-            "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "checksum, content, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, "
+            "seal(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8), seal(?1, ?9, ?10))",
             (*values, entry.unit, entry.run, checksum(values, kept, pieces)),
         ).lastrowid
         if row is None:
             raise sqlite3.DatabaseError("no row was given")
-        connection.executemany(
-            "INSERT INTO vectors (document, part, passage, start, stop, vector) VALUES (?, ?, ?, ?, ?, ?)",
-            ((row, *piece) for piece in pieces),
-        )
+        connection.executemany(INSERT_VECTOR, ((row, *piece) for piece in pieces))
         if kept is not None:
-            connection.execute("INSERT INTO blobs VALUES (?, ?)", (row, kept))
+            connection.execute("INSERT INTO blobs VALUES (?1, ?2, seal(?1, ?2))", (row, kept))
         known = ((name, value, row) for name, value in set(facts(document.metadata)))
         connection.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?, ?)", known)
         if document.text:
@@ -112,6 +119,9 @@ class Store:
             marks = ",".join("?" * len(some))
             statement = f"SELECT row, id, text FROM documents WHERE id IN ({marks})"
             found += connection.execute(statement, some).fetchall()
+        if found:
+            deleted = self.database.manifest("deleted").get("deleted", 0)
+            schema.put(connection, deleted=deleted + len(found))  # holes in the file, see compaction
         sequence = self.database.sequence()
         for row, _, text in found:
             if text:
@@ -119,13 +129,35 @@ class Store:
             for table in ("vectors", "blobs", "facts"):
                 connection.execute(f"DELETE FROM {table} WHERE document = ?", (row,))
             connection.execute("DELETE FROM documents WHERE row = ?", (row,))
-            connection.execute("INSERT INTO gone VALUES (?, ?)", (row, sequence + 1))
+            connection.execute("INSERT INTO gone VALUES (?1, ?2, seal(?1, ?2))", (row, sequence + 1))
         return [str(name) for _, name, _ in found]
 
     def touched(self, connection: sqlite3.Connection, statistics: Statistics) -> None:
         """Note that documents changed, and the statistics of what is there now."""
-        connection.execute("UPDATE manifest SET value = value + 1 WHERE name = 'sequence'")
-        connection.execute("INSERT OR REPLACE INTO manifest VALUES ('statistics', ?)", (statistics.to_bytes(),))
+        schema.changed(connection)
+        schema.put(connection, statistics=statistics.to_bytes())
+
+    def met(self, connection: sqlite3.Connection, seen: Sequence[tuple[int | None, int | None, str]]) -> None:
+        """Note the file and the run in which unchanged documents were met: (file, run, id)."""
+        statement = "UPDATE documents SET unit = ?1, run = ?2, origin = seal(id, ?1, ?2) WHERE id = ?3"
+        connection.executemany(statement, seen)
+
+    def of_unit(self, number: int, *, but_run: int | None = None) -> list[str]:
+        """Return the ids of a file's documents, with ``but_run`` of those that this run has not met."""
+        statement = f"SELECT id, origin IS {schema.ORIGIN} FROM documents WHERE unit = ?"
+        if but_run is not None:
+            statement += f" AND (run IS NULL OR run != {int(but_run)})"
+        found = self.database.all(statement, number)
+        for name, whole in found:
+            if not whole:
+                raise self._damaged(f"where document {name!r} came from")
+        return [name for name, _ in found]
+
+    def _damaged(self, what: str) -> BadFile:
+        return BadFile(
+            f"{self.database.path} is damaged: {what} does not match its checksum. `isthmus stats --verify` lists all "
+            "that is damaged. Delete those documents or add them again, or restore the file from a copy."
+        )
 
     def filtered(self, condition: Condition) -> Rows:
         """Return the rows that a filter lets through; those of the last few filters are kept until documents change."""
@@ -137,10 +169,16 @@ class Store:
             self._filtered = {**dict(list(self._filtered.items())[1 - FILTERS :]), key: found}
         return found
 
+    def trim(self, sequence: int) -> None:
+        """Forget what only an index older than a change needs to know."""
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM gone WHERE sequence <= ?", (sequence,))
+            connection.execute("DELETE FROM states WHERE sequence < ?", (sequence,))
+
     def statistics(self) -> Statistics:
         """Return the statistics of the raw vectors, which follow every change."""
-        found = self.database.one("SELECT value FROM manifest WHERE name = 'statistics'")
-        return Statistics.from_bytes(found[0]) if found else Statistics({})
+        found = self.database.manifest("statistics")
+        return Statistics.from_bytes(found["statistics"]) if found else Statistics({})
 
     def count(self) -> int:
         """Return how many documents there are."""
@@ -201,22 +239,47 @@ class Store:
             found |= {row for (row,) in self.database.all(statement, *some)}
         return found
 
+    def document(self, row: int) -> Document:
+        """Return the document in a row that is known to be there."""
+        found = self.documents([row])
+        if row not in found:
+            raise self._damaged(self._name(row))
+        return found[row]
+
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
         """Return the documents in these rows, with the pictures that are kept here."""
         found: dict[int, Document] = {}
         for some in several(list(rows)):
             marks = ",".join("?" * len(some))
             statement = (
-                "SELECT d.row, d.id, d.text, d.image, b.image, d.metadata, d.own_hash "
-                f"FROM documents d LEFT JOIN blobs b ON b.document = d.row WHERE d.row IN ({marks})"
+                f"SELECT row, id, text, image, metadata, own_hash, content IS {schema.CONTENT} "
+                f"FROM documents WHERE row IN ({marks})"
             )
-            for row, name, text, path, blob, metadata, own in self.database.all(statement, *some):
+            pictures = self._blobs(some)
+            for row, name, text, path, metadata, own, whole in self.database.all(statement, *some):
+                if not whole:
+                    raise self._damaged(f"document {name!r}")
                 vectors = self.own(row, own) if own else {}
                 if own and not vectors:
                     continue  # it has gone since the statement ran
-                image = blob if path is None else os.fsdecode(path)
+                image = pictures.get(row) if path is None else os.fsdecode(path)
                 found[row] = Document(name, text, image, json.loads(metadata), vectors)
         return found
+
+    def _blobs(self, rows: Sequence[int]) -> dict[int, bytes]:
+        """Return the pictures that are kept here."""
+        marks = ",".join("?" * len(rows))
+        whole = f"checksum IS {schema.sealed('blobs')}"
+        found = self.database.all(f"SELECT document, image, {whole} FROM blobs WHERE document IN ({marks})", *rows)
+        for row, _, is_whole in found:
+            if not is_whole:
+                raise self._damaged(f"the picture of {self._name(row)}")
+        return {row: image for row, image, _ in found}
+
+    def _name(self, row: int) -> str:
+        """Say which document is in a row, for an error."""
+        found = self.database.one("SELECT id FROM documents WHERE row = ?", row)
+        return f"document {found[0]!r}" if found else f"a document that is not there (row {row})"
 
     def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
         """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
@@ -234,11 +297,42 @@ class Store:
         found: dict[int, list[Piece]] = defaultdict(list)
         for some in several(list(rows)):
             marks = ",".join("?" * len(some))
-            columns = "document, part, vector, passage, start, stop"
+            columns = "document, part, passage, start, stop, vector, checksum"
             statement = f"SELECT {columns} FROM vectors WHERE document IN ({marks}) ORDER BY row"
-            for row, part, blob, passage, start, stop in self.database.all(statement, *some):
+            for row, part, passage, start, stop, blob, written in self.database.all(statement, *some):
+                if checksums.of_values(row, part, passage, start, stop, blob) != written:
+                    raise self._damaged(f"the {part!r} vector of {self._name(row)}")
                 found[row].append(Piece(part, _vector(blob), passage, start, stop))
+        lost = set(map(int, rows)) - found.keys()
+        if lost and (there := self._named(sorted(lost))):  # else it was deleted meanwhile
+            raise self._damaged(f"document {there[0][0]!r} has no vectors; it")
         return found
+
+    def recounted(self, *, but: Sequence[int] = ()) -> Statistics:
+        """Return the statistics taken anew from the vectors of all documents but some; damaged ones do not count."""
+        statistics = Statistics({})
+        for (row,) in self.database.all("SELECT row FROM documents ORDER BY row"):
+            if row not in but:
+                with suppress(BadFile):
+                    pieces = self.pieces([row])
+                    statistics = statistics.add(*assembled([pieces[row]]))
+        return statistics
+
+    def gone_since(self, sequence: int) -> Rows:
+        """Return the rows of documents that were deleted or replaced after a change."""
+        rows = self.database.all(
+            f"SELECT document, checksum IS {schema.sealed('gone')} FROM gone WHERE sequence > ?", sequence
+        )
+        if not all(whole for _, whole in rows):
+            raise self._damaged("the list of deleted documents")
+        return np.array([row for row, _ in rows], dtype=np.int64)
+
+    def token(self, sequence: int) -> str | None:
+        """Return the token of the documents' state after a change; None where it is not known, or no longer."""
+        found = self.database.one(
+            f"SELECT token, checksum IS {schema.sealed('states')} FROM states WHERE sequence = ?", sequence
+        )
+        return bytes(found[0]).hex() if found and found[1] else None
 
     def blocks(self, after: int = -1, last: int | None = None, size: int = BLOCK) -> Iterator[Block]:
         """Yield the vectors of documents after a row, up to ``last``, in order, never more than a block at a time."""

@@ -12,16 +12,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from isthmus.errors import IsthmusError
+from isthmus.errors import BadFile, IsthmusError
+from isthmus.search import schema, versions
 from isthmus.search.facts import facts
 from isthmus.search.store import Store, checksum
 
 AT_ONCE = 500  # documents that are read together
 
-DOCUMENTS = """
-SELECT d.row, d.checksum, d.id, d.modality, d.text, d.image, d.metadata, d.text_hash, d.image_hash, d.own_hash, b.image
-FROM documents d LEFT JOIN blobs b ON b.document = d.row WHERE d.row BETWEEN ? AND ? ORDER BY d.row
+DOCUMENTS = f"""
+SELECT row, checksum, content IS {schema.CONTENT}, origin IS {schema.ORIGIN},
+  id, modality, text, image, metadata, text_hash, image_hash, own_hash
+FROM documents WHERE row BETWEEN ? AND ? ORDER BY row
 """
+BLOBS = "SELECT document, image FROM blobs WHERE document BETWEEN ? AND ?"
 VECTORS = """
 SELECT document, part, passage, start, stop, vector FROM vectors WHERE document BETWEEN ? AND ? ORDER BY row
 """
@@ -34,7 +37,8 @@ def problems(store: Store) -> list[str]:
     found: list[str] = []
     spans = range(0, store.last() + 1, AT_ONCE)
     checks: list[Callable[[], list[str]]] = [partial(_of_documents, store, first) for first in spans]
-    checks += [partial(check, store) for check in (_strays, _words, _statistics)]
+    checks += [partial(_sealed, store, table) for table in schema.SEALED]
+    checks += [partial(check, store) for check in (_strays, _words, _statistics, _calibrations)]
     for check in checks:
         try:
             found += check()
@@ -52,9 +56,12 @@ def _of_documents(store: Store, first: int) -> list[str]:
     for row, name, value in store.database.all(FACTS, *span):
         said[row].add((name, value))
     found: list[str] = []
-    for row, written, *values, kept in store.database.all(DOCUMENTS, *span):
-        if checksum(values, kept, pieces[row]) != written:
+    kept = dict(store.database.all(BLOBS, *span))
+    for row, written, content, origin, *values in store.database.all(DOCUMENTS, *span):
+        if not content or checksum(values, kept.get(row), pieces[row]) != written:
             found.append(f"document {values[0]!r} does not match its checksum. Add it again.")
+        elif not origin:
+            found.append(f"document {values[0]!r}: the file it came from does not match its checksum. Add it again.")
         elif set(facts(json.loads(values[4]))) != said[row]:
             found.append(f"document {values[0]!r}: what filters look at is not its metadata. Add it again.")
     return found
@@ -62,16 +69,33 @@ def _of_documents(store: Store, first: int) -> list[str]:
 
 def _strays(store: Store) -> list[str]:
     counts = {table: store.database.one(STRAYS.format(table=table))[0] for table in ("vectors", "blobs", "facts")}
-    return [f"{count} rows of {table} belong to no document." for table, count in counts.items() if count]
+    found = [f"{count} rows of {table} belong to no document." for table, count in counts.items() if count]
+    orphans = len(store.database.all("PRAGMA foreign_key_check"))
+    return found + ([f"{orphans} documents came from a file that is not listed."] if orphans else [])
+
+
+def _sealed(store: Store, table: str) -> list[str]:
+    wrong = f"SELECT count(*) FROM {table} WHERE checksum IS NOT {schema.sealed(table)}"
+    count = store.database.one(wrong)[0]
+    return [f"{count} {'row' if count == 1 else 'rows'} of {table} do not match their checksum."] if count else []
 
 
 def _words(store: Store) -> list[str]:
     if store.database.writable:  # the check is written as an insertion, though it changes nothing
-        with store.database.writing() as connection:
-            connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 0)")
+        try:
+            with store.database.writing() as connection:
+                connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")  # 1: with the texts
+        except BadFile:
+            return ["the index of words does not match the documents' texts. `isthmus compact` makes it again."]
     return []
 
 
 def _statistics(store: Store) -> list[str]:
     store.statistics()  # knows its own damage
+    return []
+
+
+def _calibrations(store: Store) -> list[str]:
+    for (version,) in store.database.all("SELECT version FROM calibrations"):
+        versions.read(store.database, version)
     return []

@@ -12,10 +12,11 @@ from typing import TypeAlias
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, BadVectors
+from isthmus.errors import BadFile, BadInput, BadVectors
+from isthmus.search import schema
 from isthmus.search.ingest import Encoding, Prepared, prepared
 from isthmus.search.store import Entry, Store, assembled
-from isthmus.types import Rows, Vectors
+from isthmus.types import Vectors
 
 Action: TypeAlias = Callable[[sqlite3.Connection], object]
 
@@ -112,21 +113,21 @@ class Writer:
     def _known(self, arrivals: Sequence[Arrival]) -> dict[str, tuple[object, ...]]:
         """Return what the store has under these ids, in the form of ``_signature``."""
         rows = self.store.rows_of(arrival.id for arrival in arrivals)
+        try:
+            documents = self.store.documents(list(rows.values()))
+        except BadFile:
+            return dict.fromkeys(rows, ())  # one of them is damaged: all are written again
         found: dict[str, tuple[object, ...]] = {}
-        documents = self.store.documents(list(rows.values()))
         for name, row in rows.items():
             hashes = self.store.database.one("SELECT text_hash, image_hash, own_hash FROM documents WHERE row = ?", row)
-            document = documents[row]
-            path = document.image if isinstance(document.image, str) else None
-            found[name] = (*hashes, path, document.metadata)
+            document = documents.get(row)
+            path = document.image if document is not None and isinstance(document.image, str) else None
+            found[name] = (*hashes, path, document.metadata) if document is not None else ()
         return found
 
     def commit(self, entries: Sequence[Entry], seen: Sequence[tuple[int | None, int | None, str]] = ()) -> None:
         """Store entries, in place of those with the same ids, in one transaction."""
-        before = _pieces_of(self.store, [entry.document.id for entry in entries])
-        statistics = self.store.statistics()
-        if before is not None:
-            statistics = statistics.remove(*before)
+        statistics = self._without([entry.document.id for entry in entries])
         if entries:
             vectors, owner = assembled([entry.pieces for entry in entries])
             self._fix_dim(vectors)
@@ -137,8 +138,8 @@ class Writer:
             if entries:
                 self.store.put(connection, entries)
                 self.store.touched(connection, statistics)
-                connection.execute("INSERT OR REPLACE INTO manifest VALUES ('dim', ?)", (self.dim,))
-            connection.executemany("UPDATE documents SET unit = ?, run = ? WHERE id = ?", seen)
+                schema.put(connection, dim=self.dim)
+            self.store.met(connection, seen)
             for action in self.after:
                 action(connection)
         self.before.clear()
@@ -148,12 +149,21 @@ class Writer:
         if self.dim is None:
             self.dim = vectors.dim
 
+    def _without(self, ids: Sequence[str]) -> Statistics:
+        """Return the statistics without some documents; where theirs are damaged, those of all others, taken anew."""
+        rows = list(self.store.rows_of(ids).values())
+        try:
+            pieces = self.store.pieces(rows)
+            gone = assembled([pieces[row] for row in rows]) if rows else None
+            return self.store.statistics() if gone is None else self.store.statistics().remove(*gone)
+        except (BadFile, BadInput):
+            return self.store.recounted(but=rows)
+
     def remove(self, ids: Sequence[str]) -> list[str]:
         """Take documents out, in one transaction; return the ids of those that were there."""
-        gone = _pieces_of(self.store, ids)
-        if gone is None:
+        if not self.store.rows_of(ids):
             return []
-        statistics: Statistics = self.store.statistics().remove(*gone)
+        statistics = self._without(ids)
         with self.store.database.writing() as connection:
             removed = self.store.remove(connection, ids)
             self.store.touched(connection, statistics)
@@ -217,9 +227,3 @@ def _json(metadata: object) -> object:
 def plain(name: str, problem: BadInput) -> str:
     """Return the reason without the name, which stands beside it."""
     return str(problem).removeprefix(f"document {name!r}: ")
-
-
-def _pieces_of(store: Store, ids: Sequence[str]) -> tuple[Vectors, Rows] | None:
-    rows = list(store.rows_of(ids).values())
-    pieces = store.pieces(rows)
-    return assembled([pieces[row] for row in rows]) if rows else None

@@ -1,0 +1,86 @@
+"""Giving room back: deleted and replaced documents leave holes in the store's file, and lists that only grow are cut.
+
+    shrink     after a change, where so much is wasted that it pays: the file is written anew without holes
+    compact    the same when it is asked for; the index of words is put in order as well, or made again where it does
+               not match the texts
+
+Writing a store anew takes about as long as copying it, and as much free disk. Other processes read on meanwhile; who
+wants to write waits. Killed at any time, the file is the old one or the new one.
+
+Rows of ``gone`` and ``states`` are needed by whoever has an older index; ``Store.trim`` cuts what is older than the
+index on the disk. A process that is even further behind reads that one.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from isthmus.errors import BadFile, CannotWrite
+from isthmus.search import schema
+from isthmus.search.database import Database
+
+LEAST = 16 << 20  # bytes that must be wasted before the file is written anew without being asked
+SHARE = 1 / 3  # of the file, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The size of the store in bytes, before and after, and whether the index of words was damaged and made again."""
+
+    before: int
+    after: int
+    words_rebuilt: bool = False
+
+
+def shrink(database: Database) -> None:
+    """Write the file anew if so much of it is wasted that it pays; where the disk has no room for that, leave it."""
+    deleted = int(database.manifest("deleted").get("deleted", 0))
+    names = ("page_size", "page_count", "freelist_count")
+    page, count, free = (int(database.one(f"PRAGMA {name}")[0]) for name in names)
+    if not deleted or page * count < LEAST:
+        return
+    there = int(database.one("SELECT count(*) FROM documents")[0])
+    wasted = max(free, count * deleted / (deleted + there))  # free pages, or holes in pages that are still used
+    if page * wasted >= LEAST and wasted >= SHARE * count:
+        with suppress(CannotWrite):
+            _vacuum(database)
+
+
+def compact(database: Database) -> Compacted:
+    """Write the whole store anew, without holes."""
+    _checkpoint(database)
+    before = database.path.stat().st_size
+    rebuilt = _mend_words(database)
+    _vacuum(database)
+    return Compacted(before, database.path.stat().st_size, rebuilt)
+
+
+def _mend_words(database: Database) -> bool:
+    """Merge the segments of the index of words; where it does not match the texts, make it again."""
+    try:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+    except BadFile:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+        return True
+    return False
+
+
+def _vacuum(database: Database) -> None:
+    """Write the file anew, on a connection of its own that keeps the copy on the disk, not in memory."""
+    with database.lock, database.explained():
+        with closing(database.connect()) as connection:
+            connection.execute("PRAGMA temp_store = FILE")
+            connection.execute("VACUUM")
+        with database.writing() as written:
+            schema.put(written, deleted=0)
+    _checkpoint(database)
+
+
+def _checkpoint(database: Database) -> None:
+    """Move what the journal holds into the file, as far as nobody reads an older state."""
+    with database.lock, database.explained():
+        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
