@@ -111,6 +111,17 @@ def test_a_search_that_is_behind_what_is_served_still_answers_from_its_own_state
         assert {hit.document.metadata["n"] for hit in things.search(ASKED, k=20, explain=True)} == {1}
 
 
+def test_iterating_while_documents_are_replaced_meets_each_as_it_was_at_the_start(folder: Path) -> None:
+    with Collection.open(folder, follow=False) as things, Collection.open(folder, follow=False) as other:
+        met = []
+        for found in things:
+            met.append((found.id, found.metadata["n"]))
+            other.add(generation(len(met)))
+            assert things.get("v1").metadata["n"] == len(met)  # outside the iteration it is as it is
+        assert met == [(f"v{i}", -1) for i in range(20)]
+        assert {found.metadata["n"] for found in things} == {20}
+
+
 def test_nothing_is_acknowledged_into_a_folder_that_was_deleted(folder: Path) -> None:
     with Collection.open(folder, follow=False) as things:
         folder.rename(folder.with_name("away"))

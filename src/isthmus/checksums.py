@@ -24,12 +24,16 @@ def of_values(*values: object) -> int:
     >>> of_values("ab", "c") == of_values("a", "bc")
     False
     """
-    state = xxhash.xxh3_64()
+    parts: list[bytes] = []
     for value in values:
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        state.update(f"{type(value).__name__}:{len(data)}:".encode())
-        state.update(data)
-    return state.intdigest() & SIGNED
+        if isinstance(value, str):
+            data = value.encode("utf-8", "surrogatepass")
+            parts += (b"s%d:" % len(data), data)
+        elif isinstance(value, bytes):
+            parts += (b"b%d:" % len(value), value)
+        else:
+            parts.append(b"n;" if value is None else f"{type(value).__name__} {value!r};".encode())
+    return xxhash.xxh3_64_intdigest(b"".join(parts)) & SIGNED
 
 
 def of_file(path: Path) -> str:

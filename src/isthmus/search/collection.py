@@ -111,13 +111,19 @@ class Collection:
         return isinstance(name, str) and bool(self._store.rows_of([name]))
 
     def __iter__(self) -> Iterator[Document]:
-        """Yield every document, in the order in which they were added."""
-        after, last = -1, self._store.last()  # what is added meanwhile is not met, so that adding what comes ends
-        statement = "SELECT row FROM documents WHERE row > ? AND row <= ? ORDER BY row LIMIT ?"
-        while rows := [row for (row,) in self._opened.database.all(statement, after, last, BATCH)]:
-            found = self._store.documents(rows)
-            yield from (found[row] for row in rows if row in found)
-            after = rows[-1]
+        """Yield every document, in the order in which they were added, as they were when the first was asked for."""
+        after = -1
+        statement = "SELECT row FROM documents WHERE row > ? ORDER BY row LIMIT ?"
+        with self._opened.database.held() as within:
+            while True:
+                with within():
+                    rows = [row for (row,) in self._opened.database.all(statement, after, BATCH)]
+                    known = self._store.documents(rows)
+                    found = [known[row] if row in known else self._store.document(row) for row in rows]
+                if not rows:
+                    return
+                yield from found
+                after = rows[-1]
 
     @property
     def encoder(self) -> Encoder | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock, RLock, local
 from typing import Any
@@ -202,18 +202,31 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read one state: what this thread reads inside, it reads as of the last transaction committed before."""
-        if getattr(self._thread, "reader", None) is not None or not self.pooled:
+        if getattr(self._thread, "reader", None) is not None:
             yield
+            return
+        with self.held() as within, within():
+            yield
+
+    @contextmanager
+    def held(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+        """Hold one state that is read now and then: inside ``with within():``, where ``within`` is what this gives."""
+        if not self.pooled:
+            yield nullcontext
             return
         if self.closed:
             raise CannotWrite(f"{self.path} was closed. Open the collection again.")
         self.check_place()
         with self._still() if self.immutable else self._snapshot() as connection:
-            self._thread.reader = connection
-            try:
-                yield
-            finally:
-                self._thread.reader = None
+            yield lambda: self._using(connection)
+
+    @contextmanager
+    def _using(self, connection: sqlite3.Connection) -> Iterator[None]:
+        before, self._thread.reader = getattr(self._thread, "reader", None), connection
+        try:
+            yield
+        finally:
+            self._thread.reader = before
 
     @contextmanager
     def _still(self) -> Iterator[sqlite3.Connection]:
