@@ -215,7 +215,7 @@ class Store:
                 if own and not vectors:
                     continue  # it has gone since the statement ran
                 image = blob if path is None else os.fsdecode(path)
-                found[row] = Document(name, text, image, json.loads(metadata), vectors)
+                found[row] = Document.restored(name, text, image, json.loads(metadata), vectors)
         return found
 
     def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
