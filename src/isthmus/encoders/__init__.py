@@ -48,6 +48,8 @@ def load(
     Traceback (most recent call last):
     isthmus.errors.UnknownName: No encoder is called 'minni'. Did you mean 'mini'?
     """
+    if not isinstance(name, str) or "\0" in name:
+        raise BadInput(f"{name!r} is not an encoder's name. Write {', '.join([*EMBEDDED, *NAMED])}.")
     kind, colon, which = name.partition(":")
     opener = lookup(KINDS, kind, "encoder")
     settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
