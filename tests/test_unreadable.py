@@ -171,7 +171,9 @@ def test_the_rows_of_a_table_outlive_a_drive_of_pictures_but_not_a_deleted_pictu
     assert (list(skipped(report)), contents(things).keys()) == (["two"], {"one"})
 
 
-def test_an_unreadable_shard_and_an_unreadable_part_of_one_keep_their_documents(things: Collection, place: Path) -> None:
+def test_an_unreadable_shard_and_an_unreadable_part_of_one_keep_their_documents(
+    things: Collection, place: Path
+) -> None:
     pytest.importorskip("pyarrow")
     vectors = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
     root = place / "shards"

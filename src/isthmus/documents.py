@@ -191,9 +191,7 @@ def _vector(which: str, given: object) -> Matrix:
     with np.errstate(over="ignore", under="ignore"):
         vector = array.astype(np.float32)
     if not np.isfinite(vector).all() or not vector.any():
-        raise BadVectors(
-            f"{which} holds NaN, infinity or a number beyond 32 bits, or is all zeros. Encode it again."
-        )
+        raise BadVectors(f"{which} holds NaN, infinity or a number beyond 32 bits, or is all zeros. Encode it again.")
     return vector
 
 

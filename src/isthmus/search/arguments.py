@@ -77,8 +77,8 @@ def query(given: str | Query) -> Query:
     asked = Query.of(given)
     if asked.text is not None and len(asked.text) > LONGEST:
         raise BadInput(
-            f"The query has {len(asked.text):,} characters; {LONGEST:,} is the most. Ask with the part that matters, or "
-            "search for its passages one by one with search_many."
+            f"The query has {len(asked.text):,} characters; {LONGEST:,} is the most. Ask with the part that matters, "
+            "or search for its passages one by one with search_many."
         )
     return asked
 
@@ -106,7 +106,9 @@ def reference(given: Any) -> tuple[Query, str | None]:
     if not isinstance(given, tuple):
         return query(given), None
     if len(given) != 2 or not isinstance(given[1], str):
-        raise BadInput(f"A reference query is a query, or a query and an id: ('a cat', 'cat.jpg'), not {_shown(given)}.")
+        raise BadInput(
+            f"A reference query is a query, or a query and an id: ('a cat', 'cat.jpg'), not {_shown(given)}."
+        )
     return query(given[0]), identifier(given[1])
 
 

@@ -363,8 +363,8 @@ class Collection:
         """
         if not self._opened.database.writable:
             raise CannotWrite(
-                f"{self.path} is read-only for this user, so a calibration cannot be saved. Search it as it is (a search "
-                "calibrates for its own process where nothing is saved), or calibrate a copy that you may write to."
+                f"{self.path} is read-only for this user, so a calibration cannot be saved. Search it as it is (a "
+                "search calibrates for its own process where nothing is saved), or calibrate a copy of your own."
             )
         own: Own = [arguments.reference(query) for query in arguments.references(queries)]
         for _, answer in own:

@@ -197,7 +197,9 @@ class Follower:
             kept = bool(self.store.database.one("SELECT 1 FROM documents WHERE unit = ? LIMIT 1", self.unit))
         elif event.unreachable:
             self.unreached.add(event.where)
-            inside = "SELECT 1 FROM units WHERE root = ?1 AND (?1 = ?2 OR key = ?2 OR key BETWEEN ?2 || '/' AND ?2 || '0')"
+            inside = (
+                "SELECT 1 FROM units WHERE root = ?1 AND (?1 = ?2 OR key = ?2 OR key BETWEEN ?2 || '/' AND ?2 || '0')"
+            )
             kept = bool(self.store.database.one(f"{inside} LIMIT 1", self.source.root, event.where))
         self._skip(self.unit, Skipped(event.where, f"{event.why}; kept as it was" if kept else event.why))
 

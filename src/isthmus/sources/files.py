@@ -99,7 +99,7 @@ def from_system(error: BaseException) -> bool:
 def is_missing(path: str | PathLike[str]) -> bool:
     """Whether the folder that should hold a file shows that it does not; False where the folder cannot be read."""
     try:
-        os.lstat(path)  # noqa: PTH116 - a Path drops './' and is slow
+        os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, ValueError):

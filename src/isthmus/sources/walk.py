@@ -60,7 +60,9 @@ def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
             identity = (status.st_dev, status.st_ino)
             if identity == own or is_collection(folder.path):
                 if not folder.inside:
-                    yield Skipped(readable(root), "is a collection, not a folder of documents. Name the files it is about")
+                    yield Skipped(
+                        readable(root), "is a collection, not a folder of documents. Name the files it is about"
+                    )
                 continue
             if identity in above or (folder.linked and identity in followed):
                 continue
