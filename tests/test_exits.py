@@ -98,7 +98,7 @@ def test_a_full_device_is_one_line_and_exit_code_1(things: Path, verb: str) -> N
 
 def test_a_closed_output_is_not_taken_for_a_file_of_the_collection(things: Path) -> None:
     command = f"exec {sys.executable} -c '{RUN}' stats --in '{things}' >&-"
-    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     with Collection.open(things) as opened:
         assert opened.verify() == []

@@ -122,7 +122,7 @@ def test_an_id_with_line_ends_stays_on_its_line(
 
 def test_what_anybody_writes_to_the_streams_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.guarded():
-        print(ESCAPE)
+        sys.stdout.write(ESCAPE)
         sys.stderr.write(ESCAPE)
         terminal.redraw(f"progress {ESCAPE}")
     out, err = capsys.readouterr()

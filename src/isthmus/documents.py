@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from isthmus.errors import BadInput, BadVectors
+from isthmus.errors import BadInput, BadVectors, shown
 from isthmus.registry import lookup
 from isthmus.types import Matrix, check_part_count, part_name
 
@@ -47,9 +47,11 @@ class Document:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
-            raise BadInput(f"A document's id is a string that is not empty, not {self.id!r}. Use str(…) on numbers.")
+            raise BadInput(
+                f"A document's id is a string that is not empty, not {shown(self.id)}. Use str(…) on numbers."
+            )
         if "\0" in self.id:
-            raise BadInput(f"The document id {self.id[:80]!r} holds the character NUL. Remove it from the id.")
+            raise BadInput(f"The document id {shown(self.id)} holds the character NUL. Remove it from the id.")
         if not isinstance(self.metadata, Mapping):
             raise BadInput(
                 f"Document {self.id!r} has metadata of type {type(self.metadata).__name__}; it must map names to "
@@ -196,10 +198,12 @@ def _vector(which: str, given: object) -> Matrix:
 
 
 def _weights(given: Mapping[str, float], parts: list[str]) -> dict[str, float]:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"The query has weights that are {shown(given)}; write weights={{'text': 2, 'image': 1}}.")
     weights = {lookup({part: part for part in parts}, name, "part of this query"): w for name, w in given.items()}
     for name, weight in weights.items():
         if not isinstance(weight, Real) or not 0 <= float(weight) < float("inf"):
-            raise BadInput(f"The weight of {name!r} must be a finite number, not negative, and is {weight!r}.")
+            raise BadInput(f"The weight of {name!r} must be a finite number, not negative, and is {shown(weight)}.")
     whole = {part: float(weights.get(part, 1.0)) for part in parts}
     if not any(whole.values()):
         raise BadInput("The query gives every part it has weight 0: nothing is asked.")

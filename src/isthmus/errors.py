@@ -20,6 +20,21 @@ Each message says what is wrong, why it matters and what to do about it.
 
 from collections.abc import Sequence
 
+SHOWN = 80  # characters of a value that a message repeats
+
+
+def shown(value: object) -> str:
+    """Write a value for a message: short, and safe for values that cannot be written at all.
+
+    >>> shown("a" * 100)[-4:], shown(5)
+    ('aaa…', '5')
+    """
+    try:
+        said = repr(value)
+    except Exception:  # noqa: BLE001 - nested too deep, or a repr of its own that fails
+        return f"a {type(value).__name__}"
+    return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
+
 
 class IsthmusError(Exception):
     """The root: catch this to catch everything isthmus raises on purpose."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from isthmus.errors import BadInput, BadVectors
+from isthmus.errors import BadInput, BadVectors, shown
 
 Matrix: TypeAlias = NDArray[np.floating[Any]]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -74,7 +74,10 @@ class Vectors:
         """
         matrix = _array("text", matrix)
         rows = len(matrix) if matrix.ndim else 0
-        names = np.asarray(modality, dtype=str)
+        names = _array("modality", modality)
+        if names.dtype.kind != "U" and not all(isinstance(name, str) for name in names.flat):
+            raise BadVectors(f"modality is {shown(modality)}; give a name such as 'text', or one for each row.")
+        names = names.astype(str)
         if names.ndim == 0:
             names = np.full(rows, str(names))
         if names.shape != (rows,):
@@ -214,10 +217,9 @@ or 'image'; '+' joins names, as in 'image+text'.
     """
     names = name.split("+") if isinstance(name, str) else []
     if not names or not all(map(PART_NAME.fullmatch, names)):
-        shown = repr(name) if len(repr(name)) <= 80 else f"{repr(name)[:80]}…"
         raise BadInput(
-            f"{shown} is not a part's name. Use 1 to 32 letters, digits, '_' and '-', as in 'text' or 'image'; '+' "
-            "joins names, as in 'image+text'."
+            f"{shown(name)} is not a part's name. Use 1 to 32 letters, digits, '_' and '-', as in 'text' or 'image'; "
+            "'+' joins names, as in 'image+text'."
         )
     return "+".join(sorted(set(names)))
 
@@ -236,12 +238,14 @@ def _canonical(name: str) -> str:
     check for names from outside.
     """
     if not isinstance(name, str) or not all(name.split("+")):
-        raise BadVectors(f"{name!r} is not a part's name. Use 'text', 'image', or 'image+text'.")
+        raise BadVectors(f"{shown(name)} is not a part's name. Use 'text', 'image', or 'image+text'.")
     return "+".join(sorted(set(name.split("+"))))
 
 
 def _checked_presence(present: Mapping[str, Any], parts: Mapping[str, Matrix], n: int) -> dict[str, Mask]:
-    present = {_canonical(part): mask for part, mask in present.items()}
+    if not isinstance(present, Mapping):
+        raise BadVectors(f"`present` is {shown(present)}; it maps parts to masks, as in {{'text': mask}}.")
+    present = {_canonical(part): _array(part, mask) for part, mask in present.items()}
     masks = {p: np.asarray(present.get(p, np.ones(n, dtype=bool))) for p in parts}
     if unknown := set(present) - set(parts):
         raise BadVectors(f"`present` names parts without vectors: {', '.join(sorted(unknown))}.")
@@ -261,7 +265,9 @@ def _checked_weights(
 ) -> dict[str, Matrix] | None:
     if weights is None:
         return None
-    weights = {_canonical(part): weight for part, weight in weights.items()}
+    if not isinstance(weights, Mapping):
+        raise BadVectors(f"`weights` is {shown(weights)}; it maps parts to numbers, as in {{'text': [1.0, 2.0]}}.")
+    weights = {_canonical(part): _array(part, weight) for part, weight in weights.items()}
     if unknown := set(weights) - set(present):
         raise BadVectors(f"`weights` names parts without vectors: {', '.join(sorted(unknown))}.")
     checked: dict[str, Matrix] = {p: np.asarray(weights.get(p, np.ones(n)), dtype=np.float64) for p in present}

@@ -24,7 +24,7 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, BadVectors, CannotWrite, UnknownName
+from isthmus.errors import BadVectors, CannotWrite, UnknownName
 from isthmus.registry import suggestion
 from isthmus.search import arguments, calibrate, filters, verify
 from isthmus.search.ahead import ahead
@@ -142,8 +142,7 @@ class Collection:
 
         Batches are committed as they are encoded: what ``progress(count)`` has acknowledged stays, whatever happens.
         """
-        if isinstance(documents, Document):
-            documents = [documents]
+        documents = arguments.documents(documents)
         done: list[Added] = []
         count = 0
         skipped: list[Skipped] = []
@@ -318,22 +317,20 @@ class Collection:
         rerank: str | Reranker | None = None,
     ) -> list[list[Hit]]:
         """Search for several queries at once, in batches; the options are those of ``search``."""
-        if calibration not in (None, "none"):
-            raise BadInput(
-                f"A search is calibrated as its collection is, or not at all (calibration='none'), not "
-                f"{calibration!r}. Use calibrate(…) to change the collection's."
-            )
+        raw = arguments.calibration(calibration)
+        arguments.named("align", align, "align")
+        arguments.named("rerank", rerank, "scores")
         asked = arguments.queries(queries)
         options = Options(
             k=arguments.count("k", k, least=1),
             offset=arguments.count("offset", offset, least=0),
-            where=where,
+            where=arguments.mapping("where", where),
             modalities=modalities,
-            hybrid=hybrid,
-            min_probability=min_probability,
-            explain=explain,
-            group=group,
-            raw=calibration == "none",
+            hybrid=arguments.flag("hybrid", hybrid),
+            min_probability=arguments.share("min_probability", min_probability),
+            explain=arguments.flag("explain", explain),
+            group=arguments.flag("group", group),
+            raw=raw,
         )
         return self._searches.many(asked, options, align, rerank)
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, shown
 from isthmus.registry import lookup
 from isthmus.search.facts import Scalar, readable, scalar
 
@@ -94,7 +94,7 @@ def _all_of(where: Mapping[str, Any], tables: _Tables, deep: int) -> Condition:
         return Condition(EVERY)
     for name in where:
         if not isinstance(name, str):
-            raise BadInput(f"The filter has a name that is a {type(name).__name__}, {name!r}. Names are strings.")
+            raise BadInput(f"The filter has a name that is a {type(name).__name__}, {shown(name)}. Names are strings.")
     return _joined("INTERSECT", [_named(name, value, tables, deep - 1) for name, value in where.items()], tables)
 
 
@@ -124,7 +124,7 @@ def _operated(name: str, operator: object, asked: Any, tables: _Tables, deep: in
 def _one_of(name: str, several: Any, tables: _Tables, _: int = 0) -> Condition:
     tables.count()
     if isinstance(several, str) or not isinstance(several, list | tuple | set):
-        raise BadInput(f"'in' takes a list of values for {name!r}, not {several!r}.")
+        raise BadInput(f"'in' takes a list of values for {name!r}, not {shown(several)}.")
     values = [_comparable(name, one) for one in several if one is not None]
     found = Condition(f"{_from(name)} IN ({','.join('?' * len(values))})", (*_head(name), *values))
     if len(values) > MANY and not any(isinstance(value, float) or "\0" in str(value) for value in values):
@@ -155,6 +155,8 @@ def _not(name: str, asked: Any, tables: _Tables, deep: int) -> Condition:
 
 def _exists(name: str, asked: Any, tables: _Tables, _: int = 0) -> Condition:
     tables.count()
+    if not isinstance(asked, int) or asked not in (0, 1):
+        raise BadInput(f"'exists' is true or false for {name!r}, not {shown(asked)}.")
     if name in COLUMNS:
         there = Condition(EVERY)
     else:
@@ -187,7 +189,9 @@ def _head(name: str) -> tuple[Scalar, ...]:
 def _comparable(name: str, value: Any) -> Scalar:
     plain = scalar(value)
     if plain is None:
-        raise BadInput(f"{name!r} cannot be compared with {value!r}. Compare with a string, a number, true or false.")
+        raise BadInput(
+            f"{name!r} cannot be compared with {shown(value)}. Compare with a string, a number, true or false."
+        )
     return plain
 
 
