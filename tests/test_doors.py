@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +13,12 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query, Vectors, types
-from isthmus.errors import BadInput, BadVectors
+from isthmus.errors import BadInput, BadVectors, CannotEncode
 from isthmus.search import arguments, facts, filters, limits
 from isthmus.types import MAX_PARTS_OF_ONE
 
 BAD_NAMES = [
-    "/tmp/pwned",
+    "/somewhere/pwned",
     "../../../evil",
     "a\0b",
     "a\ud800",
@@ -227,3 +228,28 @@ def test_what_is_no_row_of_numbers_is_refused(vector: Any) -> None:
 def test_an_id_holds_no_nul() -> None:
     with pytest.raises(BadInput, match="NUL"):
         Document("a\0b", "text")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_picture_that_never_ends_is_skipped(tmp_path: Path, tiny: str, kind: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "endless", "image": str(path)}) + "\n")
+    with Collection.open(tmp_path / "c", tiny, calibration="none") as things:
+        done = things.add([Document("endless", image=path), Document("fine", "a cat")])
+        assert (done.added, ["not a regular file" in one.why for one in done.skipped]) == (("fine",), [True])
+        report = things.index(tmp_path / "rows.jsonl")
+        assert ["not a regular file" in one.why for one in report.skipped] == [True]
+
+
+def test_reencoding_names_what_an_earlier_version_took(tmp_path: Path, tiny: str, other: str) -> None:
+    with Collection.open(tmp_path / "c", tiny, calibration="none", follow=False) as things:
+        things.add([Document("good", "a cat"), Document("old", "a dog")])
+        with things.store.database.writing() as connection:
+            connection.execute("UPDATE documents SET id = ? WHERE id = 'old'", ("old\0id",))
+        with pytest.raises(CannotEncode) as refused:
+            things.reencode(other)
+        assert [name for name, _ in refused.value.skipped] == ["old\0id"]
+        things.delete("old\0id")
+        things.reencode(other)
+        assert [hit.id for hit in things.search("a cat")] == ["good"]

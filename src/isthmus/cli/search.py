@@ -231,7 +231,7 @@ def _export(things: Collection, to: Path) -> int:
     if to.suffix == ".npz":
         return things.export_vectors(to)
     if to.suffix == ".calibration":
-        calibrated = things.calibration or things.calibrate()
+        calibrated = things.calibration or things.served().calibrated  # saved nowhere if it cannot be
         calibrated.fitted.save(to)
         return 1
     raise typer.BadParameter(f"{to.name} ends in {to.suffix or 'nothing'}: name a file .jsonl, .npz or .calibration.")

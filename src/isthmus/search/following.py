@@ -31,6 +31,7 @@ from isthmus.sources import Source
 from isthmus.sources.files import is_missing
 
 AHEAD = 2 * BATCH  # documents read before they are encoded
+PIECE = 1 << 20
 
 
 @dataclass(slots=True)
@@ -112,10 +113,12 @@ def _ready(document: Document | Unread) -> Prepared | Unread | Unreachable:
     image = ready.document.image
     if isinstance(image, str) and ready.image_hash is None:
         try:
-            Path(image).open("rb").close()
+            with Path(image).open("rb") as file:
+                while file.read(PIECE):  # a failing disk may open a file and not give all of it
+                    pass
         except OSError as error:
             if not _shown_absent(image):
-                return Unreachable(document.id, f"its picture cannot be opened: {error.strerror}")
+                return Unreachable(document.id, f"its picture cannot be read: {error.strerror}")
         except ValueError:
             pass  # a path that no file can have: the encoder says so
     return ready

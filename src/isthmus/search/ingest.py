@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,8 +89,12 @@ def _image_hash(image: ImageLike | None) -> bytes | None:
         return hashlib.sha256(image).digest()
     if isinstance(image, str):
         try:
+            if not stat.S_ISREG(Path(image).stat().st_mode):
+                raise BadImage(f"its picture {image} is not a regular file. Give the path of a picture.")
             with Path(image).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").digest()
+        except BadImage:
+            raise
         except (OSError, ValueError):
             return None  # whoever encodes it says why it cannot be read
     return None

@@ -140,7 +140,11 @@ class Run:
                 if isinstance(bare, Skipped):
                     self.skipped.append(bare)
                     continue
-                one = prepared(bare)
+                try:
+                    one = prepared(bare)
+                except BadInput as problem:  # what an earlier version took
+                    self.skipped.append(Skipped(bare.id, str(problem)))
+                    continue
                 yield Arrival(replace(one, image_hash=one.image_hash or known))  # its file may be gone, its copy not
 
     def _columns(self, rows: Sequence[int]) -> dict[int, tuple[Any, ...]]:
