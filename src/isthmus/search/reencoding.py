@@ -136,14 +136,13 @@ class Run:
             found, columns = self.store.documents(page), self._columns(page)
             for row in page:
                 *_, modality, known = columns[row]
-                bare = _bare(found[row], modality)
-                if isinstance(bare, Skipped):
-                    self.skipped.append(bare)
-                    continue
                 try:
-                    one = prepared(bare)
+                    bare = _bare(found[row], modality)
+                    one = bare if isinstance(bare, Skipped) else prepared(bare)
                 except BadInput as problem:  # what an earlier version took
-                    self.skipped.append(Skipped(bare.id, str(problem)))
+                    one = Skipped(found[row].id, str(problem))
+                if isinstance(one, Skipped):
+                    self.skipped.append(one)
                     continue
                 yield Arrival(replace(one, image_hash=one.image_hash or known))  # its file may be gone, its copy not
 
