@@ -13,7 +13,7 @@ import pytest
 import isthmus
 from isthmus.align import aligner, caption
 from isthmus.calibration import METHODS, NNN_PAPER_GRID, Spec
-from isthmus.cli import VERBS
+from isthmus.cli.verbs import VERBS
 from isthmus.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from isthmus.align import mini
 from isthmus.align.reading import reader
-from isthmus.cli import app, train_forge_mini
+from isthmus.cli import app
+from isthmus.cli.verbs import train_forge_mini
 from isthmus.errors import BadFile, BadInput
 from isthmus.train import forge_data
 from isthmus.train.forge_mini import Recipe

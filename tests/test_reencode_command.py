@@ -64,7 +64,7 @@ def test_the_verb_can_be_interrupted_and_others_say_how_far_it_came(
         patch.setattr(Staging, "keep", interrupt)
         code, out, err = verb("--in", str(thirty), "--encoder", other)
     said = f"15 of 30 documents re-encoded into {other}"
-    assert (code, out, err.splitlines()[-1]) == (1, "", f"interrupted: {said} are kept; the same command goes on.")
+    assert (code, out, err.splitlines()[-1]) == (130, "", f"interrupted: {said} are kept; the same command goes on.")
     on = f"{said}; run `isthmus reencode --in {thirty} --encoder {other}` to go on"
     assert f"re-encoding  {on}" in run(app, ["stats", "--in", str(thirty)]).stdout
     told = json.loads(run(app, ["stats", "--in", str(thirty), "--json"]).stdout)

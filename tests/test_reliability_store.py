@@ -245,7 +245,7 @@ def test_whoever_may_not_write_is_told_that_a_calibration_cannot_be_kept(
 ) -> None:
     monkeypatch.setattr("isthmus.search.manifest._may_write", lambda _: False)
     with Collection.open(folder, follow=False) as things:
-        with pytest.raises(CannotWrite, match="cannot be kept"):
+        with pytest.raises(CannotWrite, match="cannot be saved"):
             things.calibrate("none")
         assert len(things.search(ASKED, k=100)) == len(things)
 

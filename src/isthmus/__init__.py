@@ -3,19 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from isthmus.types import Folded, Vectors
-
 if TYPE_CHECKING:
     from isthmus import calibration, encoders
     from isthmus.documents import Document, Query
     from isthmus.search import Collection
+    from isthmus.types import Folded, Vectors
 
 __all__ = ["Collection", "Document", "Folded", "Query", "Vectors", "__version__", "calibration", "encoders"]
 
 __version__ = "0.1.0"
 
-MODULES = ("calibration", "encoders")
-CLASSES = {"Collection": "isthmus.search", "Document": "isthmus.documents", "Query": "isthmus.documents"}
+MODULES = ("calibration", "encoders", "errors", "types")
+CLASSES = {
+    "Collection": "isthmus.search",
+    "Document": "isthmus.documents",
+    "Folded": "isthmus.types",
+    "Query": "isthmus.documents",
+    "Vectors": "isthmus.types",
+}
 
 
 def __dir__() -> list[str]:

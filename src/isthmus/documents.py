@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from isthmus.errors import BadInput, BadVectors
+from isthmus.errors import BadInput, BadVectors, shown
 from isthmus.registry import lookup
-from isthmus.types import Matrix
+from isthmus.types import Matrix, check_part_count, part_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,7 +47,11 @@ class Document:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
-            raise BadInput(f"A document's id is a string that is not empty, not {self.id!r}. Use str(…) on numbers.")
+            raise BadInput(
+                f"A document's id is a string that is not empty, not {shown(self.id)}. Use str(…) on numbers."
+            )
+        if "\0" in self.id:
+            raise BadInput(f"The document id {shown(self.id)} holds the character NUL. Remove it from the id.")
         if not isinstance(self.metadata, Mapping):
             raise BadInput(
                 f"Document {self.id!r} has metadata of type {type(self.metadata).__name__}; it must map names to "
@@ -56,6 +60,26 @@ class Document:
         object.__setattr__(self, "metadata", dict(self.metadata))
         object.__setattr__(self, "vectors", _vectors(f"Document {self.id!r}", self.vectors))
         _check(f"Document {self.id!r}", self.text, self.image, self.vectors)
+
+    @classmethod
+    def restored(
+        cls,
+        name: str,
+        text: str | None,
+        image: ImageLike | None,
+        metadata: Mapping[str, Any],
+        vectors: Mapping[str, Matrix],
+    ) -> Document:
+        """Return a document that a collection holds, without the checks of a new one.
+
+        Earlier versions stored ids and part names that are refused today; they can still be read and deleted.
+        """
+        document = object.__new__(cls)
+        for field_name, value in zip(
+            ("id", "text", "image", "metadata", "vectors"), (name, text, image, metadata, vectors), strict=True
+        ):
+            object.__setattr__(document, field_name, value)
+        return document
 
     @property
     def modality(self) -> str:
@@ -140,25 +164,46 @@ def _vectors(whose: str, given: object) -> dict[str, Matrix]:
     if not isinstance(given, Mapping):
         raise BadInput(f"{whose} has vectors of type {type(given).__name__}; write vectors={{'text': vector}}.")
     vectors: dict[str, Matrix] = {}
-    for part, vector in given.items():
-        if not isinstance(part, str) or not all(part.split("+")):
-            raise BadInput(f"{whose} has a vector for {part!r}; parts are called 'text', 'image', 'image+text' ….")
-        array = np.asarray(vector)
-        if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
-            raise BadVectors(f"{whose}: the vector of {part!r} must be a row of numbers, not of shape {array.shape}.")
-        if not np.isfinite(array).all() or not array.any():
-            raise BadVectors(
-                f"{whose}: the vector of {part!r} holds NaN or infinity, or is all zeros. Encode it again."
-            )
-        vectors["+".join(sorted(set(part.split("+"))))] = array.astype(np.float32)
+    for given_name, vector in given.items():
+        part = _part_name(whose, given_name)
+        if part in vectors:
+            raise BadInput(f"{whose} has two vectors for {part!r}. Joint parts are the same in any order: give one.")
+        vectors[part] = _vector(f"{whose}: the vector of {part!r}", vector)
+    try:
+        check_part_count(vectors)
+    except BadInput as error:
+        raise BadInput(f"{whose} cannot be used: {error}") from None
     return vectors
 
 
+def _part_name(whose: str, given: object) -> str:
+    try:
+        return part_name(given)
+    except BadInput as error:
+        raise BadInput(f"{whose} has a vector whose part cannot be used: {error}") from None
+
+
+def _vector(which: str, given: object) -> Matrix:
+    try:
+        array = np.asarray(given)
+    except (ValueError, OverflowError):
+        raise BadVectors(f"{which} must be a row of numbers; it has rows of different lengths.") from None
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
+        raise BadVectors(f"{which} must be a row of numbers, not of shape {array.shape}.")
+    with np.errstate(over="ignore", under="ignore"):
+        vector = array.astype(np.float32)
+    if not np.isfinite(vector).all() or not vector.any():
+        raise BadVectors(f"{which} holds NaN, infinity or a number beyond 32 bits, or is all zeros. Encode it again.")
+    return vector
+
+
 def _weights(given: Mapping[str, float], parts: list[str]) -> dict[str, float]:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"The query has weights that are {shown(given)}; write weights={{'text': 2, 'image': 1}}.")
     weights = {lookup({part: part for part in parts}, name, "part of this query"): w for name, w in given.items()}
     for name, weight in weights.items():
         if not isinstance(weight, Real) or not 0 <= float(weight) < float("inf"):
-            raise BadInput(f"The weight of {name!r} must be a finite number, not negative, and is {weight!r}.")
+            raise BadInput(f"The weight of {name!r} must be a finite number, not negative, and is {shown(weight)}.")
     whole = {part: float(weights.get(part, 1.0)) for part in parts}
     if not any(whole.values()):
         raise BadInput("The query gives every part it has weight 0: nothing is asked.")

@@ -7,6 +7,7 @@ Each message says what is wrong, why it matters and what to do about it.
     │   ├── BadVectors                 shape, dimension, NaN, a zero row
     │   ├── UnknownName                a name no table holds; the nearest one is suggested
     │   ├── BadImage                   a picture that cannot be read, or is too large to
+    │   ├── CannotRead                 a file that the system does not give now, and may give later
     │   ├── CannotEncode               documents that an encoder cannot read, each with the reason
     │   ├── BadSpec                    a calibration spec that cannot be read or composed
     │   └── UnknownModality            a modality the fitted calibration never saw
@@ -18,6 +19,21 @@ Each message says what is wrong, why it matters and what to do about it.
 """
 
 from collections.abc import Sequence
+
+SHOWN = 80  # characters of a value that a message repeats
+
+
+def shown(value: object) -> str:
+    """Write a value for a message: short, and safe for values that cannot be written at all.
+
+    >>> shown("a" * 100)[-4:], shown(5)
+    ('aaa…', '5')
+    """
+    try:
+        said = repr(value)
+    except Exception:  # noqa: BLE001 - nested too deep, or a repr of its own that fails
+        return f"a {type(value).__name__}"
+    return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
 
 
 class IsthmusError(Exception):
@@ -38,6 +54,10 @@ class UnknownName(BadInput):
 
 class BadImage(BadInput):
     """A picture that cannot be read, or that has more pixels than the budget allows."""
+
+
+class CannotRead(BadInput):
+    """A file or folder that the system does not give now: permissions, the disk, a link that leads nowhere."""
 
 
 class CannotEncode(BadInput):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from isthmus.errors import UnknownName
+from isthmus.errors import UnknownName, shown
 
 Thing = TypeVar("Thing")
 
@@ -20,9 +20,11 @@ def lookup(table: Mapping[str, Thing], name: str, kind: str) -> Thing:
     Traceback (most recent call last):
     isthmus.errors.UnknownName: No calibration is called 'centre'. Did you mean 'center'?
     """
+    if not isinstance(name, str):
+        raise UnknownName(f"The name of a {kind} is a string, not {shown(name)}. {suggestion('', table)}")
     if name in table:
         return table[name]
-    raise UnknownName(f"No {kind} is called {name!r}. {suggestion(name, table)}")
+    raise UnknownName(f"No {kind} is called {shown(name)}. {suggestion(name, table)}")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -9,14 +9,15 @@ parts, written in alphabetical order: ``text``, ``image``, ``image+text``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isthmus.errors import BadVectors
+from isthmus.errors import BadInput, BadVectors, shown
 
 Matrix: TypeAlias = NDArray[np.floating[Any]]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -25,6 +26,8 @@ Names: TypeAlias = NDArray[np.str_]
 ModalityLike: TypeAlias = str | Sequence[str] | Sequence[Sequence[str]] | Names
 
 MAX_PARTS = 16
+MAX_PARTS_OF_ONE = 8  # parts of one document or query
+PART_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -69,9 +72,12 @@ class Vectors:
         >>> Vectors.of(np.eye(2), ["text", "image"]).modality.tolist()
         ['text', 'image']
         """
-        matrix = np.asarray(matrix)
+        matrix = _array("text", matrix)
         rows = len(matrix) if matrix.ndim else 0
-        names = np.asarray(modality, dtype=str)
+        names = _array("modality", modality)
+        if names.dtype.kind != "U" and not all(isinstance(name, str) for name in names.flat):
+            raise BadVectors(f"modality is {shown(modality)}; give a name such as 'text', or one for each row.")
+        names = names.astype(str)
         if names.ndim == 0:
             names = np.full(rows, str(names))
         if names.shape != (rows,):
@@ -161,7 +167,7 @@ def _checked_parts(parts: Mapping[str, Any]) -> dict[str, Matrix]:
         raise BadVectors("Vectors need at least one part, for instance parts={'text': matrix}.")
     if len(parts) > MAX_PARTS:
         raise BadVectors(f"{len(parts)} parts were given; {MAX_PARTS} is the most.")
-    arrays = {_canonical(name): np.asarray(matrix) for name, matrix in parts.items()}
+    arrays = {_canonical(name): _array(name, matrix) for name, matrix in parts.items()}
     if len(arrays) < len(parts):
         raise BadVectors(f"{', '.join(parts)}: one part is named twice. Joint parts are the same in any order.")
     first, shape = next((name, a.shape) for name, a in arrays.items())
@@ -189,15 +195,57 @@ def _check_matrix(name: str, array: Any) -> None:
         raise BadVectors(f"part {name!r} holds {array.dtype}; it must hold real numbers.")
 
 
+def _array(name: object, matrix: object) -> Any:
+    try:
+        return np.asarray(matrix)
+    except ValueError:  # rows of different lengths
+        raise BadVectors(f"part {name!r} has rows of different lengths; it must be (rows, dimensions).") from None
+
+
+def part_name(name: object) -> str:
+    """Check the name of a part that comes from outside, and write a joint part in alphabetical order.
+
+    A name is an identifier: 1 to 32 ASCII letters, digits, ``_`` and ``-`` (not first); ``+`` joins several. A
+    document or a query has at most 8.
+
+    >>> part_name("text+image")
+    'image+text'
+    >>> part_name("../../etc")
+    Traceback (most recent call last):
+    isthmus.errors.BadInput: '../../etc' is not a part's name. Use 1 to 32 letters, digits, '_' and '-', as in 'text' \
+or 'image'; '+' joins names, as in 'image+text'.
+    """
+    names = name.split("+") if isinstance(name, str) else []
+    if not names or not all(map(PART_NAME.fullmatch, names)):
+        raise BadInput(
+            f"{shown(name)} is not a part's name. Use 1 to 32 letters, digits, '_' and '-', as in 'text' or 'image'; "
+            "'+' joins names, as in 'image+text'."
+        )
+    return "+".join(sorted(set(names)))
+
+
+def check_part_count(parts: Iterable[str]) -> None:
+    """Refuse more parts than one document or query may have."""
+    names = {atom for part in parts for atom in part.split("+")}
+    if len(names) > MAX_PARTS_OF_ONE:
+        raise BadInput(f"it has {len(names)} parts; {MAX_PARTS_OF_ONE} is the most. Split it into several documents.")
+
+
 def _canonical(name: str) -> str:
-    """Write a joint part in alphabetical order: ``text+image`` is ``image+text``."""
+    """Write a joint part in alphabetical order: ``text+image`` is ``image+text``.
+
+    Any name will do here: vectors of collections written by earlier versions are read as well. ``part_name`` is the
+    check for names from outside.
+    """
     if not isinstance(name, str) or not all(name.split("+")):
-        raise BadVectors(f"{name!r} is not a part's name. Use 'text', 'image', or 'image+text'.")
+        raise BadVectors(f"{shown(name)} is not a part's name. Use 'text', 'image', or 'image+text'.")
     return "+".join(sorted(set(name.split("+"))))
 
 
 def _checked_presence(present: Mapping[str, Any], parts: Mapping[str, Matrix], n: int) -> dict[str, Mask]:
-    present = {_canonical(part): mask for part, mask in present.items()}
+    if not isinstance(present, Mapping):
+        raise BadVectors(f"`present` is {shown(present)}; it maps parts to masks, as in {{'text': mask}}.")
+    present = {_canonical(part): _array(part, mask) for part, mask in present.items()}
     masks = {p: np.asarray(present.get(p, np.ones(n, dtype=bool))) for p in parts}
     if unknown := set(present) - set(parts):
         raise BadVectors(f"`present` names parts without vectors: {', '.join(sorted(unknown))}.")
@@ -217,7 +265,9 @@ def _checked_weights(
 ) -> dict[str, Matrix] | None:
     if weights is None:
         return None
-    weights = {_canonical(part): weight for part, weight in weights.items()}
+    if not isinstance(weights, Mapping):
+        raise BadVectors(f"`weights` is {shown(weights)}; it maps parts to numbers, as in {{'text': [1.0, 2.0]}}.")
+    weights = {_canonical(part): _array(part, weight) for part, weight in weights.items()}
     if unknown := set(weights) - set(present):
         raise BadVectors(f"`weights` names parts without vectors: {', '.join(sorted(unknown))}.")
     checked: dict[str, Matrix] = {p: np.asarray(weights.get(p, np.ones(n)), dtype=np.float64) for p in present}

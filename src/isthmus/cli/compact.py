@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import typer
-
-from isthmus.cli import show
 from isthmus.cli.options import In, Json
+from isthmus.cli.terminal import echo, echo_json
 from isthmus.search import Collection
 
 
@@ -23,8 +21,8 @@ def compact(into: In, json: Json = False) -> None:
     with Collection.open(into, create=False, follow=False) as things:
         done = things.compact()
     if json:
-        show.as_json(asdict(done))
+        echo_json(asdict(done))
         return
-    typer.echo(f"{done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now.")
+    echo(f"{done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now.")
     if done.words_rebuilt:
-        typer.echo("The index of words was damaged and was made again.")
+        echo("The index of words was damaged and was made again.")

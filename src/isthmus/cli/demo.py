@@ -13,6 +13,7 @@ import typer
 
 from isthmus import samples
 from isthmus.cli import show
+from isthmus.cli.terminal import echo, line
 from isthmus.search import Collection, Hit
 
 SHOWN = 3  # searches that are shown side by side
@@ -27,17 +28,17 @@ def demo(
     with tempfile.TemporaryDirectory() as scratch:
         place = into or Path(scratch, "demo.isthmus")
         began = time.monotonic()
-        typer.echo(f"Indexing {samples.folder()} …")
+        echo(f"Indexing {samples.folder()} …")
         with Collection.open(place, follow=False) as things:
             with show.progress("reading") as tell:
                 things.index(samples.folder(), progress=tell)
-            typer.echo("Calibrating on questions made from its own documents …")
+            echo("Calibrating on questions made from its own documents …")
             calibrated = things.calibrate()
             counts = ", ".join(f"{count} {name}" for name, count in things.stats().documents.items())
-            typer.echo(f"{len(things)} documents ({counts}) in {time.monotonic() - began:.0f} s.")
-            typer.echo(f"Calibrated by itself: {calibrated.fitted.spec}\n")
+            echo(f"{len(things)} documents ({counts}) in {time.monotonic() - began:.0f} s.")
+            echo(f"Calibrated by itself: {calibrated.fitted.spec}\n")
             _compared(things)
-        typer.echo(_next(place if into is not None else None))
+        echo(_next(place if into is not None else None))
 
 
 def _compared(things: Collection) -> None:
@@ -53,16 +54,16 @@ def _compared(things: Collection) -> None:
 
 
 def _side_by_side(query: str, right: Sequence[str], raw: Sequence[Hit], fair: Sequence[Hit]) -> None:
-    typer.echo(f"» {query}")
-    typer.echo(f"  {'raw cosine':<{WIDTH}}calibrated")
+    echo(f"» {query}")
+    echo(f"  {'raw cosine':<{WIDTH}}calibrated")
     for before, after in zip(raw[:TOP], fair[:TOP], strict=False):
-        typer.echo(f"  {_cell(before, right):<{WIDTH}}{_cell(after, right)}")
-    typer.echo("")
+        echo(f"  {_cell(before, right):<{WIDTH}}{_cell(after, right)}")
+    echo("")
 
 
 def _cell(hit: Hit, right: Sequence[str]) -> str:
     mark = "✓" if hit.id in right else " "
-    return f"{mark} {hit.modality:<10} {hit.id}"[: WIDTH - 2]
+    return f"{mark} {hit.modality:<10} {line(hit.id)}"[: WIDTH - 2]
 
 
 def _rank(right: Sequence[str], hits: Sequence[Hit]) -> int:
@@ -75,11 +76,11 @@ def _table(asked: Sequence[samples.SampleQuery], raw: Sequence[Sequence[Hit]], f
         found = (_rank(one.right, before) == 1, _rank(one.right, after) == 1)
         first[one.kind].append(found)
         first["all"].append(found)
-    typer.echo(f"The right document comes first, of {len(asked)} questions:")
-    typer.echo(f"  {'looked for':<14}{'raw cosine':>12}{'calibrated':>12}")
+    echo(f"The right document comes first, of {len(asked)} questions:")
+    echo(f"  {'looked for':<14}{'raw cosine':>12}{'calibrated':>12}")
     for kind in [*sorted(set(first) - {"all"}), "all"]:
         shares = [sum(found[side] for found in first[kind]) / len(first[kind]) for side in (0, 1)]
-        typer.echo(f"  {kind:<14}{shares[0]:>12.0%}{shares[1]:>12.0%}")
+        echo(f"  {kind:<14}{shares[0]:>12.0%}{shares[1]:>12.0%}")
 
 
 def _next(kept: Path | None) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from isthmus.cli import show
 from isthmus.cli.options import Device, In, Json, Threads, references
+from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import CannotWrite
 from isthmus.search import Collection
 
@@ -35,13 +35,13 @@ def diagnose(
         found = examine(things, references(queries))
     if report is not None:
         try:
-            report.write_text(page(found), encoding="utf-8")
+            report.write_text(page(found), encoding="utf-8", errors="replace")
         except OSError as error:
             raise CannotWrite(f"{report} cannot be written: {error.strerror or error}.") from None
     if json:
         written: dict[str, Any] = {"report": str(report)} if report is not None else {}
-        show.as_json({**summary(found), **written})
+        echo_json({**summary(found), **written})
         return
-    typer.echo(told(found))
+    echo(told(found))
     if report is not None:
-        typer.echo(f"\nThe page with pictures is {report}")
+        echo(f"\nThe page with pictures is {report}")

@@ -18,6 +18,7 @@ import typer
 from isthmus import encoders
 from isthmus.cli import show
 from isthmus.cli.options import Json
+from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.encoders.references import user_cache
 from isthmus.errors import IsthmusError
 from isthmus.search import Collection
@@ -62,10 +63,10 @@ def doctor(
     if into is not None:
         found += _collection(into)
     if json:
-        show.as_json([asdict(one) for one in found])
+        echo_json([asdict(one) for one in found])
     else:
         for one in found:
-            typer.echo(f"{'✓' if one.good else '–'} {one.name:<22} {one.said}")
+            echo(f"{'✓' if one.good else '–'} {one.name:<22} {line(one.said)}")
     if any(not one.good and one.name in ("core", *encoders.EMBEDDED, "collection", "sqlite") for one in found):
         raise typer.Exit(1)
 

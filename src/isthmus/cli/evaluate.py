@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from isthmus import encoders
 from isthmus.calibration import Fitted
 from isthmus.cli.index import SKIPPED
 from isthmus.cli.options import Device, Json, Threads
+from isthmus.cli.terminal import echo, line, redraw, safe_json
 from isthmus.errors import BadInput
 
 COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)+standardize,auto,alone"
@@ -46,20 +48,24 @@ def evaluate(
 
     def skip(name: str, problem: BadInput) -> None:
         skipped.append(name)
-        typer.echo(f"skipped {name!r}: {problem}", err=True)
+        echo(f"skipped {name!r}: {line(problem)}", err=True)
 
     def progress(done: int, total: int) -> None:
-        typer.echo(f"\rencoding {done:,} of {total:,}", err=True, nl=done == total)
+        if sys.stderr is not None and sys.stderr.isatty():
+            redraw(f"encoding {done:,} of {total:,}", keep=done == total)
+        elif done == total:
+            echo(f"encoded {total:,}", err=True)
 
     def notice(name: str, fitted: Fitted | None) -> None:
         took = f" took {fitted.spec}" if fitted is not None and name == "auto" else ""
-        typer.echo(f"measuring {name}{took}", err=True)
+        echo(f"measuring {name}{took}", err=True)
 
     read = load(benchmark, data)
-    typer.echo(repr(read), err=True)
+    echo(repr(read), err=True)
     corpus = encoded(read, encoders.load(encoder, device=device, threads=threads, progress=progress), skip)
     rows = compare(corpus, split(calibration), split(measure), notice=notice)
-    typer.echo(render(rows, "json" if json else form))
+    written = render(rows, "json" if json else form)
+    echo(safe_json(written) if json or form == "json" else written)
     if skipped:
         raise typer.Exit(SKIPPED)
 

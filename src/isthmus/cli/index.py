@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +11,9 @@ import typer
 
 from isthmus import sources
 from isthmus._optional import need
-from isthmus.cli import show
+from isthmus.cli import INTERRUPTED, show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, references
+from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import BadInput
 from isthmus.search import Calibrated, Collection, Indexed, Skipped
 
@@ -36,7 +38,10 @@ def index(
     kind: Annotated[
         str | None, typer.Option(help="folder, jsonl, csv, parquet, beir, webdataset, clip-retrieval …: told by itself")
     ] = None,
-    prune: Annotated[bool, typer.Option(help="remove documents whose files are gone")] = True,
+    prune: Annotated[
+        bool | None,
+        typer.Option(help="remove documents whose files are gone, even all of a path; default: unless all are gone"),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="stay, and index what changes, until Ctrl-C")] = False,
     device: Device = "cpu",
     threads: Threads = None,
@@ -54,7 +59,7 @@ def index(
     if watch:
         need("watchfiles", extra="watch")
     for path in paths:
-        if not path.exists():
+        if not os.path.lexists(path):
             raise typer.BadParameter(f"{path} is not there. Check its name.")
         sources.open_source(path, kind=kind)  # what cannot be read is said before anything is made
     with Collection.open(into, encoder, calibration, follow=False, device=device, threads=threads) as things:
@@ -62,8 +67,8 @@ def index(
             try:
                 report = things.index(*paths, kind=kind, prune=prune, progress=tell)
             except KeyboardInterrupt:
-                typer.echo(f"\ninterrupted: {len(things):,} documents are kept; run it again to go on.", err=True)
-                raise typer.Exit(1) from None
+                echo(f"\ninterrupted: {len(things):,} documents are kept; run it again to go on.", err=True)
+                raise typer.Exit(INTERRUPTED) from None
         calibrated = settle(things, calibration, quiet=json)
         _told(things, report, calibrated, json)
         if watch:
@@ -80,7 +85,7 @@ def settle(things: Collection, spec: str, *, quiet: bool = False) -> Calibrated 
     asked = spec if now is None else things.asked_calibration
     if now is None or things.drifted:
         if not quiet:
-            typer.echo("calibrating …", err=True)
+            echo("calibrating …", err=True)
         now = things.calibrate(asked)
     things.refresh()
     return things.calibration
@@ -89,14 +94,14 @@ def settle(things: Collection, spec: str, *, quiet: bool = False) -> Calibrated 
 def _told(things: Collection, report: Indexed, calibrated: Calibrated | None, json: bool) -> None:
     if json:
         spec = None if calibrated is None else str(calibrated.fitted.spec)
-        show.as_json({**asdict(report), "documents": len(things), "calibration": spec})
+        echo_json({**asdict(report), "documents": len(things), "calibration": spec})
         return
     parts = [("added", report.added), ("updated", report.updated), ("unchanged", report.unchanged)]
     parts += [("removed", report.removed)]
     said = ", ".join(f"{count:,} {name}" for name, count in parts if count) or "nothing to do"
-    typer.echo(f"{said}. {things.path} holds {len(things):,} documents.")
+    echo(f"{said}. {things.path} holds {len(things):,} documents.")
     if calibrated is not None:
-        typer.echo(f"calibration: {calibrated.fitted.spec}{because(calibrated)}")
+        echo(f"calibration: {calibrated.fitted.spec}{because(calibrated)}")
     show.skipped(report.skipped)
 
 
@@ -110,12 +115,12 @@ def because(calibrated: Calibrated) -> str:
     return f"  ({fitted.note})" if fitted.note else ""
 
 
-def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool) -> None:
-    typer.echo("watching for changes; Ctrl-C ends it.", err=True)
+def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool | None) -> None:
+    echo("watching for changes; Ctrl-C ends it.", err=True)
     known: list[Skipped] = []
     for report in things.watch(*paths, kind=kind, prune=prune):
         settle(things, "auto")
-        typer.echo(f"{report.added} added, {report.updated} updated, {report.removed} removed.")
+        echo(f"{report.added} added, {report.updated} updated, {report.removed} removed.")
         show.skipped([one for one in report.skipped if one not in known])
         known = report.skipped
 
@@ -144,21 +149,21 @@ def calibrate(
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         if log_queries is not None:
             things.log_queries(log_queries)
-            typer.echo(f"the query log is {'on' if log_queries else 'off, and forgotten'}", err=True)
+            echo(f"the query log is {'on' if log_queries else 'off, and forgotten'}", err=True)
             if spec is None and queries is None:
                 return  # nothing else was asked for
         if not len(things):
             raise BadInput(f"{into} is empty: there is nothing to calibrate. Index something first.")
         calibrated = things.calibrate(spec or "auto", references(queries))
         if json:
-            show.as_json(things.stats().calibration)
+            echo_json(things.stats().calibration)
             return
         if calibrated.fitted.tuned is not None:
-            typer.echo(str(calibrated.fitted.tuned))
-        typer.echo(calibrated.fitted.describe())
+            echo(str(calibrated.fitted.tuned))
+        echo(calibrated.fitted.describe())
         for name, told in (calibrated.match.held_out if calibrated.match else {}).items():
             if told:
-                typer.echo(f"P(match), {name} queries: AUROC {told['auroc']:.3f}, ECE {told['ece']:.3f}")
+                echo(f"P(match), {name} queries: AUROC {told['auroc']:.3f}, ECE {told['ece']:.3f}")
 
 
 def delete(
@@ -178,10 +183,10 @@ def delete(
         missing = [name for name in ids or [] if name not in things]
         gone = things.delete(chosen)
         if json:
-            show.as_json({"deleted": gone, "unknown": missing})
+            echo_json({"deleted": gone, "unknown": missing})
         else:
-            typer.echo(f"{gone} deleted. {things.path} holds {len(things):,} documents.")
+            echo(f"{gone} deleted. {things.path} holds {len(things):,} documents.")
             for name in missing:
-                typer.echo(f"there is no {name!r}", err=True)
+                echo(f"there is no {name!r}", err=True)
     if missing:
         raise typer.Exit(SKIPPED)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from isthmus.cli import show
+from isthmus.cli import INTERRUPTED, show
 from isthmus.cli.index import SKIPPED, because
 from isthmus.cli.options import Device, In, Json, Threads
+from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import CannotEncode
 from isthmus.search import Collection, Reencoded, Skipped
 from isthmus.search.reencoding import SHOWN
@@ -43,8 +44,8 @@ def reencode(
             except KeyboardInterrupt:
                 begun = things.stats().reencoding
                 kept = f"{begun} are kept; the same command goes on" if begun else "nothing was changed"
-                typer.echo(f"\ninterrupted: {kept}.", err=True)
-                raise typer.Exit(1) from None
+                echo(f"\ninterrupted: {kept}.", err=True)
+                raise typer.Exit(INTERRUPTED) from None
             except CannotEncode as error:
                 if len(error.skipped) > SHOWN:  # else the error names them all
                     show.skipped([Skipped(*one) for one in error.skipped])
@@ -58,13 +59,13 @@ def _told(things: Collection, done: Reencoded, json: bool) -> None:
     now = things.calibration
     if json:
         spec = None if now is None else str(now.fitted.spec)
-        show.as_json({**asdict(done), "documents": len(things), "calibration": spec})
+        echo_json({**asdict(done), "documents": len(things), "calibration": spec})
         return
     if done.already:
-        typer.echo(f"nothing to do: {things.path} has the vectors of {done.encoder}.")
+        echo(f"nothing to do: {things.path} has the vectors of {done.encoder}.")
         return
     before = f" ({done.earlier:,} of them before)" if done.earlier else ""
-    typer.echo(f"{done.encoded + done.earlier:,} documents re-encoded into {done.encoder}{before}.")
+    echo(f"{done.encoded + done.earlier:,} documents re-encoded into {done.encoder}{before}.")
     if now is not None:
-        typer.echo(f"calibration: {now.fitted.spec}{because(now)}")
+        echo(f"calibration: {now.fitted.spec}{because(now)}")
     show.skipped(done.skipped, "deleted")

@@ -14,6 +14,7 @@ import typer
 
 from isthmus.cli import show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, names_in, weights
+from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.documents import Document, Query
 from isthmus.errors import CannotWrite
 from isthmus.registry import suggestion
@@ -99,7 +100,7 @@ def search(  # noqa: PLR0913 - one name per option
             searched = query if align is None else things.align(query, align).query
             _maps(things, searched, found, explain_maps, quiet=json)
         if json:
-            show.as_json([show.hit_json(hit) for hit in found])
+            echo_json([show.hit_json(hit) for hit in found])
         else:
             if explain and align is not None:
                 told = found[0].explanation if found else None
@@ -107,9 +108,9 @@ def search(  # noqa: PLR0913 - one name per option
             show.hits(found, text, explain=explain)
             _why_nothing(things, found, query, where or [], min_probability, align)
             if explain_maps is not None:
-                typer.echo(f"\nThe page with maps is {explain_maps}")
+                echo(f"\nThe page with maps is {explain_maps}")
         if things.drifted and not json:
-            typer.echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
+            echo(f"the documents have drifted since the calibration: isthmus calibrate --in {into}", err=True)
 
 
 def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *, quiet: bool) -> None:
@@ -141,10 +142,10 @@ def _why_nothing(
     known = things.fields()
     for name in names_in(where):
         if name not in known:
-            typer.echo(f"no document has metadata called {name!r}. {suggestion(name, known)}", err=True)
+            echo(f"no document has metadata called {name!r}. {suggestion(name, known)}", err=True)
     best = things.search(query, 1, where=conditions(list(where)), align=align) if least is not None else []
     if best and best[0].probability is not None:
-        typer.echo(f"the best hit is {best[0].id!r}, with {best[0].probability:.0%}", err=True)
+        echo(f"the best hit is {best[0].id!r}, with {best[0].probability:.0%}", err=True)
 
 
 def stats(
@@ -157,11 +158,11 @@ def stats(
         told = things.stats()
         problems = things.verify() if verify else []
     if json:
-        show.as_json({**asdict(told), **({"problems": problems} if verify else {})})
+        echo_json({**asdict(told), **({"problems": problems} if verify else {})})
     else:
         _told(told)
         if verify:
-            typer.echo("\n".join(["damaged:", *problems]) if problems else "every byte is as it was written")
+            echo("\n".join(["damaged:", *map(line, problems)]) if problems else "every byte is as it was written")
     if problems:
         raise typer.Exit(1)
 
@@ -184,17 +185,17 @@ def _told(told: Stats) -> None:
     if told.trouble:
         lines += [("trouble", told.trouble)]
     for name, value in lines:
-        typer.echo(f"{name:<12} {value}")
+        echo(f"{name:<12} {line(value)}")
     if told.calibration is None:
-        typer.echo("calibration  none yet: the first search makes it")
+        echo("calibration  none yet: the first search makes it")
     else:
-        typer.echo(f"calibrated   {told.calibration['made']}, version {told.calibration['version']}")
-        typer.echo(told.calibration["described"])
+        echo(f"calibrated   {told.calibration['made']}, version {told.calibration['version']}")
+        echo(told.calibration["described"])
         for name, value in told.calibration["match"].items():
             if value:
-                typer.echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
+                echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
     for place, why in told.skipped:
-        typer.echo(f"skipped      {place!r}: {why}")
+        echo(f"skipped      {place!r}: {line(why)}")
 
 
 def export(
@@ -214,9 +215,9 @@ def export(
         except OSError as error:
             raise CannotWrite(f"{to} cannot be written: {error.strerror or error}.") from None
         if json:
-            show.as_json({"written": str(to), "count": count})
+            echo_json({"written": str(to), "count": count})
         else:
-            typer.echo(f"{count:,} written to {to}")
+            echo(f"{count:,} written to {to}")
 
 
 def _export(things: Collection, to: Path) -> int:
@@ -230,7 +231,7 @@ def _export(things: Collection, to: Path) -> int:
     if to.suffix == ".npz":
         return things.export_vectors(to)
     if to.suffix == ".calibration":
-        calibrated = things.calibration or things.calibrate()
+        calibrated = things.calibration or things.served().calibrated  # saved nowhere if it cannot be
         calibrated.fitted.save(to)
         return 1
     raise typer.BadParameter(f"{to.name} ends in {to.suffix or 'nothing'}: name a file .jsonl, .npz or .calibration.")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import typer
-
+from isthmus.cli.terminal import echo, line, redraw
 from isthmus.documents import Document
 from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Indexed, Skipped
@@ -55,21 +53,21 @@ def snippet(hit: Hit, query: str = "", width: int = SNIPPET) -> str:
 def hits(found: Sequence[Hit], query: str = "", *, explain: bool = False) -> None:
     """Print hits, best first: rank, bar and P(match), score, modality, id, snippet."""
     if not found:
-        typer.echo("Nothing found.")
+        echo("Nothing found.")
         return
     wide = max(len(hit.modality) for hit in found)
-    names = min(40, max(len(_line(hit.id)) for hit in found))
+    names = min(40, max(len(line(hit.id)) for hit in found))
     for hit in found:
         drawn = bar(hit.probability or 0.0)
         p = "   –" if hit.probability is None else f"{hit.probability:4.0%}"
-        name = _line(hit.id)
+        name = line(hit.id)
         name = name if len(name) <= names else "…" + name[1 - names :]
         left = f"{hit.rank:>3}  {drawn} {p}  {hit.score:7.3f}"
-        typer.echo(f"{left}  {hit.modality:<{wide}}  {name:<{names}}  {snippet(hit, query)}")
+        echo(f"{left}  {hit.modality:<{wide}}  {name:<{names}}  {line(snippet(hit, query))}")
         if hit.duplicates:
-            typer.echo(f"     and nearly the same: {', '.join(map(_line, hit.duplicates))}")
+            echo(f"     and nearly the same: {', '.join(map(line, hit.duplicates))}")
         if explain and hit.explanation is not None:
-            typer.echo(f"     {hit.explanation}")
+            echo(f"     {line(hit.explanation)}")
 
 
 def alignment(aligned: Aligned | None) -> None:
@@ -82,24 +80,9 @@ def alignment(aligned: Aligned | None) -> None:
     for name, said, seconds in lines:
         if said:
             cost = "" if seconds is None else f" ({seconds:.2f} s)"
-            typer.echo(f"{name:<12} {_line(' '.join(said.split()))}{cost}")
+            echo(f"{name:<12} {line(' '.join(said.split()))}{cost}")
     if aligned.fell_back and aligned.counts is not None:
-        typer.echo(f"{'so far':<12} {aligned.counts}")
-
-
-def _line(name: str) -> str:
-    """Return a name on one line: line breaks and the like are shown, not obeyed."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)
-
-
-def as_json(value: Any) -> None:
-    """Print one JSON value for machines; numbers that JSON has not, as a drift without end, become null."""
-    try:
-        said = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
-    except ValueError:
-        lasting = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
-        said = json.dumps(lasting, ensure_ascii=False)
-    typer.echo(said)
+        echo(f"{'so far':<12} {aligned.counts}")
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
@@ -137,14 +120,6 @@ def document_json(document: Document) -> dict[str, Any]:
     return {"id": document.id, "text": document.text, "image": path, "metadata": dict(document.metadata)}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.floating | np.integer):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return str(value)
-
-
 def unfinished(folder: object, begun: Begun) -> str:
     """Say how far a re-encoding has come, and how to go on."""
     return f"{begun}; run `isthmus reencode --in {folder} --encoder {begun.encoder}` to go on"
@@ -154,26 +129,26 @@ def skipped(several: Sequence[Skipped], what: str = "skipped") -> None:
     """Say what was skipped and why, on stderr: the first ones by name, the rest by reason."""
     if not several:
         return
-    typer.echo(f"{len(several)} {what}:", err=True)
+    echo(f"{len(several)} {what}:", err=True)
     for one in several[:LISTED]:
-        typer.echo(f"  {_line(one.id)}: {_line(one.why)}", err=True)
+        echo(f"  {line(one.id)}: {line(one.why)}", err=True)
     if len(several) > LISTED:
         reasons = Counter(one.why.split(":")[0].split("(")[0][:60] for one in several[LISTED:])
-        typer.echo(f"  and {len(several) - LISTED} more; `isthmus stats` lists them all. Most often:", err=True)
+        echo(f"  and {len(several) - LISTED} more; `isthmus stats` lists them all. Most often:", err=True)
         for reason, count in reasons.most_common(5):
-            typer.echo(f"    {count} × {_line(reason)}", err=True)
+            echo(f"    {count} × {line(reason)}", err=True)
 
 
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
     """Show how far an index run has come, on stderr."""
     began = time.monotonic()
-    with _line_of(what, quiet=quiet) as line:
+    with _line_of(what, quiet=quiet) as tell:
 
         def show(report: Indexed) -> None:
             encoded = report.added + report.updated
             rate = encoded / max(time.monotonic() - began, 1e-9)
-            line(f"{what}: {report.done:,} documents, {encoded:,} encoded ({rate:.0f}/s)")
+            tell(f"{what}: {report.done:,} documents, {encoded:,} encoded ({rate:.0f}/s)")
 
         yield show
 
@@ -183,15 +158,15 @@ def counting(what: str, then: str, *, quiet: bool = False) -> Iterator[Callable[
     """Show how much of a known number is done, on stderr; ``then`` says what comes after the last."""
     began = time.monotonic()
     first: int | None = None
-    with _line_of(what, quiet=quiet) as line:
+    with _line_of(what, quiet=quiet) as tell:
 
         def show(done: int, total: int) -> None:
             nonlocal first
             first = done if first is None else first
             rate = (done - first) / max(time.monotonic() - began, 1e-9)
-            line(f"{what}: {done:,} of {total:,} documents ({rate:.0f}/s)", done == total)
+            tell(f"{what}: {done:,} of {total:,} documents ({rate:.0f}/s)", done == total)
             if done == total:
-                line(f"{then} …", True)
+                tell(f"{then} …", True)
 
         yield show
 
@@ -202,23 +177,21 @@ def _line_of(what: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
     if quiet:
         yield lambda *_: None
         return
-    redraw = sys.stderr.isatty()
+    drawn = sys.stderr is not None and sys.stderr.isatty()
     last = time.monotonic()
-    sys.stderr.write(f"{what} …" if redraw else f"{what} …\n")
-    sys.stderr.flush()
+    tell: Callable[[str], None] = redraw if drawn else partial(echo, err=True)
+    tell(f"{what} …")
 
-    def show(line: str, at_once: bool = False) -> None:
+    def show(text: str, at_once: bool = False) -> None:
         nonlocal last
         now = time.monotonic()
-        if not redraw and not at_once and now - last < EVERY:
+        if not drawn and not at_once and now - last < EVERY:
             return
         last = now
-        sys.stderr.write(f"\r\x1b[2K{line}" if redraw else f"{line}\n")
-        sys.stderr.flush()
+        tell(text)
 
     try:
         yield show
     finally:
-        if redraw:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        if drawn:
+            redraw("")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from isthmus.cli.terminal import echo
+
 
 def train_fusion(  # noqa: PLR0913 - one name per wish
     data: Annotated[Path, typer.Option(help="folder with pairs in the layout of the Mr. Right benchmark")],
@@ -64,6 +66,6 @@ def train_fusion(  # noqa: PLR0913 - one name per wish
         tensors=(text_tensor or TEXT, image_tensor or IMAGE),
         device=device,
         small=small,
-        report=lambda line: typer.echo(line, err=True),
+        report=lambda line: echo(line, err=True),
     )
-    typer.echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")
+    echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")

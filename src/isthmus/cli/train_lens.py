@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from isthmus.cli.terminal import echo
+
 
 def train_lens(  # noqa: PLR0913 - one name per wish
     data: Annotated[Path, typer.Option(help="folder with corpus.jsonl, queries.jsonl and qrels/train.tsv (BEIR)")],
@@ -54,6 +56,6 @@ def train_lens(  # noqa: PLR0913 - one name per wish
         device=device,
         half=half,
         small=small,
-        report=lambda line: typer.echo(line, err=True),
+        report=lambda line: echo(line, err=True),
     )
-    typer.echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out / 'onnx'}'), or 'st:{out / 'st'}'")
+    echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out / 'onnx'}'), or 'st:{out / 'st'}'")

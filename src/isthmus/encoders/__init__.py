@@ -8,6 +8,7 @@ encoder.encode_queries(["a cat on a red sofa"])             Vectors
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from isthmus.encoders.base import Encoder, Progress, Settings
 from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
 from isthmus.encoders.folder import DESCRIPTION, describe
-from isthmus.errors import BadFile, BadInput
+from isthmus.errors import BadFile, BadInput, shown
 from isthmus.registry import lookup
 
 __all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
@@ -48,12 +49,22 @@ def load(
     Traceback (most recent call last):
     isthmus.errors.UnknownName: No encoder is called 'minni'. Did you mean 'mini'?
     """
+    if not isinstance(name, str) or "\0" in name or not _can_be_a_path(name):
+        raise BadInput(f"{shown(name)} is not an encoder's name. Write {', '.join([*EMBEDDED, *NAMED])}.")
     kind, colon, which = name.partition(":")
     opener = lookup(KINDS, kind, "encoder")
     settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
     if (kind in EMBEDDED) == bool(colon) or (colon and not which):
         raise BadInput(f"{name!r} is not an encoder's full name. Write {', '.join([*EMBEDDED, *NAMED])}.")
     return opener(which or kind, settings)
+
+
+def _can_be_a_path(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half a character, which no file name holds
+        return False
+    return True
 
 
 def _embedded(name: str, settings: Settings) -> Encoder:

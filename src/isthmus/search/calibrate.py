@@ -31,7 +31,7 @@ FEWEST = 16  # queries with a known answer of each modality, below which nothing
 
 def checked(spec: str | Spec) -> Spec | None:
     """Read a spec, or say why a collection cannot be calibrated so; None for ``auto``."""
-    if spec == "auto":
+    if isinstance(spec, str) and spec == "auto":
         return None
     parsed = Spec.parse(spec)
     if parsed.per_query is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,9 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotWrite, UnknownName
+from isthmus.errors import BadVectors, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import calibrate, compaction, filters, verify
+from isthmus.search import arguments, calibrate, compaction, filters, verify
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
 from isthmus.search.compaction import Compacted
@@ -46,6 +47,7 @@ from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.store import Store
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
+from isthmus.sources.folder import FolderSource
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
@@ -82,6 +84,9 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``device`` and ``threads`` are for the encoder.
         """
+        arguments.path(path)
+        if encoder is not None:
+            arguments.encoder(encoder)
         calibrate.checked(calibration)  # before hours of encoding
         found = opened(path, encoder, create=create, device=device, threads=threads)
         made = cls(found, calibration=calibration, follow=follow)
@@ -108,7 +113,7 @@ class Collection:
         return self._store.count()
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(self._store.rows_of([name]))
+        return isinstance(name, str) and arguments.is_text(name) and bool(self._store.rows_of([name]))
 
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order in which they were added, as they were when the first was asked for."""
@@ -133,6 +138,7 @@ class Collection:
 
     def get(self, name: str) -> Document:
         """Return a document by its id."""
+        arguments.identifier(name)
         with self._opened.database.reading():
             rows = self._store.rows_of([name])
             if not rows:
@@ -150,8 +156,7 @@ class Collection:
 
         Batches are committed as they are encoded: what ``progress(count)`` has acknowledged stays, whatever happens.
         """
-        if isinstance(documents, Document):
-            documents = [documents]
+        documents = arguments.documents(documents)
         done: list[Added] = []
         count = 0
         skipped: list[Skipped] = []
@@ -171,8 +176,7 @@ class Collection:
 
         With an id instead of a document, the metadata alone: ``update("a", metadata={"lang": "en"})``.
         """
-        if not isinstance(document, str) and metadata is not None:
-            raise BadInput("Give the metadata inside the Document, or an id and the metadata.")
+        arguments.change(document, metadata)
         with self._writing() as writer:
             name = document if isinstance(document, str) else document.id
             before = self.get(name)
@@ -185,38 +189,51 @@ class Collection:
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Take documents out; return how many were there."""
-        names = [ids] if isinstance(ids, str) else list(ids)
+        names = arguments.identifiers(ids)
         with self._writing() as writer:
-            return sum(len(writer.remove(names[start : start + BATCH])) for start in range(0, len(names), BATCH))
+            return sum(_removed(writer, names[start : start + BATCH]) for start in range(0, len(names), BATCH))
 
     def index(
         self,
         *paths: str | PathLike[str],
         kind: str | None = None,
-        prune: bool = True,
+        prune: bool | None = None,
         progress: Callable[[Indexed], None] | None = None,
     ) -> Indexed:
         """Read folders, tables, shards … into the collection: what is new or changed is encoded, the rest is left.
 
-        With ``prune``, documents whose files are gone from a path are removed.
+        Documents whose files are gone from a path are removed, unless not one file is left there, as when a drive is
+        not mounted: ``prune=True`` removes them then as well, ``prune=False`` removes nothing. Files that are there
+        but cannot be opened are skipped, and their documents stay as they were.
         """
-        found = [sources.open_source(path, kind=kind) for path in paths]
+        found = [self._source(path, kind) for path in paths]
         report = Indexed()
         with self._writing() as writer:
             for source in found:
                 Follower(self._store, writer, source, report, progress or _nobody).follow(prune=prune)
         return report
 
+    def _source(self, path: str | PathLike[str], kind: str | None) -> sources.Source:
+        source = sources.open_source(arguments.path(path), kind=kind)
+        return replace(source, without=str(self.path)) if isinstance(source, FolderSource) else source
+
     def watch(
         self,
         *paths: str | PathLike[str],
         kind: str | None = None,
-        prune: bool = True,
+        prune: bool | None = None,
         stop: Event | None = None,
     ) -> Iterator[Indexed]:
         """Index what changes below these paths, as it changes, until ``stop`` is set; yield what each change did."""
         watchfiles = need("watchfiles", extra="watch")
-        for _ in watchfiles.watch(*paths, stop_event=stop, raise_interrupt=True):
+        own = self.path.resolve()
+        usual = watchfiles.DefaultFilter()
+
+        def outside(change: Any, path: str) -> bool:
+            """Whether a change is not our own: writing the collection must not start the next run."""
+            return bool(usual(change, path)) and not Path(path).resolve().is_relative_to(own)
+
+        for _ in watchfiles.watch(*paths, watch_filter=outside, stop_event=stop, raise_interrupt=True):
             yield self.index(*paths, kind=kind, prune=prune)
 
     def reencode(
@@ -229,12 +246,13 @@ class Collection:
         step. While documents cannot be encoded, as their pictures are gone, it ends in ``CannotEncode`` and everything
         stays as it was; ``drop`` deletes such documents.
         """
+        arguments.encoder(encoder)
         with self._writing():
             return reencode(self._keeper, encoder, drop=drop, progress=progress or _nobody)
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
-        condition = filters.compiled(where or {})
+        condition = filters.compiled({} if where is None else where)
         statement = f"SELECT id FROM documents WHERE row IN ({condition.sql}) ORDER BY row"
         return [name for (name,) in self._opened.database.all(statement, *condition.values)]
 
@@ -315,29 +333,26 @@ class Collection:
         rerank: str | Reranker | None = None,
     ) -> list[list[Hit]]:
         """Search for several queries at once, in batches; the options are those of ``search``."""
-        if calibration not in (None, "none"):
-            raise BadInput(
-                f"A search is calibrated as its collection is, or not at all (calibration='none'), not "
-                f"{calibration!r}. Use calibrate(…) to change the collection's."
-            )
-        if isinstance(queries, str | Query):
-            raise BadInput("search_many takes a list of queries. Use search for one.")
+        raw = arguments.calibration(calibration)
+        arguments.named("align", align, "align")
+        arguments.named("rerank", rerank, "scores")
+        asked = arguments.queries(queries)
         options = Options(
-            k=k,
-            offset=offset,
-            where=where,
+            k=arguments.count("k", k, least=1),
+            offset=arguments.count("offset", offset, least=0),
+            where=arguments.mapping("where", where),
             modalities=modalities,
-            hybrid=hybrid,
-            min_probability=min_probability,
-            explain=explain,
-            group=group,
-            raw=calibration == "none",
+            hybrid=arguments.flag("hybrid", hybrid),
+            min_probability=arguments.share("min_probability", min_probability),
+            explain=arguments.flag("explain", explain),
+            group=arguments.flag("group", group),
+            raw=raw,
         )
-        return self._searches.many(queries, options, align, rerank)
+        return self._searches.many(asked, options, align, rerank)
 
     def align(self, query: str | Query, align: str | Aligner) -> Aligned:
         """Return what a search with ``align`` makes of a query before it is searched."""
-        return self._searches.aligned(query, align)
+        return self._searches.aligned(arguments.query(query), align)
 
     def maps(
         self, query: str | Query, hits: Sequence[Hit], *, progress: Callable[[int, int], None] | None = None
@@ -347,7 +362,7 @@ class Collection:
         The query is what was searched: after an alignment, ``things.align(query, …).query``. Takes an encoder that can
         leave out words and patches, as ``mini`` and models of ``isthmus train fusion`` can.
         """
-        asked, tell = Query.of(query), progress or _nobody
+        asked, tell = arguments.query(query), progress or _nobody
         return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, hits, tell))
 
     def calibrate(
@@ -361,10 +376,10 @@ class Collection:
         """
         if not self._opened.database.writable:
             raise CannotWrite(
-                f"{self.path} cannot be written to, so a calibration cannot be kept. Copy the collection to where you "
-                "may write. Searches here calibrate for their own process, where nothing is kept."
+                f"{self.path} is read-only for this user, so a calibration cannot be saved. Search it as it is (a "
+                "search calibrates for its own process where nothing is saved), or calibrate a copy of your own."
             )
-        own: Own = [_reference(query) for query in queries or ()]
+        own: Own = [arguments.reference(query) for query in arguments.references(queries)]
         for _, answer in own:
             if answer is not None and answer not in self:
                 raise self._unknown(answer)
@@ -410,7 +425,7 @@ class Collection:
 
         def export() -> int:
             with self._keeper.snapshot() as view:
-                return exported(view.served, self._store, path)
+                return exported(view.served, self._store, arguments.path(path))
 
         return self.steadily(export)
 
@@ -456,10 +471,14 @@ class Collection:
             self._opened.database.close()
 
 
-def _reference(query: str | Query | tuple[str | Query, str]) -> tuple[Query, str | None]:
-    if isinstance(query, tuple):
-        return Query.of(query[0]), query[1]
-    return Query.of(query), None
+def _removed(writer: Writer, names: Sequence[str]) -> int:
+    """Remove documents together; one by one where they have more different parts than fit into one transaction."""
+    try:
+        return len(writer.remove(names))
+    except BadVectors:
+        if len(names) == 1:
+            raise
+        return sum(len(writer.remove([name])) for name in names)
 
 
 def _nobody(*_: object) -> None:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
+from typing import BinaryIO
 
 import numpy as np
 
 from isthmus.atomic import replacing
+from isthmus.errors import CannotWrite, shown
 from isthmus.search.served import Served
 from isthmus.search.store import Store
+
+
+@contextmanager
+def _written(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    try:
+        with replacing(path) as draft, draft.open("wb") as file:
+            yield file
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CannotWrite(
+            f"{shown(str(path))} cannot be written: {why}. Name a file in a folder of your own."
+        ) from None
 
 
 def exported(served: Served, store: Store, path: str | PathLike[str]) -> int:
@@ -22,7 +38,7 @@ def exported(served: Served, store: Store, path: str | PathLike[str]) -> int:
     names = dict(store.database.all("SELECT row, id FROM documents"))
     vectors = [shelf.vectors[alive] for shelf, alive in shelves]
     rows = [shelf.rows[alive] for shelf, alive in shelves]
-    with replacing(path) as draft, draft.open("wb") as file:
+    with _written(path) as file:
         np.savez(
             file,
             vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32),

@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from isthmus.errors import BadInput
 
 Scalar: TypeAlias = str | int | float
 NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?")  # no leading zeros: those are codes
 LARGEST = 2**63 - 1  # of SQLite's whole numbers
+DEEPEST = 64  # levels of objects and lists inside one another
 
 
 def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
@@ -44,6 +47,8 @@ def scalar(value: object) -> Scalar | None:
     >>> scalar(True), scalar("en"), scalar({"a": 1})
     (1, 'en', None)
     """
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
@@ -66,7 +71,13 @@ def readable(text: str) -> str:
 
 
 def as_json(metadata: Mapping[str, Any], whose: str) -> str:
-    """Write metadata as JSON, or say which value is none."""
+    """Write metadata as JSON, or say which value is not JSON or is nested too deep."""
+    deep = next((name for name, value in metadata.items() if too_deep(value, DEEPEST - 1)), None)
+    if deep is not None:
+        raise BadInput(
+            f"{whose} has metadata nested more than {DEEPEST} levels deep: {str(deep)[:80]!r}. Make it flatter, or "
+            "store it as a string."
+        )
     try:
         return json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -75,6 +86,27 @@ def as_json(metadata: Mapping[str, Any], whose: str) -> str:
             f"{whose} has metadata that is not JSON: {wrong!r} ({error}). Use strings, numbers, true, false, null, and "
             "lists and objects of them."
         ) from None
+
+
+def too_deep(value: object, most: int) -> bool:
+    """Whether objects and lists lie more than ``most`` levels deep; does not recurse, so any depth is safe.
+
+    >>> too_deep({"a": [1]}, 2), too_deep({"a": [[1]]}, 2), too_deep("a", 0)
+    (False, True, False)
+    """
+    level = [value]
+    for _ in range(most + 1):
+        level = list({id(inner): inner for one in level for inner in _members(one)}.values())  # cycles stay small
+        if not level:
+            return False
+    return True
+
+
+def _members(value: object) -> list[object]:
+    """Return what an object or a list holds; an empty one still counts as a level."""
+    if isinstance(value, Mapping):
+        return list(value.values()) or [None]
+    return list(value) or [None] if isinstance(value, list | tuple) else []
 
 
 def _is_json(value: Any) -> bool:

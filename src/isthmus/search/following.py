@@ -4,10 +4,15 @@ A unit (a file, a picture with its sidecar, a shard) whose stamp is the same as 
 is written once its last document is committed and those it no longer holds are out, so an interrupted run begins again
 where it was cut; a unit with something unreadable has no stamp and is tried again next time. Documents whose file is
 gone are removed at the end; a renamed file keeps its vectors, which are found by their content.
+
+Gone is what the listing of a folder that can be read does not show. What is there but cannot be opened (permissions, a
+disk, a link that leads nowhere, a missing module) is reported, and its documents stay as they were; so do all documents
+of a source that suddenly has no file at all, which is what a drive that is not mounted looks like.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -24,8 +29,10 @@ from isthmus.search.store import Store
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
 from isthmus.sources import Source
+from isthmus.sources.files import is_missing
 
 AHEAD = 2 * BATCH  # documents read before they are encoded
+PIECE = 1 << 20
 
 
 @dataclass(slots=True)
@@ -67,7 +74,15 @@ class Ended:
     stamp: str
 
 
-Event: TypeAlias = Same | Begun | Ended | Prepared | Unread
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A document whose picture is there but cannot be opened now."""
+
+    id: str
+    why: str
+
+
+Event: TypeAlias = Same | Begun | Ended | Prepared | Unread | Unreachable
 
 
 def events(store: Store, source: Source) -> Iterator[Event]:
@@ -89,13 +104,36 @@ def _bytes(event: Event) -> int:
     return event.bytes if isinstance(event, Prepared) else 0
 
 
-def _ready(document: Document | Unread) -> Prepared | Unread:
+def _ready(document: Document | Unread) -> Prepared | Unread | Unreachable:
     if isinstance(document, Unread):
         return document
     try:
-        return prepared(document)
+        ready = prepared(document)
     except BadInput as problem:
         return Unread(document.id, str(problem))
+    image = ready.document.image
+    if isinstance(image, str) and ready.image_hash is None:
+        try:
+            with Path(image).open("rb") as file:
+                while file.read(PIECE):  # a failing disk may open a file and not give all of it
+                    pass
+        except OSError as error:
+            if not _shown_absent(image):
+                return Unreachable(document.id, f"its picture cannot be read: {error.strerror}")
+        except ValueError:
+            pass  # a path that no file can have: the encoder says so
+    return ready
+
+
+def _shown_absent(path: str) -> bool:
+    """Whether a folder that can be read, and is not empty as a missing drive is, does not hold a file."""
+    if not is_missing(path):
+        return False
+    try:
+        with os.scandir(Path(path).parent) as entries:
+            return any(True for _ in entries)
+    except OSError:
+        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -117,10 +155,12 @@ class Follower:
     same: list[int] = field(default_factory=list)
     bad: set[int] = field(default_factory=set)  # units of which something was skipped
     ended: list[tuple[str, int]] = field(default_factory=list)  # stamps of units that were read to their end
-    unlisted: bool = False  # whether a folder could not be looked into: what it holds is not gone
+    unreached: set[str] = field(default_factory=set)  # files and folders that are there but could not be opened
+    partial: set[int] = field(default_factory=set)  # units of which a part could not be opened: nothing in them is gone
+    found: bool = False  # whether the source has any unit
 
-    def follow(self, *, prune: bool = True) -> Indexed:
-        """Read the source once; with ``prune``, documents of files that are gone are removed."""
+    def follow(self, *, prune: bool | None = None) -> Indexed:
+        """Read the source once; ``Collection.index`` says what ``prune`` does."""
         one = self.store.database.one
         self.run = 1 + (one("SELECT max(run) FROM units")[0] or 0)
         self.next_unit = 1 + (one("SELECT max(number) FROM units")[0] or 0)
@@ -132,17 +172,19 @@ class Follower:
                 if self.cost >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:
                     self._flush()
         self._flush()
-        if prune and not self.unlisted:
-            self._drop_gone()
+        if prune is not False:
+            self._drop_gone(even_all=prune is True)
         return self.report
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Prepared):
             self._arrive(event)
         elif isinstance(event, Unread):
-            self.unlisted |= not self.unit and Path(self.source.root, event.where).is_dir()
-            self._skip(self.unit, Skipped(event.where, event.why))
+            self._unread(event)
+        elif isinstance(event, Unreachable):
+            self._keep(event.id, event.why)
         elif isinstance(event, Same):
+            self.found = True
             self.same.append(event.number)
             self.report.unchanged += event.documents
         elif isinstance(event, Begun):
@@ -151,7 +193,32 @@ class Follower:
             self.ended.append((event.stamp, self.unit))
             self.unit, self.key = 0, ""
 
+    def _unread(self, event: Unread) -> None:
+        """Report what was not read; what could not be opened keeps the documents that were read from it earlier."""
+        kept = False
+        if event.unreachable and self.unit:
+            self.partial.add(self.unit)
+            kept = bool(self.store.database.one("SELECT 1 FROM documents WHERE unit = ? LIMIT 1", self.unit))
+        elif event.unreachable:
+            self.unreached.add(event.where)
+            inside = (
+                "SELECT 1 FROM units WHERE root = ?1 AND (?1 = ?2 OR key = ?2 OR key BETWEEN ?2 || '/' AND ?2 || '0')"
+            )
+            kept = bool(self.store.database.one(f"{inside} LIMIT 1", self.source.root, event.where))
+        self._skip(self.unit, Skipped(event.where, f"{event.why}; kept as it was" if kept else event.why))
+
+    def _keep(self, name: str, why: str) -> None:
+        """Leave a document of this unit as it is; what is not stored yet is only reported."""
+        names = (name, f"{Path(self.source.root).name}/{name}")
+        mine = "unit = ?2 AND id IN (?3, ?4)"
+        values = (self.run, self.unit, *names)
+        kept = self.store.database.one(f"SELECT ?1 FROM documents WHERE {mine}", *values)
+        met = f"UPDATE documents SET run = ?1, origin = seal(id, unit, ?1) WHERE {mine}"
+        self.writer.after.append(lambda connection: connection.execute(met, values))
+        self._skip(self.unit, Skipped(name, f"{why}; kept as it was" if kept else why))
+
     def _begin(self, event: Begun) -> None:
+        self.found = True
         self.key = event.key
         self.unit = event.number or self.next_unit
         root, key, number = self.source.root, event.key, self.unit
@@ -168,6 +235,8 @@ class Follower:
 
     def _arrive(self, one: Prepared) -> None:
         name = one.document.id
+        if self.unit in self.partial and self._stored(name):
+            return  # without what could not be opened, a caption for instance, it would be another document
         if name in self.batch:  # its unit gave this id already, or another one did
             self._flush()
         free = self._free(name)
@@ -182,6 +251,12 @@ class Follower:
         self.batch[free] = Arrival(one, self.unit, self.run)
         self.held += one.bytes
         self.cost += one.cost
+
+    def _stored(self, name: str) -> bool:
+        """Whether a document of this unit is stored from an earlier run."""
+        names = (name, f"{Path(self.source.root).name}/{name}")
+        statement = "SELECT 1 FROM documents WHERE unit = ? AND run != ? AND id IN (?, ?)"
+        return bool(self.store.database.one(statement, self.unit, self.run, *names))
 
     def _free(self, name: str) -> str | None:
         """Return the id, the id after the source's name when another source has it, or None when both are taken."""
@@ -226,7 +301,8 @@ class Follower:
         self.report.updated += len(done.updated)
         self.report.unchanged += len(done.unchanged)
         for _, number in ended:
-            self._drop(self.store.of_unit(number, but_run=self.run))
+            if number not in self.partial:
+                self._drop(self.store.of_unit(number, but_run=self.run))
         self._stamp([(stamp, number) for stamp, number in ended if number not in self.bad])
         self.progress(self.report)
 
@@ -237,10 +313,23 @@ class Follower:
                 statement = "UPDATE units SET stamp = ?1, checksum = seal(number, root, key, ?1, run) WHERE number = ?2"
                 connection.executemany(statement, ended)
 
-    def _drop_gone(self) -> None:
-        gone = self.store.database.all(
-            "SELECT number, key FROM units WHERE root = ? AND (run IS NULL OR run != ?)", self.source.root, self.run
-        )
+    def _reached(self, key: str) -> bool:
+        """Whether nothing on the way to a unit failed to open."""
+        folders = [key[:at] for at, char in enumerate(key) if char == "/"]
+        return not self.unreached.intersection([self.source.root, key, *folders])
+
+    def _drop_gone(self, *, even_all: bool) -> None:
+        unmet = "SELECT number, key FROM units WHERE root = ? AND (run IS NULL OR run != ?)"
+        rows = self.store.database.all(unmet, self.source.root, self.run)
+        gone = [(number, key) for number, key in rows if self._reached(key)]
+        if gone and not self.found and not even_all:
+            why = (
+                f"has none of the {len(gone):,} files any more that were read from it; kept as it was. Check that its "
+                "drive is mounted, or remove them: isthmus index --prune"
+            )
+            self._skip(0, Skipped(self.source.root, why))
+            self._flush()
+            return
         for start in range(0, len(gone), BATCH):
             some = gone[start : start + BATCH]
             self._drop([name for number, _ in some for name in self.store.of_unit(number)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from isthmus.encoders import Encoder
 from isthmus.encoders.images import from_array
 from isthmus.errors import BadImage, BadInput, BadVectors
 from isthmus.search.facts import as_json, readable
+from isthmus.search.limits import Known
 from isthmus.search.store import Entry, Piece, Store, own_hash
 
 ALIKE = 4  # documents of the same content that are asked for its vectors
@@ -87,8 +89,12 @@ def _image_hash(image: ImageLike | None) -> bytes | None:
         return hashlib.sha256(image).digest()
     if isinstance(image, str):
         try:
+            if not stat.S_ISREG(Path(image).stat().st_mode):
+                raise BadImage(f"its picture {image} is not a regular file. Give the path of a picture.")
             with Path(image).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").digest()
+        except BadImage:
+            raise
         except (OSError, ValueError):
             return None  # whoever encodes it says why it cannot be read
     return None
@@ -115,10 +121,13 @@ class Encoding:
         made = self._encoded(todo, leave_out)
         out: list[Entry | None] = []
         dim = self.dim
+        names = Known.of(self.store) if batch else None
         for row, (one, pieces) in enumerate(zip(batch, known, strict=True)):
             whole = [*pieces, *made.get(row, [])]
             dim = len(whole[0].vector) if dim is None and whole else dim  # the first vector of a collection decides
             problem = None if row in bad else self._problem(one.document, whole, dim)
+            if names is not None and problem is None and row not in bad:
+                problem = names.problem(one.document.id, whole)
             if problem is not None:
                 leave_out(row, problem)
             hashes = (one.text_hash, one.image_hash, one.own_hash)

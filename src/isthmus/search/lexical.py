@@ -92,7 +92,8 @@ def _most(database: Database, asked: Sequence[str]) -> float:
         run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.question_terms USING fts5vocab (temp, question, 'row')")
         run("DELETE FROM temp.question")
         run("INSERT INTO temp.question VALUES (?)", (" ".join(asked),))
-        counts = run("SELECT t.doc FROM temp.question_terms q JOIN main.terms t ON t.term = q.term").fetchall()
+        # CROSS JOIN keeps the order: the query's few words are looked up, not the collection's many read through
+        counts = run("SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term").fetchall()
     return sum(max(float(np.log((total - n + 0.5) / (n + 0.5))), 1e-6) * (K1 + 1) for (n,) in counts)
 
 

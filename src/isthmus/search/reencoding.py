@@ -141,11 +141,14 @@ class Run:
             found, columns = self.store.documents(page), self._columns(page)
             for row in page:
                 *_, modality, known = columns[row]
-                bare = _bare(found[row], modality)
-                if isinstance(bare, Skipped):
-                    self.skipped.append(bare)
+                try:
+                    bare = _bare(found[row], modality)
+                    one = bare if isinstance(bare, Skipped) else prepared(bare)
+                except BadInput as problem:  # what an earlier version took
+                    one = Skipped(found[row].id, str(problem))
+                if isinstance(one, Skipped):
+                    self.skipped.append(one)
                     continue
-                one = prepared(bare)
                 yield Arrival(replace(one, image_hash=one.image_hash or known))  # its file may be gone, its copy not
 
     def _columns(self, rows: Sequence[int]) -> dict[int, tuple[Any, ...]]:

@@ -263,7 +263,7 @@ class Store:
                 if own and not vectors:
                     continue  # it has gone since the statement ran
                 image = pictures.get(row) if path is None else os.fsdecode(path)
-                found[row] = Document(name, text, image, json.loads(metadata), vectors)
+                found[row] = Document.restored(name, text, image, json.loads(metadata), vectors)
         return found
 
     def _blobs(self, rows: Sequence[int]) -> dict[int, bytes]:

@@ -60,7 +60,10 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     if not said:  # which pathlib takes for the working folder
         raise BadInput("The path is empty. Write . for the working folder.")
     # not resolved: a link that is pointed elsewhere stays the same source
-    return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100
+    try:
+        return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100
+    except OSError as error:
+        raise BadInput(f"{said} {unreadable(error)}.") from None
 
 
 def _kind(path: Path) -> str:

@@ -20,10 +20,13 @@ class Skipped:
     """Something that was not read, and why.
 
     ``where`` is the file, or the file and the line, row or page: ``a.jsonl, line 12``, ``b.pdf, page 3``.
+    ``unreachable`` says that it is there but cannot be opened now (permissions, a disk, a missing module): what was
+    read from it earlier is not gone.
     """
 
     where: str
     why: str
+    unreachable: bool = False
 
 
 Found: TypeAlias = Document | Skipped

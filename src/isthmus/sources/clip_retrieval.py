@@ -21,7 +21,7 @@ from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.sources import parquet
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader, unit
+from isthmus.sources.files import File, Reader, is_missing, unit, unreadable
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look
 from isthmus.sources.rows import fields, storable
@@ -46,21 +46,36 @@ class ClipRetrievalSource:
     def units(self) -> Iterator[Unit | Skipped]:
         """List the shards, by number where they have one."""
         root = Path(self.path)
-        names = {match[1] for folder in FOLDERS.values() for path in root.glob(f"{folder}/*.npy")
-                 if (match := SHARD.fullmatch(path.name))}  # fmt: skip
+        names: set[str] = set()
+        for folder in FOLDERS.values():
+            try:
+                names |= {match[1] for file in _names(root / folder) if (match := SHARD.fullmatch(file))}
+            except OSError as error:
+                yield Skipped(self.root, f"has a folder {folder} that {unreadable(error)}", unreachable=True)
         if not names:
             yield Skipped(self.root, "has no img_emb/img_emb_*.npy and no text_emb/text_emb_*.npy in it")
         for name in sorted(names, key=lambda name: (len(name), name)):
             inside = {part: f"{folder}/{folder}_{name}.npy" for part, folder in FOLDERS.items()}
             inside["metadata"] = f"metadata/metadata_{name}.parquet"
-            found = {part: look(str(root / path), path) for part, path in inside.items() if (root / path).exists()}
+            there = {part: path for part, path in inside.items() if not is_missing(root / path)}
+            found = {part: look(str(root / path), path) for part, path in there.items()}
             files = {part: file for part, file in found.items() if isinstance(file, File)}
-            yield from (file for file in found.values() if isinstance(file, Skipped))
+            gone = [file for file in found.values() if isinstance(file, Skipped)]
             key = f"shard {name}"
-            yield unit(key, READER.stamp(*files.values()), partial(_read, root, name, files))
+            yield unit(key, READER.stamp(*files.values()), partial(_read, root, name, files, gone))
 
 
-def _read(root: Path, shard: str, files: Mapping[str, File]) -> Iterator[Found]:
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[Skipped]) -> Iterator[Found]:
+    yield from gone
+    if gone:
+        return  # without one of its files a row would be another document
     vectors = {part: _load(files[part]) for part in FOLDERS if part in files}
     counts = {part: len(matrix) for part, matrix in vectors.items()}
     if len(set(counts.values())) > 1:

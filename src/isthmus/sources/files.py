@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,9 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path, PurePosixPath
 
-from isthmus.errors import BadInput, IsthmusError
+from isthmus.errors import BadInput, CannotRead, IsthmusError, MissingExtra
 from isthmus.sources.base import Found, Skipped, Unit
 from isthmus.sources.names import extension, readable
 
@@ -39,9 +41,9 @@ class File:
         try:
             status = Path(path).stat()
         except FileNotFoundError:
-            raise BadInput("is not there: a link that leads nowhere, or a file that has gone") from None
+            raise CannotRead("is not there: a link that leads nowhere, or a file that has gone") from None
         except (OSError, ValueError) as error:
-            raise BadInput(unreadable(error)) from None
+            raise CannotRead(unreadable(error)) from None
         if not stat.S_ISREG(status.st_mode):
             raise BadInput("is not a regular file")
         return cls(path, name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, alone)
@@ -89,6 +91,22 @@ def unreadable(error: OSError | ValueError) -> str:
     return f"cannot be read: {getattr(error, 'strerror', None) or error}. Check its permissions and the disk"
 
 
+def from_system(error: BaseException) -> bool:
+    """Whether an error is the system's (permissions, the disk), not a decoder's about damaged content."""
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def is_missing(path: str | PathLike[str]) -> bool:
+    """Whether the folder that should hold a file shows that it does not; False where the folder cannot be read."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
 def _read_file(reader: Reader, file: File) -> Iterator[Found]:
     if file.size == 0:
         return iter([Skipped(file.name, "is empty (0 bytes)")])
@@ -101,8 +119,8 @@ def _carefully(where: str, read: Callable[[], Iterator[Found]]) -> Iterator[Foun
     except MemoryError:
         raise
     except IsthmusError as error:
-        yield Skipped(where, str(error))
+        yield Skipped(where, str(error), unreachable=isinstance(error, CannotRead | MissingExtra))
     except OSError as error:
-        yield Skipped(where, unreadable(error))
+        yield Skipped(where, unreadable(error), unreachable=from_system(error))
     except Exception as error:  # noqa: BLE001 - readers raise anything on damaged files
         yield Skipped(where, f"cannot be read: {type(error).__name__}: {error}. It is damaged, or of another kind")

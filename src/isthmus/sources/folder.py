@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isthmus.sources.base import Skipped, Unit
-from isthmus.sources.files import File, Reader
+from isthmus.sources.files import File, Reader, is_missing
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look, unit_of
 from isthmus.sources.sidecars import by_picture, candidates, is_picture
@@ -17,9 +17,10 @@ from isthmus.sources.walk import Listing, inside, walk
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    """Every file below a folder; a document's id is its path inside the folder."""
+    """Every file below a folder; a document's id is its path inside the folder. The folder ``without`` is left out."""
 
     path: str
+    without: str | None = None
 
     @property
     def root(self) -> str:
@@ -28,7 +29,7 @@ class FolderSource:
 
     def units(self) -> Iterator[Unit | Skipped]:
         """List files, folder by folder."""
-        for listing in walk(self.path):
+        for listing in walk(self.path, self.without):
             if isinstance(listing, Skipped):
                 yield listing
             else:
@@ -61,7 +62,7 @@ class FileSource:
             yield self.reader.unit(file)
         else:
             beside = candidates(path.name) if is_picture(file.name) else []
-            there = [path.with_name(name) for name in beside if path.with_name(name).exists()]
+            there = [path.with_name(name) for name in beside if not is_missing(path.with_name(name))]
             yield unit_of(file, [look(str(path), readable(path.name)) for path in there])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from isthmus._optional import need
 from isthmus.errors import BadFile
 from isthmus.sources.base import Found
-from isthmus.sources.files import File
+from isthmus.sources.files import File, from_system
 from isthmus.sources.rows import VECTORS, Table
 
 MODULE = "pyarrow"
@@ -37,6 +37,8 @@ def rows(path: str) -> Iterator[Mapping[str, Any]]:
                     for row in zip(*columns, strict=True):
                         yield dict(zip(names, row, strict=True))
         except (arrow.ArrowException, OSError) as error:
+            if from_system(error):
+                raise
             raise BadFile(f"is not Parquet, or damaged: {error}") from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, CannotRead
 from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
 from isthmus.sources.base import Found, Skipped, Unit
 from isthmus.sources.files import File, Reader, unit
@@ -49,7 +49,7 @@ def look(path: str, name: str, *, alone: bool = False) -> File | Skipped:
     try:
         return File.at(path, name, alone=alone)
     except BadInput as error:
-        return Skipped(name, str(error))
+        return Skipped(name, str(error), unreachable=isinstance(error, CannotRead))
 
 
 def _picture(file: File, sidecars: list[File | Skipped]) -> Unit:

@@ -19,7 +19,7 @@ from typing import Any
 from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader
+from isthmus.sources.files import File, Reader, from_system, unreadable
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension, readable
 from isthmus.sources.readers import look
@@ -101,7 +101,8 @@ def read(file: File) -> Iterator[Found]:
                 _take(archive, member, sample, kind)
     except DAMAGE as error:
         last = f" after {sample.key!r}" if sample else ""
-        yield Skipped(file.name, f"is damaged{last}: {error}. What came before was read")
+        why = f"cannot be read{last}: {error}" if from_system(error) else f"is damaged{last}: {error}"
+        yield Skipped(file.name, f"{why}. What came before was read", unreachable=from_system(error))
         return
     if sample is None:
         raise BadInput("holds no files")
@@ -147,7 +148,11 @@ class ShardsSource:
     def units(self) -> Iterator[Unit | Skipped]:
         """List the shards by name."""
         path = Path(self.path)
-        shards = [path] if not path.is_dir() else sorted(below for below in path.iterdir() if is_shard(below.name))
+        try:
+            shards = [path] if not path.is_dir() else sorted(below for below in path.iterdir() if is_shard(below.name))
+        except OSError as error:
+            yield Skipped(self.root, f"is a folder that {unreadable(error)}", unreachable=True)
+            return
         if not shards:
             yield Skipped(self.root, f"has no {', '.join(ENDINGS)} in it")
         for shard in shards:

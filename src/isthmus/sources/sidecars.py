@@ -62,7 +62,7 @@ def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
         except BadInput as error:
             yield Skipped(sidecar.name, str(error))
         except OSError as error:
-            yield Skipped(sidecar.name, f"cannot be read: {error.strerror}")
+            yield Skipped(sidecar.name, f"cannot be read: {error.strerror}", unreachable=True)
     text = "\n".join(dict.fromkeys(texts)) or None
     yield Document(id=file.name, text=text, image=file.path, metadata=file.facts | said)
 

@@ -15,6 +15,8 @@ from isthmus.sources.names import readable
 Identity: TypeAlias = tuple[int, int]
 
 COLLECTION = ".isthmus"  # the folders that collections are kept in
+STORE = "collection.sqlite"  # what tells a collection by any other name
+SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,17 @@ class Listing:
     files: list[str]
 
 
-def walk(root: str) -> Iterator[Listing | Skipped]:
+def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
     """List a folder, then the folders in it, depth first; files before folders.
+
+    Collections are passed over: the folder ``without``, under whatever name a link gives it, and every other folder
+    that holds a collection's files.
 
     Symbolic links are followed, but never to a folder that we are in, and to the same folder only once: folders that
     link to one another would otherwise have endlessly many names.
     """
     above: list[Identity] = []
+    own = _identity(without)
     followed: set[Identity] = set()
     waiting: list[Iterator[Folder]] = [iter([Folder(root, "")])]
     while waiting:
@@ -52,17 +58,42 @@ def walk(root: str) -> Iterator[Listing | Skipped]:
         try:
             status = Path(folder.path).stat()
             identity = (status.st_dev, status.st_ino)
+            if identity == own or is_collection(folder.path):
+                if not folder.inside:
+                    yield Skipped(
+                        readable(root), "is a collection, not a folder of documents. Name the files it is about"
+                    )
+                continue
             if identity in above or (folder.linked and identity in followed):
                 continue
             listing, folders = _list(folder)
         except OSError as error:
-            yield Skipped(readable(folder.inside) or readable(root), f"is a folder that {unreadable(error)}")
+            yield Skipped(readable(folder.inside) or readable(root), f"is a folder that {unreadable(error)}", True)
             continue
         if folder.linked:
             followed.add(identity)
         yield listing
         waiting.append(iter(folders))
         above.append(identity)
+
+
+def is_collection(folder: str) -> bool:
+    """Whether a folder is a collection: it holds a collection's database."""
+    try:
+        with Path(folder, STORE).open("rb") as file:
+            return file.read(len(SQLITE)) in (SQLITE, b"")  # empty until the first table is written
+    except (OSError, ValueError):
+        return False
+
+
+def _identity(path: str | None) -> Identity | None:
+    if path is None:
+        return None
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino)
 
 
 def _list(folder: Folder) -> tuple[Listing, list[Folder]]:

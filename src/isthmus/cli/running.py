@@ -1,0 +1,73 @@
+"""One run of the command line: errors become one line and an exit code, and a broken output no traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from contextlib import suppress
+
+from isthmus.cli.terminal import echo, guarded
+from isthmus.cli.verbs import app
+from isthmus.errors import BadSpec, IsthmusError, UnknownName
+
+CLOSED = 141  # the exit code when nobody reads our output any more: 128 and the number of SIGPIPE
+
+
+def run() -> int:
+    """Run the verb of the command line; return the exit code."""
+    code = 1
+    with guarded():
+        try:
+            code = _verb()
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+        except BrokenPipeError:
+            code = CLOSED
+            _discard_output()
+        except OSError as error:
+            with suppress(OSError):
+                echo(f"isthmus: {_failure(error)}", err=True)
+            code = 1
+            _discard_output()
+    return code
+
+
+def _verb() -> int:
+    try:
+        result = app()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise BrokenPipeError(errno.EPIPE, "the output is closed") from None
+        result = ended.code
+    except IsthmusError as error:
+        echo(f"isthmus: {error}", err=True)
+        return 2 if isinstance(error, UnknownName | BadSpec) else 1
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - shown with escapes, which the interpreter would not do
+        echo(traceback.format_exc().rstrip(), err=True)
+        echo("isthmus: this is a fault of isthmus itself. Please report it with the lines above.", err=True)
+        return 1
+    return result if isinstance(result, int) else 0 if result is None else 1
+
+
+def _failure(error: OSError) -> str:
+    why = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{error.filename!r} cannot be used: {why}."
+    return f"the output cannot be written: {why}. Check the space on its device."
+
+
+def _discard_output() -> None:
+    """Send what is still buffered to the null device: at the end Python would try to write it once more."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+            continue
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(null, stream.fileno())
+    os.close(null)

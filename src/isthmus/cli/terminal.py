@@ -1,0 +1,139 @@
+r"""Everything the command line prints: what a document, a file name or an error says never reaches the terminal raw.
+
+A text may hold escape sequences that clear the screen, rewrite lines above or type into the shell, and marks that turn
+the direction of what follows. Such characters are written as escapes (``\x1b``, ``\u202e``).
+
+    echo("…")                      a message; line ends stay, other control characters do not
+    echo(f"{line(name)}: …")       ``line`` keeps a name on one line as well
+    guarded()                      the same for whatever else writes to the standard streams: click's errors, warnings
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+import numpy as np
+import typer
+
+# C0 but tab and line end, DEL, C1; lone surrogates; line and paragraph separators; marks and overrides of direction
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+REDRAW = "\r\x1b[2K"  # to the start of the line, and clear it
+
+
+def safe(text: str) -> str:
+    r"""Write control characters as escapes; tabs and line ends stay.
+
+    >>> safe("a \x1b[31mred\x9b2J\u202e\ud800 word\tand\n")
+    'a \\x1b[31mred\\x9b2J\\u202e\\ud800 word\tand\n'
+    """
+    return UNSAFE.sub(_escaped, text)
+
+
+def line(text: object) -> str:
+    r"""Write a value on one line: line ends and tabs become escapes, too.
+
+    >>> line("two\nlines")
+    'two\\nlines'
+    """
+    return safe(str(text)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code > 0xFF:
+        return f"\\u{code:04x}"
+    return "\\r" if code == 0x0D else f"\\x{code:02x}"
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a message."""
+    typer.echo(safe(str(text)), err=err, nl=nl)
+
+
+def echo_json(value: Any) -> None:
+    """Print one JSON value for machines; non-finite numbers become null, unsafe characters JSON escapes."""
+    echo(as_json(value))
+
+
+def as_json(value: Any) -> str:
+    r"""Write JSON that is safe to print: what terminals obey becomes ``\uXXXX``, which means the same in JSON.
+
+    >>> print(as_json({"é": "\x1b\x9b\u202e", "drift": float("inf")}))
+    {"é": "\u001b\u009b\u202e", "drift": null}
+    """
+    try:
+        said = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
+        said = json.dumps(finite, ensure_ascii=False)
+    return safe_json(said)
+
+
+def safe_json(text: str) -> str:
+    """Escape what terminals obey in JSON that is already written; such characters stand only inside its strings."""
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.floating | np.integer):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return str(value)
+
+
+def redraw(text: str, *, keep: bool = False) -> None:
+    """Draw the last line of stderr again; ``keep`` ends it, so that the next one comes below."""
+    stream = sys.stderr
+    if stream is None:
+        return
+    if isinstance(stream, _Guarded):
+        stream.write_raw(REDRAW)
+    else:
+        stream.write(REDRAW)
+    stream.write(safe(text) + ("\n" if keep else ""))
+    stream.flush()
+
+
+class _Guarded(io.TextIOWrapper):
+    """A text stream that escapes what terminals obey, whoever writes to it."""
+
+    def write(self, text: str) -> int:
+        """Write text with escapes."""
+        return super().write(safe(text))
+
+    def write_raw(self, text: str) -> int:
+        """Write our own control sequences."""
+        return super().write(text)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Have everything that is written to the standard streams escaped, until the end of the block."""
+    before = sys.stdout, sys.stderr
+    now = [_guard(stream) for stream in before]
+    sys.stdout, sys.stderr = now
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in now:
+            if isinstance(stream, _Guarded):
+                with suppress(OSError, ValueError):  # whoever wrote last has seen it
+                    stream.detach()  # else the stream below would be closed with it
+
+
+def _guard(stream: TextIO) -> TextIO:
+    buffer = getattr(stream, "buffer", None)  # a stream that was replaced may have none
+    if buffer is None:
+        return stream
+    stream.flush()
+    return _Guarded(
+        buffer, encoding=stream.encoding, errors="backslashreplace", line_buffering=stream.isatty(), write_through=False
+    )
