@@ -1,0 +1,44 @@
+"""What came of a number of attacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+# right     everything asked gave the right answer
+# refused   something was refused with an IsthmusError, nothing was wrong
+# healed    the damage was noticed and repaired, every answer was right
+# reported  a wrong answer was given, and verify() reports the damage
+OUTCOMES = ("right", "refused", "healed", "reported")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Outcomes by name, and one line for each failure: enough to repeat it."""
+
+    name: str
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, outcome: str, case: str = "", problems: list[str] | None = None) -> None:
+        """Count one run; with problems it is a failure, whatever its outcome."""
+        if problems:
+            self.failures.append(f"{case}: {'; '.join(problems)}")
+        else:
+            self.outcomes[outcome] += 1
+
+    def merge(self, other: Tally) -> None:
+        """Add another tally's runs to this one."""
+        self.outcomes += other.outcomes
+        self.failures += other.failures
+
+    @property
+    def runs(self) -> int:
+        """How many attacks were made."""
+        return self.outcomes.total() + len(self.failures)
+
+    def __str__(self) -> str:
+        counts = {name: self.outcomes[name] for name in OUTCOMES}
+        counts |= {name: count for name, count in sorted(self.outcomes.items()) if name not in OUTCOMES}
+        told = "  ".join(f"{name} {count}" for name, count in counts.items())
+        return f"{self.name:<10} runs {self.runs}  {told}  FAILED {len(self.failures)}"
