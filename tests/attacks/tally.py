@@ -19,6 +19,7 @@ class Tally:
     name: str
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # which answers were wrong where verify() reports the damage
 
     def add(self, outcome: str, case: str = "", problems: list[str] | None = None) -> None:
         """Count one run; with problems it is a failure, whatever its outcome."""
@@ -31,6 +32,7 @@ class Tally:
         """Add another tally's runs to this one."""
         self.outcomes += other.outcomes
         self.failures += other.failures
+        self.notes += other.notes
 
     @property
     def runs(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image
 
+from attacks.workers import Request, Say, Worker
 from damage import pdf
 from isthmus import Collection, Document, Query
 from isthmus.search import following, ingest, served, writer
@@ -54,11 +55,20 @@ class World:
 
 
 def make(root: Path) -> World:
-    """Make the encoders, the folder and the collection."""
-    small_batches()
+    """Make the encoders, the folder and the collection, in a process of its own."""
     encoder = f"onnx:{write_encoder(root / 'encoder')}"
     other = f"onnx:{write_encoder(root / 'other', dim=12)}"
-    source, base = root / "source", root / "base"
+    made = World(root, encoder, other, root / "base", root / "source")
+    (root / "cases").mkdir()
+    with Worker() as worker:
+        worker.run("attacks.world", made.request(base=str(made.base)))
+    return made
+
+
+def main(request: Request, _: Say) -> None:
+    """Fill the collection, then change the folder it was indexed from."""
+    small_batches()
+    source, base, encoder = Path(request["source"]), Path(request["base"]), str(request["encoder"])
     write_source(source, 0)
     with Collection.open(base, encoder, calibration=SPEC, follow=False) as things:
         things.index(source)
@@ -70,8 +80,6 @@ def make(root: Path) -> World:
         things.delete(["d4", "d5"])  # since the index was built
         things.add([document(6, version=1)])
     write_source(source, 1)
-    (root / "cases").mkdir()
-    return World(root, encoder, other, base, source)
 
 
 def document(number: int, version: int = 0) -> Document:
