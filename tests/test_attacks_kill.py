@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from attacks import kill, world
+from attacks import disk, kill
 from attacks.kill import Workers
 from attacks.world import World
 
-KILLS = 4  # of each verb
+pytest_plugins = ["attacks.fixtures"]
 
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return world.make(tmp_path_factory.mktemp("attacked"))
-
-
-@pytest.fixture(scope="module")
-def crew(here: World) -> Iterator[Workers]:
-    with kill.workers() as started:
-        yield started
+KILLS, LIMITS = 4, 2  # of each verb
 
 
 @pytest.mark.parametrize("verb", kill.VERBS)
 def test_a_killed_verb_loses_nothing_leaves_no_litter_and_can_be_run_again(
-    here: World, crew: Workers, verb: str, tmp_path: Path
+    attacked: World, crew: Workers, verb: str
 ) -> None:
-    tally = kill.run(here, crew, verb, seed=1, count=KILLS)
+    tally = kill.run(attacked, crew, verb, seed=1, count=KILLS)
     assert tally.runs == KILLS
+    assert tally.failures == []
+
+
+@pytest.mark.parametrize("verb", kill.VERBS)
+def test_on_a_full_disk_a_verb_is_refused_in_words_and_searches_go_on(
+    attacked: World, crew: Workers, verb: str
+) -> None:
+    tally = disk.run(attacked, crew, verb, seed=1, count=LIMITS)
+    assert tally.runs == LIMITS
     assert tally.failures == []
