@@ -1,4 +1,4 @@
-"""A damaged byte, wherever it is, gives the right answer, a clear error, a repaired index, or a report of ``verify``."""
+"""A damaged byte, wherever it is, gives the right answer, a clear error, a repaired index, or a report of verify."""
 
 from __future__ import annotations
 

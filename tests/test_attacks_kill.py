@@ -1,4 +1,4 @@
-"""Killed at any point of any verb that writes, a collection holds what was acknowledged, and the verb can be run again."""
+"""Killed, or on a full disk, no verb loses what it acknowledged, and each can be run again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KILLS, LIMITS = 4, 2  # of each verb
 def test_a_killed_verb_loses_nothing_leaves_no_litter_and_can_be_run_again(
     attacked: World, crew: Workers, verb: str
 ) -> None:
-    tally = kill.run(attacked, crew, verb, seed=1, count=KILLS)
+    tally = kill.run(attacked, crew, verb, seed=1, cases=range(KILLS))
     assert tally.runs == KILLS
     assert tally.failures == []
 
@@ -26,6 +26,6 @@ def test_a_killed_verb_loses_nothing_leaves_no_litter_and_can_be_run_again(
 def test_on_a_full_disk_a_verb_is_refused_in_words_and_searches_go_on(
     attacked: World, crew: Workers, verb: str
 ) -> None:
-    tally = disk.run(attacked, crew, verb, seed=1, count=LIMITS)
+    tally = disk.run(attacked, crew, verb, seed=1, cases=range(LIMITS))
     assert tally.runs == LIMITS
     assert tally.failures == []

@@ -18,9 +18,9 @@ def main(request: Request, say: Say) -> None:
     """Check a collection; say each problem, and in the end what it holds."""
     world.small_batches()
     folder, verb, heard = Path(request["folder"]), str(request["verb"]), list(request["heard"])
-    problems = [f"the store: {found}" for found in looked_at(folder)]
     if verb == "create":
-        problems += _created(folder.with_name(f"{folder.name}.new"), request, heard)
+        return _tell(say, _created(folder.with_name(f"{folder.name}.new"), request, heard))
+    problems = [f"the store: {found}" for found in looked_at(folder)]
     with Collection.open(folder, follow=False) as things:
         problems += [f"verify: {found}" for found in things.verify()]
         held = world.content(things)
@@ -29,6 +29,10 @@ def main(request: Request, say: Say) -> None:
         problems += answers(things, folder.with_name(f"{folder.name}.fresh"))
     problems += [f"after the next open: {found}" for found in world.litter(folder)]
     problems += again(folder, request)
+    return _tell(say, problems)
+
+
+def _tell(say: Say, problems: Sequence[str]) -> None:
     for problem in problems:
         say(f"problem {problem}")
 
@@ -59,6 +63,7 @@ def _indexed(held: Content, before: Content, goal: Content, heard: Sequence[str]
         return []
     written, removed = map(int, told[-1])
     new = sum(held.get(name) == goal[name] for name in goal if before.get(name) != goal[name])
+    new += sum(name.endswith(".png") and before.get(name) == goal[name] for name in goal)  # pixels alone have changed
     gone = sum(name not in held for name in before if name not in goal)
     return [f"acknowledged {written} and {removed}, found {new} and {gone}"] * (new < written or gone < removed)
 
@@ -128,10 +133,7 @@ def _close(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
 
 def again(folder: Path, request: Request) -> list[str]:
     """Run the verb to its end; return where that differs from a run that was never interrupted."""
-    verb = str(request["verb"])
-    if verb == "create":
-        return []
-    verbs.perform(folder, verb, request, lambda _: None)
+    verbs.perform(folder, str(request["verb"]), request, lambda _: None)
     found: list[str] = []
     with Collection.open(folder, follow=False) as things:
         if world.content(things) != request["goal"]:
@@ -151,4 +153,5 @@ def _created(folder: Path, request: Request, heard: Sequence[str]) -> list[str]:
             return [f"a new collection holds {count} documents"]
         things.add([world.document(number) for number in range(10)])
         found = [] if len(things.search("dog", k=100)) == 10 else ["a new collection cannot be searched"]
-        return [*found, *things.verify()]
+        found += things.verify()
+    return [*found, *looked_at(folder), *world.litter(folder)]

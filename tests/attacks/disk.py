@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from isthmus import Collection
 from isthmus.errors import IsthmusError
 
 
-def run(here: World, crew: Workers, verb: str, seed: int, count: int) -> Tally:
-    """Run a verb ``count`` times into a limit."""
+def run(here: World, crew: Workers, verb: str, seed: int, cases: Iterable[int]) -> Tally:
+    """Run a verb into a limit, once for each number of a case."""
     usual = uninterrupted(here, crew, verb)
     tally, guard = Tally("disk"), threading.Lock()
 
@@ -29,16 +30,14 @@ def run(here: World, crew: Workers, verb: str, seed: int, count: int) -> Tally:
         with crew.pair() as (worker, _):
             outcome, problems = attacked(here, worker, verb, usual, size, f"disk-{verb}-{seed}-{number}")
         with guard:
-            tally.add(outcome, f"--only disk --seed {seed} (verb {verb}, case {number}, {size} bytes)", problems)
+            tally.add(outcome, f"--only disk --seed {seed} --case '{verb} {number}' ({size} bytes)", problems)
 
     with ThreadPoolExecutor(crew.pairs) as pool:
-        list(pool.map(one, range(count)))
+        list(pool.map(one, cases))
     return tally
 
 
-def attacked(
-    here: World, worker: Worker, verb: str, usual: Usual, size: int, name: str
-) -> tuple[str, list[str]]:
+def attacked(here: World, worker: Worker, verb: str, usual: Usual, size: int, name: str) -> tuple[str, list[str]]:
     """Run a verb while files may not grow beyond a size, and check what is left."""
     folder = prepared(here, verb, name)
     task = worker.start("attacks.disk", here.request(folder=str(folder), verb=verb, size=size))

@@ -1,18 +1,17 @@
-"""Damaged bytes: in every column of every table, and in every file. The answer is right, refused, healed, or reported."""
+"""Damaged bytes in every column of every table and in every file: answers are right, refused, healed, or reported."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ STAGED = f"reencode/{FILE}"
 STAGED_TABLES = ("documents", "manifest", "vectors")  # of the tables there, those that a re-encoding fills
 TOGETHER = 12  # cases that one process takes
 MEMORY = 8 << 30
+SEEDS = 1000  # of single cases, for each seed of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Case:
 
     def __str__(self) -> str:
         where = f"{self.table}.{self.column}" if self.table else self.how
-        return f"{self.file} {where}, case seed {self.seed}"
+        return f"{self.file} {where} {self.seed}"
 
 
 def prepare(here: World, crew: Workers) -> tuple[Path, Path]:
-    """Return two collections: one closed, one whose journal holds the last transactions; each with a re-encoding begun."""
+    """Return two collections with a re-encoding begun: one closed, one whose journal holds the last transactions."""
     closed, journal = here.root / "closed", here.root / "journal"
     if not closed.exists():
         with crew.pair() as (worker, _):
@@ -59,20 +59,20 @@ def prepare(here: World, crew: Workers) -> tuple[Path, Path]:
 
 def cases(folder: Path, seed: int, of_each: int) -> list[Case]:
     """Return so many damages of each column and each file."""
-    numbers = [seed * 1000 + number for number in range(of_each)]
+    numbers = range(of_each)
     found: list[Case] = []
     for file in (FILE, STAGED):
         with sqlite3.connect(folder / file) as connection:
             for table, column in columns(connection):
                 if file == STAGED and table not in STAGED_TABLES:
                     continue
-                found += [Case(file, table, column, seed=number) for number in numbers]
+                found += [Case(file, table, column, seed=seed * SEEDS + number) for number in numbers]
         connection.close()
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     for file in files:
         times = 4 if file == FILE else 1
-        found += [Case(file, how=how, seed=number * 10 + t) for number in numbers for t in range(times) for how in HOW]
-    found += [Case(f"{FILE}-wal", how=how, seed=number * 10 + t) for number in numbers for t in range(3) for how in HOW]
+        found += [Case(file, how=how, seed=seed * SEEDS + number) for number in range(times * of_each) for how in HOW]
+    found += [Case(f"{FILE}-wal", how=how, seed=seed * SEEDS + number) for number in range(3 * of_each) for how in HOW]
     return found
 
 
@@ -85,7 +85,8 @@ def columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     found = []
     for (table,) in connection.execute(tables).fetchall():
         for _, column, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall():
-            if connection.execute(f"SELECT count(*) FROM {table} WHERE length({column}) > 0").fetchone()[0]:
+            filled = f"SELECT count(*) FROM {table} WHERE length({column}) > 0"  # noqa: S608 - names of ours
+            if connection.execute(filled).fetchone()[0]:
                 found.append((table, column))
     return found
 
@@ -112,52 +113,50 @@ def damage(folder: Path, case: Case) -> bool:
 
 
 def _damage_value(file: Path, case: Case, rng: np.random.Generator) -> bool:
-    with sqlite3.connect(file) as connection:
-        key = ", ".join(_key(connection, case.table))
-        several = connection.execute(
-            f"SELECT {key} FROM {case.table} WHERE length({case.column}) > 0 ORDER BY {key}"
-        ).fetchall()
+    table, column = case.table, case.column
+    with closing(sqlite3.connect(file)) as connection, connection:
+        names = _key(connection, table)
+        key, where = ", ".join(names), " AND ".join(f"{name} IS ?" for name in names)
+        keys = f"SELECT {key} FROM {table} WHERE length({column}) > 0 ORDER BY {key}"  # noqa: S608 - names of ours
+        several = connection.execute(keys).fetchall()
         row = several[int(rng.integers(len(several)))]
-        where = " AND ".join(f"{name} IS ?" for name in _key(connection, case.table))
-        value = connection.execute(
-            f"SELECT typeof({case.column}), CAST({case.column} AS BLOB), {case.column} FROM {case.table} WHERE {where}",
-            row,
-        )
-        connection.text_factory = bytes
-        kind, raw, plain = value.fetchone()
-        connection.text_factory = str
-        new, mark = _flipped(kind.decode() if isinstance(kind, bytes) else kind, raw, plain, rng)
+        values = f"SELECT typeof({column}), CAST({column} AS BLOB) FROM {table} WHERE {where}"  # noqa: S608
+        kind, raw = connection.execute(values, row).fetchone()
+        new, mark = _flipped(kind, raw, rng)
         try:
-            connection.execute(f"UPDATE {case.table} SET {case.column} = {mark} WHERE {where}", (new, *row))
+            connection.execute(f"UPDATE {table} SET {column} = {mark} WHERE {where}", (new, *row))  # noqa: S608
         except sqlite3.Error:  # a key that is taken, or a table that may not be changed
             return False
-    connection.close()
     return True
 
 
 def _key(connection: sqlite3.Connection, table: str) -> list[str]:
     """Return the columns that tell one row from another."""
     described = connection.execute(f"PRAGMA table_info({table})").fetchall()
-    without = "WITHOUT ROWID" in connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    without = (
+        "WITHOUT ROWID" in connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    )
     return [name for _, name, _, _, _, place in described if place] if without else ["rowid"]
 
 
-def _flipped(kind: str, raw: bytes, plain: Any, rng: np.random.Generator) -> tuple[object, str]:
-    """Return a value with one bit flipped, and the SQL that stores it under the type it had."""
+def _flipped(kind: str, raw: bytes, rng: np.random.Generator) -> tuple[object, str]:
+    """Return a value with one bit flipped, and the SQL that stores it under the type it had; numbers come as digits."""
     if kind == "integer":
-        return int(plain) ^ (1 << int(rng.integers(max(int(plain).bit_length() + 1, 2)))), "?"
-    if kind == "real":
-        data = bytearray(struct.pack("<d", plain))
-        data[int(rng.integers(8))] ^= 1 << int(rng.integers(8))
-        return struct.unpack("<d", bytes(data))[0], "?"
-    data = bytearray(raw)
+        number = int(raw)
+        return number ^ (1 << int(rng.integers(max(number.bit_length() + 1, 2)))), "?"
+    data = bytearray(struct.pack("<d", float(raw)) if kind == "real" else raw)
     data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+    if kind == "real":
+        return struct.unpack("<d", bytes(data))[0], "?"
     return bytes(data), "CAST(? AS TEXT)" if kind == "text" else "?"
 
 
 def run(here: World, crew: Workers, wanted: Sequence[Case]) -> Tally:
     """Do each damage to a copy of its own, and ask everything."""
     closed, journal = prepare(here, crew)
+    wanted = sorted(
+        wanted, key=lambda case: (case.file.endswith("-wal"), case.file == STAGED)
+    )  # they share right answers
     groups = [wanted[start : start + TOGETHER] for start in range(0, len(wanted), TOGETHER)]
     tally, guard = Tally("flip"), threading.Lock()
 
@@ -169,6 +168,11 @@ def run(here: World, crew: Workers, wanted: Sequence[Case]) -> Tally:
     with ThreadPoolExecutor(crew.pairs) as pool:
         list(pool.map(some, range(len(groups))))
     return tally
+
+
+def told(case: Case) -> str:
+    """Return what repeats a case."""
+    return f"--only flip --seed {case.seed // SEEDS} --case '{case}'"
 
 
 def _judged(here: World, crew: Workers, closed: Path, journal: Path, wanted: Sequence[Case], name: str) -> Tally:
@@ -183,12 +187,12 @@ def _judged(here: World, crew: Workers, closed: Path, journal: Path, wanted: Seq
             task = worker.start("attacks.flips", request)
             done = [json.loads(line) for line in task]
         for case, (outcome, wrong, problems) in zip(left, done, strict=False):
-            tally.add(outcome, f"--only flip ({case})", problems)
+            tally.add(outcome, told(case), problems)
             if wrong and not problems:
                 tally.notes.append(f"{case}: {', '.join(wrong)}")
         if len(done) < len(left):
             why = short(task.error) if task.error else f"the process ended with {task.status}"
-            tally.add("", f"--only flip ({left[len(done)]})", [why])
+            tally.add("", told(left[len(done)]), [why])
         left = left[len(done) + 1 :]
     return tally
 
@@ -225,7 +229,7 @@ def main(request: Request, say: Say) -> None:
     return None
 
 
-def _right(base: Path, folder: Path, opened: Any, changing: Any) -> Answers:
+def _right(base: Path, folder: Path, opened: Callable[[], Collection], changing: Mapping[str, oracle.Ask]) -> Answers:
     _fresh(base, folder)
     right = oracle.asked(opened, changing)
     if right.refused or right.broken or right.verified:
@@ -278,4 +282,4 @@ def _prepare_journal(request: Request) -> None:
             things.add([world.document(60 + number), world.document(number, version=5)])
         shutil.copytree(folder, into)
     for state in states:
-        os.rename(state, into / state.name)
+        state.rename(into / state.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -61,8 +61,8 @@ def workers(pairs: int | None = None) -> Iterator[Workers]:
         yield Workers(stack, pairs or world.processors())
 
 
-def run(here: World, crew: Workers, verb: str, seed: int, count: int) -> Tally:
-    """Kill a verb ``count`` times."""
+def run(here: World, crew: Workers, verb: str, seed: int, cases: Iterable[int]) -> Tally:
+    """Kill a verb once for each number of a case."""
     usual = uninterrupted(here, crew, verb)
     tally, guard = Tally("kill"), threading.Lock()
 
@@ -70,14 +70,14 @@ def run(here: World, crew: Workers, verb: str, seed: int, count: int) -> Tally:
         rng = np.random.default_rng([seed, number, sum(verb.encode())])
         trigger = chosen(rng, usual)
         beside = bool(rng.integers(2))
-        told = f"--only kill --seed {seed} (verb {verb}, case {number}, {trigger['kind']} {trigger['at']})"
+        told = f"--only kill --seed {seed} --case '{verb} {number}' ({trigger['kind']} {trigger['at']})"
         with crew.pair() as pair:
             outcome, problems = attacked(here, pair, verb, usual, trigger, beside, f"kill-{verb}-{seed}-{number}")
         with guard:
             tally.add(outcome, told, problems)
 
     with ThreadPoolExecutor(crew.pairs) as pool:
-        list(pool.map(one, range(count)))
+        list(pool.map(one, cases))
     return tally
 
 

@@ -110,9 +110,10 @@ def _reencode(other: str, things: Collection) -> object:
 
 
 def writes(request: Request, *, reencode: bool) -> Mapping[str, Ask]:
-    """Return what changes a collection, and is asked last."""
-    last: dict[str, Ask] = {"reencode": partial(_reencode, request["other"])} if reencode else {}
-    return {"add": _add, "calibrate": _calibrate, "index": partial(_index, request["source"]), **last}
+    """Return what changes a collection, and is asked last; a re-encoding where one was begun."""
+    if reencode:
+        return {"add": _add, "reencode": partial(_reencode, request["other"])}
+    return {"add": _add, "calibrate": _calibrate, "index": partial(_index, request["source"])}
 
 
 def asked(open_: Callable[[], Collection], changing: Mapping[str, Ask], *, verify: bool = True) -> Answers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -142,9 +143,11 @@ def _update(things: Collection, generation: int, seed: int, request: Request) ->
 
 
 def _calibrate(things: Collection, generation: int, seed: int, request: Request) -> None:
-    things.add(racing(generation, seed))
-    things.calibrate(("center", SPEC)[generation % 2])
-    things.add(racing(generation + 1000, seed))
+    with ThreadPoolExecutor(1) as pool:
+        calibrated = pool.submit(things.calibrate, ("center", SPEC)[generation % 2])
+        for more in range(3):
+            things.add(racing(10 * generation + more, seed))
+        calibrated.result()
 
 
 def _reencode(things: Collection, generation: int, seed: int, request: Request) -> None:
@@ -217,7 +220,7 @@ def run(here: World, crew: Workers, mode: str, seed: int, rounds: int) -> Tally:
         writer = one.start("attacks.races", {**shared, "role": "write"})
         if next(iter(writer), None) != "ready":
             writer.finish()
-            tally.add("", f"--only race --seed {seed} (mode {mode})", [short(writer.error)])
+            tally.add("", f"--only race --seed {seed} --case {mode}", [short(writer.error)])
             return tally
         reader = other.start("attacks.races", {**shared, "role": "read"})
         next(iter(reader), None)
@@ -225,7 +228,7 @@ def run(here: World, crew: Workers, mode: str, seed: int, rounds: int) -> Tally:
         for name, task in (("the writer's process", writer), ("another process", reader)):
             lines = task.finish()
             stop.touch()
-            told = f"--only race --seed {seed} (mode {mode}, {name})"
+            told = f"--only race --seed {seed} --case {mode} ({name})"
             if task.status:
                 tally.add("", told, [short(task.error)])
             else:

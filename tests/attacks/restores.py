@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -136,23 +137,23 @@ def _answers(folder: Path, encoder: Encoder) -> Answers:
     return oracle.asked(lambda: Collection.open(folder, encoder, calibration=SPEC, follow=False), {}, verify=False)
 
 
-def run(here: World, crew: Workers, seed: int, lives: int, games: int) -> Tally:
-    """Live several times, and play so many games with the copies of each."""
+def run(here: World, crew: Workers, seed: int, lives: Iterable[int], games: int) -> Tally:
+    """Live once for each number of a life, and play so many games with the copies of each."""
     tally, guard = Tally("restore"), threading.Lock()
 
     def one(number: int) -> None:
         folder = here.root / "cases" / f"restore-{seed}-{number}"
-        told = f"--only restore --seed {seed} (life {number}"
+        told = f"--only restore --seed {seed} --case {number}"
         request = here.request(folder=str(folder), seed=seed * 1000 + number, games=games, small=number % 2)
         with crew.pair() as (worker, _):
             task = worker.start("attacks.restores", request)
             done = [json.loads(line) for line in task]
         with guard:
             for at, (how, problems) in enumerate(done):
-                tally.add("right", f"{told}, game {at}: {how})", problems)
+                tally.add("right", f"{told} (game {at}: {how})", problems)
             if task.status:
-                tally.add("", f"{told})", [short(task.error) or f"the process ended with {task.status}"])
+                tally.add("", told, [short(task.error) or f"the process ended with {task.status}"])
 
     with ThreadPoolExecutor(crew.pairs) as pool:
-        list(pool.map(one, range(lives)))
+        list(pool.map(one, lives))
     return tally

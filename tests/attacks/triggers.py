@@ -17,7 +17,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Events:
         connect, fsync = sqlite3.connect, os.fsync
 
         def connected(*arguments: Any, **options: Any) -> sqlite3.Connection:  # the signature of sqlite3.connect
-            connection = connect(*arguments, **options)
+            connection: sqlite3.Connection = connect(*arguments, **options)
             connection.set_trace_callback(self._statement)
             connection.set_progress_handler(lambda: self._step(connection), STEPS)
             return connection
@@ -102,13 +102,3 @@ def limit_files(size: int | None) -> None:
     """Let no file grow beyond a size; None lifts the limit."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
-
-
-def without_limit(run: Callable[[], None]) -> None:
-    """Run something while files may grow."""
-    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    try:
-        run()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))

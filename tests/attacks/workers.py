@@ -1,8 +1,8 @@
 """Processes that are forked from one that has imported everything: an attack costs no start of Python.
 
-    with Worker() as worker:
-        task = worker.start("attacks.verbs", {"folder": …})       # runs attacks.verbs.main(request, say) in a fork
-        lines = task.finish()                                     # what it said; task.status is how it ended
+with Worker() as worker:
+    task = worker.start("attacks.verbs", {"folder": …})       # runs attacks.verbs.main(request, say) in a fork
+    lines = task.finish()                                     # what it said; task.status is how it ended
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Say: TypeAlias = Callable[[str], None]
 
 TESTS = Path(__file__).parents[1]
 LIMIT = 300  # seconds of processor time after which a task is ended: nothing here takes ten
-IMPORTED = ("attacks.world", "PIL.Image", "PIL.PngImagePlugin", "faiss", "filelock", "onnxruntime", "pypdfium2")
+IMPORTED: tuple[str, ...] = ("attacks.world", "PIL.PngImagePlugin", "faiss", "filelock", "onnxruntime", "pypdfium2")
 IMPORTED += ("safetensors.numpy", "scipy.optimize", "tokenizers", "isthmus.search.collection", "isthmus.sources")
 
 

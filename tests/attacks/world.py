@@ -108,7 +108,8 @@ def write_source(folder: Path, version: int) -> None:
 
 def small_batches() -> None:
     """Commit a few documents at a time, and build the index again after a few changes."""
-    writer.BATCH = following.BATCH = BATCH
+    writer.BATCH = BATCH
+    vars(following)["BATCH"] = BATCH
     ingest.PICTURE = 1  # so that a batch is so many documents, whatever they hold
     served.STALE = (4, 0.0)
 
