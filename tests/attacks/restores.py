@@ -114,7 +114,7 @@ def _game(folder: Path, moments: list[Path], encoder: Encoder, rng: np.random.Ge
 
 
 def _compared(folder: Path, encoder: Encoder) -> list[str]:
-    """Return where a collection answers other than its store does without any index, or than a new collection does."""
+    """Return where a collection answers other than its store does without any index, or than the equations do."""
     alone, copy = folder.with_name("alone"), folder.with_name("copy")
     for place in (alone, copy):
         shutil.rmtree(place, ignore_errors=True)
@@ -125,9 +125,7 @@ def _compared(folder: Path, encoder: Encoder) -> list[str]:
     failed = found.broken | {name: why for name, why in found.refused.items() if name not in right.refused}
     problems += [f"{name}: {why}" for name, why in failed.items()]
     with Collection.open(folder, encoder, calibration=SPEC, follow=False) as things:
-        fresh = folder.with_name("fresh")
-        shutil.rmtree(fresh, ignore_errors=True)
-        problems += answers(things, fresh)
+        problems += answers(things)
     with Collection.open(folder, encoder, follow=False) as things:
         problems += [f"verify: {problem}" for problem in things.verify()]
     return problems

@@ -47,9 +47,11 @@ class World:
         return {"encoder": self.encoder, "other": self.other, "source": str(self.source), **more}
 
     def copy(self, name: str) -> Path:
-        """Return a copy of the collection; what had the name is removed."""
+        """Return a copy of the collection; what an earlier attack of that name left is removed."""
         folder = self.root / "cases" / name
-        shutil.rmtree(folder, ignore_errors=True)
+        for old in [folder, *folder.parent.glob(f"{name}.*")]:
+            shutil.rmtree(old, ignore_errors=True)
+            old.unlink(missing_ok=True)
         shutil.copytree(self.base, folder)
         return folder
 
