@@ -23,7 +23,7 @@ def main(request: Request, say: Say) -> None:
     if verb == "create":
         return _tell(say, _created(folder.with_name(f"{folder.name}.new"), request, heard))
     problems = [f"the store: {found}" for found in looked_at(folder)]
-    with Collection.open(folder, follow=False) as things:
+    with Collection.open(folder, follow=False, threads=1) as things:
         problems += [f"verify: {found}" for found in things.verify()]
         held = world.content(things)
         problems += changes(held, request["before"], request["goal"], verb, heard)
@@ -131,7 +131,7 @@ def again(folder: Path, request: Request) -> list[str]:
     """Run the verb to its end; return where that differs from a run that was never interrupted."""
     verbs.perform(folder, str(request["verb"]), request, lambda _: None)
     found: list[str] = []
-    with Collection.open(folder, follow=False) as things:
+    with Collection.open(folder, follow=False, threads=1) as things:
         if world.content(things) != request["goal"]:
             found.append("run again, it does not hold what an uninterrupted run holds")
         found += [f"run again, {problem}" for problem in things.verify()]
@@ -143,7 +143,7 @@ def again(folder: Path, request: Request) -> list[str]:
 
 def _created(folder: Path, request: Request, heard: Sequence[str]) -> list[str]:
     """Return what is wrong with a collection that was ended while it was made."""
-    with Collection.open(folder, request["encoder"], calibration=SPEC, follow=False) as things:
+    with Collection.open(folder, request["encoder"], calibration=SPEC, follow=False, threads=1) as things:
         count = len(things)
         if count not in ({world.BATCH} if "filled" in heard else {0, world.BATCH}):
             return [f"a new collection holds {count} documents"]

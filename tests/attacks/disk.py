@@ -53,7 +53,7 @@ def main(request: Request, say: Say) -> None:
     """Perform a verb with the limit; searches go on while it stands."""
     world.small_batches()
     verb = str(request["verb"])
-    things = Collection.open(Path(request["folder"]), calibration=SPEC, follow=False)
+    things = Collection.open(Path(request["folder"]), calibration=SPEC, follow=False, threads=1)
     things.search("dog")
     triggers.limit_files(int(request["size"]))
     try:

@@ -207,7 +207,7 @@ def main(request: Request, say: Say) -> None:
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     QueryLog.note = lambda *_: None  # type: ignore[method-assign]  # what one search logs would be in the next calibration
-    encoder = encoders.load(request["encoder"])
+    encoder = encoders.load(request["encoder"], threads=1)
     root, rights = Path(request["root"]), dict[tuple[str, bool], list[Answers]]()
     for told in request["cases"]:
         case = Case(**told)
@@ -216,7 +216,7 @@ def main(request: Request, say: Say) -> None:
         changing = oracle.writes(request, reencode=staged)
 
         def opened(at: Path = folder) -> Collection:
-            return Collection.open(at, encoder, follow=False)
+            return Collection.open(at, encoder, follow=False, threads=1)
 
         if (key := (base.name, staged)) not in rights:
             rights[key] = [_right(state, folder, opened, changing) for state in _states(base)]
@@ -260,7 +260,7 @@ def _prepare(request: Request) -> None:
             raise KeyboardInterrupt
 
     world.small_batches()
-    with Collection.open(folder, follow=False) as things:
+    with Collection.open(folder, follow=False, threads=1) as things:
         try:
             things.reencode(request["other"], drop=True, progress=interrupt)
         except KeyboardInterrupt:
@@ -275,7 +275,7 @@ def _prepare_journal(request: Request) -> None:
     shutil.copytree(base, folder)
     world.small_batches()
     states = []
-    with Collection.open(folder, follow=False) as things:
+    with Collection.open(folder, follow=False, threads=1) as things:
         for number in range(3):
             states.append(into.with_name(f"state-{number}"))
             shutil.copytree(folder, states[-1])

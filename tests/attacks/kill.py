@@ -158,7 +158,7 @@ def short(trace: str) -> str:
 
 def uninterrupted(here: World, crew: Workers, verb: str) -> Usual:
     """Run a verb once to its end, to know what it does."""
-    with Collection.open(here.base, follow=False) as things:
+    with Collection.open(here.base, follow=False, threads=1) as things:
         before = world.content(things)
         if not (here.root / "export.npz").exists():
             things.export_vectors(here.root / "export.npz")
@@ -166,7 +166,7 @@ def uninterrupted(here: World, crew: Workers, verb: str) -> Usual:
     with crew.pair() as (worker, _):
         request = here.request(folder=str(folder), verb=verb, trigger={"kind": "none", "at": 0})
         lines = worker.run("attacks.verbs", request)
-    with Collection.open(folder, follow=False) as things:
+    with Collection.open(folder, follow=False, threads=1) as things:
         goal = world.content(things)
     events = int(lines[-1].split()[1])
     largest = max(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -202,7 +202,7 @@ def _write(folder: Path, mode: str, seed: int, request: Request, say: Say) -> Co
 
 def _read(folder: Path, mode: str, seed: int, stop: Path, say: Say) -> Counter[str]:
     more: Counter[str] = Counter()
-    with Collection.open(folder, follow=False) as things, searching(things, mode, seed + 1, 1) as found:
+    with Collection.open(folder, follow=False, threads=1) as things, searching(things, mode, seed + 1, 1) as found:
         say("ready")
         rng = np.random.default_rng(seed)
         while not stop.exists():

@@ -14,7 +14,7 @@ def main(request: Request, say: Say) -> None:
     """Search until a file says to stop, and once more after that; say how often, and what was wrong."""
     world.small_batches()
     stop, searches, wrong = Path(request["stop"]), 0, 0
-    with Collection.open(request["folder"], follow=False) as things:
+    with Collection.open(request["folder"], follow=False, threads=1) as things:
         say("open")
         stopping = False
         while not stopping:

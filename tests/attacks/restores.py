@@ -71,7 +71,7 @@ def main(request: Request, say: Say) -> None:
     """Live a while, taking copies; then put them together in random orders, and say what came of each."""
     if request["small"]:
         world.small_batches()
-    encoder = encoders.load(request["encoder"])
+    encoder = encoders.load(request["encoder"], threads=1)
     root, rng = Path(request["folder"]), np.random.default_rng(int(request["seed"]))
     moments = _live(root, encoder, rng)
     for _ in range(int(request["games"])):
@@ -80,7 +80,7 @@ def main(request: Request, say: Say) -> None:
 
 def _live(root: Path, encoder: Encoder, rng: np.random.Generator) -> list[Path]:
     moments = []
-    things = Collection.open(root / "c", encoder, calibration=SPEC, follow=False)
+    things = Collection.open(root / "c", encoder, calibration=SPEC, follow=False, threads=1)
     things.add([document(number) for number in range(12)])
     things.search("a cat")
     for number in range(MOMENTS):
@@ -88,7 +88,7 @@ def _live(root: Path, encoder: Encoder, rng: np.random.Generator) -> list[Path]:
             change(things, rng)
         if rng.integers(2):
             things.close()
-            things = Collection.open(root / "c", encoder, calibration=SPEC, follow=False)
+            things = Collection.open(root / "c", encoder, calibration=SPEC, follow=False, threads=1)
         moments.append(root / f"moment-{number}")
         take(root / "c", moments[-1])
     things.close()
@@ -104,7 +104,7 @@ def _game(folder: Path, moments: list[Path], encoder: Encoder, rng: np.random.Ge
     told = f"store {one}, index {others}"
     problems = _compared(folder, encoder)
     if not problems and rng.integers(2):
-        with Collection.open(folder, encoder, calibration=SPEC, follow=False) as things:
+        with Collection.open(folder, encoder, calibration=SPEC, follow=False, threads=1) as things:
             told += ", then " + " ".join(change(things, rng) for _ in range(int(rng.integers(1, 4))))
         back = int(rng.integers(first, len(moments)))
         shutil.copytree(moments[back] / "index", folder / "index", dirs_exist_ok=True)
@@ -124,15 +124,17 @@ def _compared(folder: Path, encoder: Encoder) -> list[str]:
     problems = [f"other answers than without the index: {', '.join(found.wrong(right))}"] * bool(found.wrong(right))
     failed = found.broken | {name: why for name, why in found.refused.items() if name not in right.refused}
     problems += [f"{name}: {why}" for name, why in failed.items()]
-    with Collection.open(folder, encoder, calibration=SPEC, follow=False) as things:
+    with Collection.open(folder, encoder, calibration=SPEC, follow=False, threads=1) as things:
         problems += answers(things)
-    with Collection.open(folder, encoder, follow=False) as things:
+    with Collection.open(folder, encoder, follow=False, threads=1) as things:
         problems += [f"verify: {problem}" for problem in things.verify()]
     return problems
 
 
 def _answers(folder: Path, encoder: Encoder) -> Answers:
-    return oracle.asked(lambda: Collection.open(folder, encoder, calibration=SPEC, follow=False), {}, verify=False)
+    return oracle.asked(
+        lambda: Collection.open(folder, encoder, calibration=SPEC, follow=False, threads=1), {}, verify=False
+    )
 
 
 def run(here: World, crew: Workers, seed: int, lives: Iterable[int], games: int) -> Tally:

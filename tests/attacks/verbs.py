@@ -146,7 +146,7 @@ def compact(context: Context) -> None:
 def create(context: Context) -> None:
     """Make a collection where there is none, and put the first documents into it."""
     folder = Path(context.request["folder"] + ".new")
-    with Collection.open(folder, context.request["encoder"], calibration=SPEC, follow=False) as things:
+    with Collection.open(folder, context.request["encoder"], calibration=SPEC, follow=False, threads=1) as things:
         context.say("created")
         things.add([document(number) for number in range(BATCH)])
         context.say("filled")
@@ -170,7 +170,7 @@ VERBS: Mapping[str, Callable[[Context], None]] = {
 
 def perform(folder: Path, verb: str, request: Request, say: Say, *, follow: bool = False) -> None:
     """Open a collection, search it once, and perform a verb."""
-    with Collection.open(folder, calibration=SPEC, follow=follow) as things:
+    with Collection.open(folder, calibration=SPEC, follow=follow, threads=1) as things:
         things.search("dog")
         say("open")
         VERBS[verb](Context(things, request, say))

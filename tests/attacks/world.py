@@ -72,7 +72,7 @@ def main(request: Request, _: Say) -> None:
     small_batches()
     source, base, encoder = Path(request["source"]), Path(request["base"]), str(request["encoder"])
     write_source(source, 0)
-    with Collection.open(base, encoder, calibration=SPEC, follow=False) as things:
+    with Collection.open(base, encoder, calibration=SPEC, follow=False, threads=1) as things:
         things.index(source)
         things.add([document(number) for number in range(STORED)])
         things.log_queries()
