@@ -98,7 +98,8 @@ def attack_fuzz(battle: Battle) -> Iterator[Tally]:
             continue
         tally = Tally("fuzz")
         try:
-            fuzz.run(reader, np.random.default_rng([battle.seed, sum(reader.encode())]), FUZZED)
+            rng = np.random.default_rng([battle.seed, sum(reader.encode())])
+            fuzz.run(reader, rng, FUZZED, battle.here.root / "fuzz" / reader)
             tally.outcomes["right"] += FUZZED
         except Exception as error:  # noqa: BLE001 - the fuzzer raises whatever the reader did
             tally.add("", f"--only fuzz --seed {battle.seed} --case {reader}", [f"{type(error).__name__}: {error}"])

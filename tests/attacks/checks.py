@@ -138,6 +138,8 @@ def again(folder: Path, request: Request) -> list[str]:
         if {hit.id for hit in things.search("dog", k=10_000)} != set(things.ids()):
             found.append("run again, searches do not find all documents")
     found += [f"run again, {problem}" for problem in world.litter(folder)]
+    if request["verb"] == "reencode" and (folder / "reencode").exists():
+        found.append("run again, the vectors of the re-encoding are still there")
     return found
 
 

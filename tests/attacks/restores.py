@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from isthmus.encoders import Encoder
 from stock import FILE
 
 MOMENTS = 8  # copies that are taken of one collection
+MOST = 20  # changes that are made to reach the count of another moment
 SPECS = ("none", "center", SPEC)
 
 
@@ -78,8 +80,16 @@ def main(request: Request, say: Say) -> None:
         say(json.dumps(_game(root / "game", moments, encoder, rng)))
 
 
-def _live(root: Path, encoder: Encoder, rng: np.random.Generator) -> list[Path]:
-    moments = []
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A copy of a collection, and how often its documents had been changed."""
+
+    path: Path
+    changes: int
+
+
+def _live(root: Path, encoder: Encoder, rng: np.random.Generator) -> list[Moment]:
+    moments: list[Moment] = []
     things = Collection.open(root / "c", encoder, calibration=SPEC, follow=False, threads=1)
     things.add([document(number) for number in range(12)])
     things.search("a cat")
@@ -89,28 +99,38 @@ def _live(root: Path, encoder: Encoder, rng: np.random.Generator) -> list[Path]:
         if rng.integers(2):
             things.close()
             things = Collection.open(root / "c", encoder, calibration=SPEC, follow=False, threads=1)
-        moments.append(root / f"moment-{number}")
-        take(root / "c", moments[-1])
+        moments.append(Moment(root / f"moment-{number}", things.stats().changes))
+        take(root / "c", moments[-1].path)
     things.close()
     return moments
 
 
-def _game(folder: Path, moments: list[Path], encoder: Encoder, rng: np.random.Generator) -> tuple[str, list[str]]:
+def _game(folder: Path, moments: list[Moment], encoder: Encoder, rng: np.random.Generator) -> tuple[str, list[str]]:
     """Restore a store beside other indexes, perhaps go on from there, and put an old index back once more."""
     one = int(rng.integers(len(moments)))
     first = int(rng.choice([0, one]))  # rather an index of later: it knows changes that the store does not
     others = [int(number) for number in rng.integers(first, len(moments), int(rng.integers(1, 3)))]
-    put(moments[one], [moments[other] for other in others], folder)
+    put(moments[one].path, [moments[other].path for other in others], folder)
     told = f"store {one}, index {others}"
     problems = _compared(folder, encoder)
     if not problems and rng.integers(2):
-        with Collection.open(folder, encoder, calibration=SPEC, follow=False, threads=1) as things:
-            told += ", then " + " ".join(change(things, rng) for _ in range(int(rng.integers(1, 4))))
         back = int(rng.integers(first, len(moments)))
-        shutil.copytree(moments[back] / "index", folder / "index", dirs_exist_ok=True)
+        with Collection.open(folder, encoder, calibration=SPEC, follow=False, threads=1) as things:
+            told += ", then " + _go_on(things, moments[back].changes - moments[one].changes, rng)
+        shutil.copytree(moments[back].path / "index", folder / "index", dirs_exist_ok=True)
         told += f", then index {back} again"
         problems = _compared(folder, encoder)
     return told, problems
+
+
+def _go_on(things: Collection, changes: int, rng: np.random.Generator) -> str:
+    """Change a collection a few times, or exactly so often: then an index of a lost future has its count of changes."""
+    if rng.integers(2) or not 0 < changes < MOST:
+        return " ".join(change(things, rng) for _ in range(int(rng.integers(1, 4))))
+    things.search("a cat")
+    for number in range(changes):
+        things.add([document(80 + number, version=int(rng.integers(1000)))])
+    return f"{changes} changes"
 
 
 def _compared(folder: Path, encoder: Encoder) -> list[str]:
