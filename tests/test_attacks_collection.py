@@ -83,7 +83,9 @@ def test_a_damaged_journal_gives_an_earlier_committed_state(attacked: World, cre
 def test_a_damaged_index_file_or_lock_is_repaired_or_does_no_harm(
     attacked: World, crew: Workers, cases: list[Case]
 ) -> None:
-    files = [case for case in cases if Path(case.file).parts[0] in ("index", "writer.json", "writer.lock")]
+    files = [
+        case for case in cases if Path(case.file).parts[0] in ("index", "index.lock", "writer.json", "writer.lock")
+    ]
     _check(attacked, crew, files, least=20)
 
 

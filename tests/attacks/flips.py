@@ -85,7 +85,7 @@ def columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     found = []
     for (table,) in connection.execute(tables).fetchall():
         for _, column, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall():
-            filled = f"SELECT count(*) FROM {table} WHERE length({column}) > 0"  # noqa: S608 - names of ours
+            filled = f"SELECT count(*) FROM {table} WHERE length({column}) > 0"
             if connection.execute(filled).fetchone()[0]:
                 found.append((table, column))
     return found
@@ -117,14 +117,14 @@ def _damage_value(file: Path, case: Case, rng: np.random.Generator) -> bool:
     with closing(sqlite3.connect(file)) as connection, connection:
         names = _key(connection, table)
         key, where = ", ".join(names), " AND ".join(f"{name} IS ?" for name in names)
-        keys = f"SELECT {key} FROM {table} WHERE length({column}) > 0 ORDER BY {key}"  # noqa: S608 - names of ours
+        keys = f"SELECT {key} FROM {table} WHERE length({column}) > 0 ORDER BY {key}"
         several = connection.execute(keys).fetchall()
         row = several[int(rng.integers(len(several)))]
-        values = f"SELECT typeof({column}), CAST({column} AS BLOB) FROM {table} WHERE {where}"  # noqa: S608
+        values = f"SELECT typeof({column}), CAST({column} AS BLOB) FROM {table} WHERE {where}"
         kind, raw = connection.execute(values, row).fetchone()
         new, mark = _flipped(kind, raw, rng)
         try:
-            connection.execute(f"UPDATE {table} SET {column} = {mark} WHERE {where}", (new, *row))  # noqa: S608
+            connection.execute(f"UPDATE {table} SET {column} = {mark} WHERE {where}", (new, *row))
         except sqlite3.Error:  # a key that is taken, or a table that may not be changed
             return False
     return True

@@ -29,6 +29,7 @@ from stock import pixels, words
 RACING, STILL = 20, 15  # documents that are replaced, and others that stay
 ALL = RACING + STILL
 RACE = {"kind": "race"}
+LIST = "list"  # no search: every document is read
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "plain": {"k": ALL},
     "where": {"k": RACING, "where": RACE},
@@ -38,6 +39,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "explain": {"k": ALL, "explain": True},
     "offset": {"k": ALL, "offset": 5},
     "raw": {"k": ALL, "calibration": "none"},
+    LIST: {},
 }
 
 
@@ -77,16 +79,26 @@ def judged(hits: Sequence[Hit], options: Mapping[str, Any], mode: str) -> str:
         return "empty" if not ids else "short" if len(ids) < max(allowed) else "long"
     if [hit.rank for hit in hits] != list(range(offset + 1, offset + len(hits) + 1)):
         return "ranks with a hole"
-    return _of_one_state([hit for hit in hits if hit.id.startswith("r")], mode)
+    return _of_one_state([hit.document for hit in hits], mode)
 
 
-def _of_one_state(race: Sequence[Hit], mode: str) -> str:
-    """Return whether hits can be of one committed state: of one generation; with ``update``, newer ones first."""
-    for hit in race:
-        text = hit.document.text
-        if mode != "update" and text is not None and not text.endswith(f" g{hit.document.metadata['generation']}"):
+def listed(documents: Sequence[Document], mode: str) -> str:
+    """Return what a list of all documents is: right, or what is wrong with it."""
+    names = [found.id for found in documents]
+    if len(set(names)) != len(names):
+        return "a document twice"
+    if len(names) not in ({ALL, STILL} if mode == "delete" else {ALL}):
+        return "short" if len(names) < ALL else "long"
+    return _of_one_state(documents, mode)
+
+
+def _of_one_state(found: Sequence[Document], mode: str) -> str:
+    """Return whether documents can be of one committed state: of one generation; with ``update``, newer ones first."""
+    race = sorted((one for one in found if one.id.startswith("r")), key=lambda one: one.id)
+    for one in race:
+        if mode != "update" and one.text is not None and not one.text.endswith(f" g{one.metadata['generation']}"):
             return "text and metadata of two generations"
-    generations = [int(hit.document.metadata["generation"]) for hit in sorted(race, key=lambda hit: hit.id)]
+    generations = [int(one.metadata["generation"]) for one in race]
     if mode == "update":
         ordered = generations == sorted(generations, reverse=True)
         return "right" if ordered and max(generations, default=0) - min(generations, default=0) <= 1 else "two states"
@@ -99,6 +111,8 @@ def search(things: Collection, mode: str, rng: np.random.Generator) -> tuple[str
     asked = str(rng.choice(["text", "both"] if "hybrid" in name else list(QUERIES)))
     options = OPTIONS[name]
     try:
+        if name == LIST:
+            return name, listed(list(things), mode)
         return name, judged(things.search(QUERIES[asked], **options), options, mode)
     except Exception as error:  # noqa: BLE001 - counted: no search may fail beside a writer
         return name, f"{type(error).__name__}: {error}"[:200]
