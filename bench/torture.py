@@ -1,0 +1,175 @@
+"""Attack a collection for so many minutes: the same attacks as the tests, with new seeds.
+
+    python bench/torture.py [--minutes 10] [--seed 1] [--only kill,disk,flip,race,restore,fuzz] [--case C] [--notes]
+
+kill      end a process with SIGKILL at a random point of every verb that writes, sometimes while another one searches
+disk      let no file grow beyond a random size, in every verb that writes
+flip      flip bits in every column of every table, and flip, blank or cut every file
+race      search in threads and processes while a writer replaces, updates, calibrates, re-encodes, builds the index
+restore   put the store back from a copy beside indexes of other moments
+fuzz      damaged files for every reader of sources
+
+One line per class says how many runs there were and what came of them; any failure is listed with what repeats it, and
+the exit status is 1. The classes share the time equally, and begin again with the next seed when they are through: the
+attack that is under way when the minutes are over is finished. ``--notes`` lists which answers were wrong where
+``verify`` reports the damage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+from attacks import disk, flips, kill, races, restores, world  # noqa: E402
+from attacks.kill import Workers  # noqa: E402
+from attacks.tally import Tally  # noqa: E402
+from attacks.world import World  # noqa: E402
+
+KILLS, LIMITS, ROUNDS, LIVES, GAMES, FUZZED = 4, 2, 6, 4, 6, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Battle:
+    """What is attacked, by whom, with which seed; ``case`` names the only one that is wanted."""
+
+    here: World
+    crew: Workers
+    seed: int
+    case: str = ""
+
+    def verbs(self, count: int) -> Iterator[tuple[str, Sequence[int]]]:
+        """Yield verbs, and the numbers of their cases."""
+        wanted, _, number = self.case.partition(" ")
+        for verb in kill.VERBS:
+            if wanted in ("", verb):
+                yield verb, [int(number)] if number else range(count)
+
+
+def attack_kill(battle: Battle) -> Iterator[Tally]:
+    for verb, cases in battle.verbs(KILLS):
+        yield kill.run(battle.here, battle.crew, verb, battle.seed, cases)
+
+
+def attack_disk(battle: Battle) -> Iterator[Tally]:
+    for verb, cases in battle.verbs(LIMITS):
+        yield disk.run(battle.here, battle.crew, verb, battle.seed, cases)
+
+
+def attack_flip(battle: Battle) -> Iterator[Tally]:
+    closed, _ = flips.prepare(battle.here, battle.crew)
+    wanted = [case for case in flips.cases(closed, battle.seed, 1) if battle.case in ("", str(case))]
+    size = battle.crew.pairs * flips.TOGETHER
+    for start in range(0, len(wanted), size):
+        yield flips.run(battle.here, battle.crew, wanted[start : start + size])
+
+
+def attack_race(battle: Battle) -> Iterator[Tally]:
+    for mode in races.MODES:
+        if battle.case in ("", mode):
+            yield races.run(battle.here, battle.crew, mode, battle.seed, ROUNDS)
+
+
+def attack_restore(battle: Battle) -> Iterator[Tally]:
+    lives = [int(battle.case)] if battle.case else range(LIVES)
+    yield restores.run(battle.here, battle.crew, battle.seed, lives, GAMES)
+
+
+def attack_fuzz(battle: Battle) -> Iterator[Tally]:
+    """Run the fuzzer of readers where it is there; what it raises is a failure."""
+    if importlib.util.find_spec("fuzz") is None:
+        return
+    fuzz = importlib.import_module("fuzz")
+    for reader in fuzz.READERS:
+        if battle.case not in ("", reader):
+            continue
+        tally = Tally("fuzz")
+        try:
+            rng = np.random.default_rng([battle.seed, sum(reader.encode())])
+            fuzz.run(reader, rng, FUZZED, battle.here.root / "fuzz" / reader)
+            tally.outcomes["right"] += FUZZED
+        except Exception as error:  # noqa: BLE001 - the fuzzer raises whatever the reader did
+            tally.add("", f"--only fuzz --seed {battle.seed} --case {reader}", [f"{type(error).__name__}: {error}"])
+        yield tally
+
+
+ATTACKS: Mapping[str, Callable[[Battle], Iterator[Tally]]] = {
+    "kill": attack_kill,
+    "disk": attack_disk,
+    "flip": attack_flip,
+    "race": attack_race,
+    "restore": attack_restore,
+    "fuzz": attack_fuzz,
+}
+
+
+def tortured(battle: Battle, names: list[str], seconds: float) -> dict[str, Tally]:
+    """Attack until the time is over, always with the class that had least of it; a named case is made once."""
+    tallies, spent, seeds = {name: Tally(name) for name in names}, dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+    running = {name: ATTACKS[name](battle) for name in names}
+    end = monotonic() + seconds
+    while running and (battle.case or monotonic() < end):
+        name = min(running, key=lambda each: spent[each])
+        began = monotonic()
+        done = next(running[name], None)
+        spent[name] += monotonic() - began
+        if done is not None:
+            tallies[name].merge(done)
+        elif battle.case or not tallies[name].runs:
+            del running[name]
+        else:
+            seeds[name] += 1
+            running[name] = ATTACKS[name](replace(battle, seed=battle.seed + seeds[name]))
+    return tallies
+
+
+@contextmanager
+def folder(kept: Path | None) -> Iterator[Path]:
+    """Yield a folder to work in, with a cache of its own; one that is named is kept."""
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["ISTHMUS_CACHE"] = f"{name}/cache"
+        root = kept or Path(name) / "work"
+        root.mkdir(parents=True)
+        yield root
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Attack a collection for so many minutes.")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default=",".join(ATTACKS), help=f"of {', '.join(ATTACKS)}")
+    parser.add_argument("--case", default="", help="the one case of a class that is wanted, as a failure names it")
+    parser.add_argument("--into", type=Path, help="a new folder that keeps the collections that were attacked")
+    parser.add_argument("--notes", action="store_true", help="list wrong answers where verify reports the damage")
+    given = parser.parse_args()
+    names = given.only.split(",")
+    if unknown := [name for name in names if name not in ATTACKS]:
+        parser.error(f"no attack is called {unknown[0]!r}; there are {', '.join(ATTACKS)}")
+    with folder(given.into) as root, kill.workers() as crew:
+        battle = Battle(world.make(root), crew, given.seed, given.case)
+        tallies = tortured(battle, names, 60 * given.minutes)
+    for tally in tallies.values():
+        print(tally)
+    for tally in tallies.values():
+        for failure in tally.failures:
+            print(f"FAILED python bench/torture.py {failure}")
+        for note in tally.notes if given.notes else ():
+            print(f"reported by verify, and answered wrongly: {note}")
+    return int(any(tally.failures for tally in tallies.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
