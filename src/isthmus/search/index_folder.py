@@ -38,6 +38,10 @@ ABOUT = "index.json"
 DRAFT = ".tmp"
 
 
+class OtherHistory(BadFile):
+    """An index that is whole, but was made from another store: before this one was restored from a copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """What an index was made from: a calibration, a state of the documents, and the last of their rows."""
@@ -65,26 +69,16 @@ def places(folder: Path, version: int) -> list[Path]:
     return [place for _, place in sorted(mine, reverse=True)]
 
 
-def prune(folder: Path, version: int, *, newer: bool = False) -> None:
-    """Remove indexes that nobody will open again: older ones, and with ``newer`` those of later calibrations as well.
+def keep_only(folder: Path, name: str | None) -> None:
+    """Remove every index but one, and what killed processes left; by whoever holds the lock.
 
-    Whoever has them open keeps them until the end.
-    """
-    numbers = {place: _numbers(place) for place in _entries(folder)}
-    others = [at for at, of in numbers.items() if of is not None and (of[0] < version or (newer and of[0] > version))]
-    for place in [*others, *places(folder, version)[1:]]:
-        remove(place)
-
-
-def sweep(folder: Path, version: int) -> None:
-    """Remove what killed processes left; by whoever holds the lock, so that no other process is at work there.
-
-    Drafts go, indexes of calibrations that are not served, and those that have lost their description.
+    Who has an index open keeps it until the end.
     """
     for place in _entries(folder):
-        if place.name.endswith(DRAFT) or (place.is_dir() and _numbers(place) and not (place / ABOUT).is_file()):
+        if place.name.endswith(DRAFT):
             shutil.rmtree(place, ignore_errors=True)
-    prune(folder, version, newer=True)
+        elif _numbers(place) and place.name != name:
+            remove(place)
 
 
 def remove(place: Path) -> None:
@@ -171,13 +165,15 @@ def read(place: Path, calibrated: Calibrated) -> Served:
     try:
         about = described(place)
         if about["identity"] != calibrated.identity:
-            raise BadFile(f"{place} was made with another calibration.")
+            raise OtherHistory(f"{place} was made with another calibration.")
         for name, written in about["files"].items():
             if Path(name).name != name or checksums.of_file(place / name) != written:
                 raise BadFile(f"{place / name} does not match its checksum.")
         shelves = [_opened(place, of) for of in sorted(about["shelves"], key=lambda of: str(of["modality"]))]
         state = State(int(about["sequence"]), str(about["token"]))
         return Served(calibrated, state, int(about["last"]), tuple(shelves))
+    except OtherHistory:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFile(f"{place} is damaged ({error}). It is made again from the collection.") from None
 

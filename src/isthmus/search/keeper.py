@@ -197,18 +197,29 @@ class Keeper:
         """Remove what killed processes left: drafts of indexes and of calibrations, unless one is at work now."""
         with self.building() as mine:
             if mine:
-                version = self.version()
-                index_folder.sweep(self.folder, version)
+                index_folder.keep_only(self.folder, self._newest())
                 versions.forget_drafts(self.store.database)
+
+    def _newest(self) -> str | None:
+        """Return the name of the newest index that is of this history, as far as its description tells."""
+        for place in index_folder.places(self.folder, self.version()):
+            try:
+                about = index_folder.described(place)
+                if self._passed(State(int(about["sequence"]), str(about["token"]))):
+                    return place.name
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                continue
+        return None
 
     def _built(self, calibrated: Calibrated) -> Served:
         """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
         with self.building() as mine, self.store.database.reading():
-            served = self._built_from(calibrated, self.state(), self.store.last(), on_disk=mine)
-            if mine:
-                index_folder.prune(self.folder, self.version())
-                if served.calibrated.version == self.version() and index_folder.places(self.folder, self.version()):
-                    self.store.trim(served.sequence)
+            state, last = self.state(), self.store.last()
+            served = self._built_from(calibrated, state, last, on_disk=mine)
+            name = Origin.of(calibrated, state, last).name
+            if mine and calibrated.version == self.version() and (self.folder / index_folder.FOLDER / name).exists():
+                index_folder.keep_only(self.folder, name)
+                self.store.trim(served.sequence)
         return served
 
     def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Served:
@@ -262,8 +273,8 @@ class Keeper:
                 served = self.fitted(spec, own, keep=keep, on_disk=mine)
             if keep:
                 versions.publish(self.store.database, served.calibrated, asked or spec, over=before, encoding=encoding)
-            if mine:
-                index_folder.prune(self.folder, self.version())
+            if mine and self.version() == served.calibrated.version:
+                index_folder.keep_only(self.folder, Origin.of(served.calibrated, served.state, served.last).name)
         return self._serve(served, encoding)
 
     def _serve(self, served: Served, encoding: int) -> Served:
@@ -340,6 +351,8 @@ class Keeper:
             for place in index_folder.places(self.folder, version):
                 try:
                     index_folder.read(place, calibrated)
+                except index_folder.OtherHistory:
+                    continue
                 except IsthmusError as error:
                     found.append(str(error))
             if found:
