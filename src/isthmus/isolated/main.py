@@ -1,0 +1,97 @@
+"""The worker process: answer requests until standard input ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from contextlib import suppress
+from importlib import import_module
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+from isthmus import budget
+from isthmus.errors import IsthmusError
+from isthmus.isolated import frames
+
+IDLE = 60  # seconds without a request after which the worker ends
+WAS_IDLE = 75  # its exit status then: the request that it may just have missed is sent again
+LARGEST = 4 * budget.TEXT_BYTES  # of a request: a web page, as UTF-8
+GRACE = 2  # times the limit, after which a worker ends itself: nobody is left to end it
+
+
+class Handler(Protocol):
+    """The module that answers: ``isthmus.isolated.pdf``, ``html`` or ``parquet``."""
+
+    def answer(self, request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
+        """Return what goes back: a JSON value, and byte strings."""
+
+
+def main(name: str) -> None:
+    """Serve requests for one library, whose module is ``isthmus.isolated.NAME``."""
+    # Whatever a library prints goes to standard error, not between two answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us, which then closes the pipe
+    handler = cast("Handler", import_module(f"isthmus.isolated.{name}"))
+    limit_memory()
+    serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers)
+
+
+def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO) -> None:
+    """Answer one request after another."""
+    while True:
+        if _idle(requests):
+            sys.exit(WAS_IDLE)
+        try:
+            request, blobs = frames.read(requests, LARGEST)
+        except EOFError:
+            return
+        _alarm(int(GRACE * request["seconds"]) + 1)
+        try:
+            body, out = handler.answer(request, blobs)
+            reply: tuple[object, list[bytes]] = {"answer": body}, out
+        except IsthmusError as error:
+            reply = {"error": str(error), "kind": type(error).__name__}, []
+        except MemoryError:
+            reply = {"error": "", "kind": "MemoryError"}, []
+        except OSError as error:
+            reply = {"error": error.strerror or str(error), "errno": error.errno, "kind": "OSError"}, []
+        except Exception as error:  # noqa: BLE001 - libraries raise anything on damaged files
+            reply = {"error": f"{type(error).__name__}: {error}"[:1000], "kind": "Exception"}, []
+        with suppress(BrokenPipeError):
+            frames.write(answers, *reply)
+        _alarm(0)
+
+
+def limit_memory() -> None:
+    """Let this process take ``budget.MEMORY`` beyond what it has now, where the platform can say so."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and a picture of the memory helps nobody
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return  # not Linux; elsewhere the limit of addresses counts what is only reserved, or is not heeded
+    allowed = pages * resource.getpagesize() + budget.MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        allowed = min(allowed, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
+
+
+def _alarm(seconds: int) -> None:
+    """Have the system end this process after some seconds, even inside a library; 0 calls it off."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(seconds)
+
+
+def _idle(requests: BinaryIO | RawIOBase) -> bool:
+    if os.name != "posix":  # there select takes sockets alone
+        return False
+    ready, _, _ = select.select([requests], [], [], IDLE)
+    return not ready

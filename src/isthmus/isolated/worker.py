@@ -1,0 +1,146 @@
+"""Our side of a worker process: start it, ask it, end it when it runs away."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Lock, Timer
+from typing import Any, BinaryIO, cast
+
+from isthmus import budget, errors
+from isthmus.errors import BadInput, IsthmusError
+from isthmus.isolated import frames
+from isthmus.isolated.main import WAS_IDLE
+
+# The path is the one that we import from, so that the worker finds what we found. -P: not the working folder.
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from isthmus.isolated.main import main; main(sys.argv[1])"
+)
+LARGEST = 1024 * budget.MIB  # of an answer; a worker cannot make more than its memory holds
+STARTING = 60.0  # seconds that a new worker has for its imports, beside the limit of its first request
+QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
+
+class RanAway(BadInput):
+    """The worker was killed or ended by itself: the file took too long, too much memory, or crashed the library."""
+
+
+class Worker:
+    """A process that runs one library; used from many threads, one request at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._inherited: list[object] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def ask(self, request: Mapping[str, object], blobs: Sequence[bytes] = ()) -> frames.Message:
+        """Return the answer to a request, which has ``budget.SECONDS``.
+
+        Raises ``RanAway`` when there is none in time or the worker ended, and what the worker raised otherwise.
+        """
+        seconds = budget.SECONDS
+        with self._lock:
+            try:
+                message = self._exchange({**request, "seconds": seconds}, blobs, seconds)
+            except BaseException:  # Ctrl-C too: an answer that nobody waits for would be taken for the next one
+                self._end()
+                raise
+        if "error" in message.body:
+            raise _raised(message.body)
+        return frames.Message(message.body["answer"], message.blobs)
+
+    def close(self) -> None:
+        """End the process; the next request starts another."""
+        with self._lock:
+            self._end()
+
+    def _exchange(self, request: Mapping[str, object], blobs: Sequence[bytes], seconds: float) -> frames.Message:
+        for _ in range(2):
+            new = self._ready()
+            process = cast("subprocess.Popen[bytes]", self._process)
+            late: list[bool] = []
+
+            def stop(process: subprocess.Popen[bytes] = process, late: list[bool] = late) -> None:
+                late.append(True)
+                process.kill()
+
+            timer = Timer(seconds + STARTING * new, stop)
+            timer.daemon = True
+            timer.start()
+            try:
+                frames.write(cast("BinaryIO", process.stdin), request, blobs)
+                return frames.read(cast("BinaryIO", process.stdout), LARGEST)
+            except (EOFError, OSError, ValueError):
+                timer.cancel()
+                self._end()
+                if process.returncode != WAS_IDLE:
+                    raise _gone(process.returncode, seconds, late=bool(late)) from None
+            finally:
+                timer.cancel()
+        raise _gone(WAS_IDLE, seconds, late=False)
+
+    def _ready(self) -> bool:
+        """Start the process unless it runs; return whether it is new."""
+        if self._process is not None and self._process.poll() is None:
+            return False
+        self._end()
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise BadInput("needs a Python interpreter to be read in a process of its own, and this program has none")
+        command = [sys.executable, "-P", "-c", START, self.name, json.dumps([place for place in sys.path if isinstance(place, str)])]
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **QUIET},
+        )
+        atexit.register(self.close)
+        return True
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            with suppress(OSError):
+                cast("BinaryIO", stream).close()
+        with suppress(subprocess.TimeoutExpired):  # it may be idle, and end by itself with its own status
+            process.wait(timeout=0.05)
+        process.kill()
+        process.wait()
+        atexit.unregister(self.close)
+
+    def _forget(self) -> None:
+        """Leave the worker to the process that started it: this one is its copy, after a fork."""
+        self._lock = Lock()
+        self._inherited.append(self._process)  # kept, so that it is not waited for here
+        self._process = None
+
+
+def _raised(body: Mapping[str, Any]) -> Exception:
+    if body["kind"] == "MemoryError":
+        most = budget.mebibytes(budget.MEMORY)
+        return RanAway(f"takes more than {most} of memory to read. It is broken, or made to be")
+    if body["kind"] == "OSError":
+        return OSError(body["errno"], body["error"])
+    known = getattr(errors, body["kind"], None)
+    if isinstance(known, type) and issubclass(known, IsthmusError):
+        return known(body["error"])
+    return BadInput(f"cannot be read: {body['error']}. It is damaged, or of another kind")
+
+
+def _gone(status: int, seconds: float, *, late: bool) -> RanAway:
+    if late:
+        return RanAway(f"takes more than {seconds:g} seconds to read. It is broken, made to be, or too complicated")
+    return RanAway(
+        f"ended the process that reads it (status {status}): it takes more than {budget.mebibytes(budget.MEMORY)} of "
+        "memory, or meets a fault in the library. It is broken, or made to be"
+    )
