@@ -1,8 +1,8 @@
 """What one document may cost: the limits of every reader, in one place.
 
-A file can ask for anything: a header that claims an exabyte, a page of a few bytes that draws itself without end. What is
-read of it stays below these numbers, and what does not fit is skipped with its reason. They are set so that reading a
-document takes less than 10 seconds and 1 GB of memory, whatever is in it.
+A file can ask for anything: a header that claims an exabyte, a page of a few bytes that draws itself without end. What
+is read of it stays below these numbers, and what does not fit is skipped with its reason. They are set so that reading
+a document takes less than 10 seconds and 1 GB of memory, whatever is in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHARACTERS = 4 * MIB  # the text of one document; "War and Peace" has 3.2 millio
 PICTURE_BYTES = 256 * MIB  # a picture's file; its pixels have Pillow's own limit, PIL.Image.MAX_IMAGE_PIXELS
 SCAN_PIXELS = 2**32  # pixels times scans of a progressive JPEG
 HEADER_BYTES = MIB  # what describes one member of a shard: its long name, its extended header
-SHARD_BYTES = 1024 * MIB  # what a compressed shard may expand to, whatever its own size,
+SHARD_BYTES = 1024 * MIB  # one member of a compressed shard; what such a shard expands to, whatever its own size,
 SHARD_RATIO = 100  # and for each of its own bytes
 PROBLEMS = 100  # members of one sample of a shard that are listed as skipped
 DESCRIPTION_BYTES = MIB  # an encoder.toml

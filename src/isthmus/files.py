@@ -1,8 +1,8 @@
 """Open files that somebody else named: only regular ones, and only as much of them as fits.
 
-A path from a document, a row, an option or a description may name a device, a pipe, a socket or a folder. Opening one of
-those can wait forever, and reading one can have no end. Every such path is opened here: without blocking, checked after it
-is open (so the file that was checked is the file that is read), and read up to a limit.
+A path from a document, a row, an option or a description may name a device, a pipe, a socket or a folder. Opening one
+of those can wait forever, and reading one can have no end. Every such path is opened here: without blocking, checked
+after it is open (so the file that was checked is the file that is read), and read up to a limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from os import PathLike
 from isthmus.budget import mebibytes
 
 KINDS = {
-    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -40,6 +39,8 @@ def open_regular(path: str | PathLike[str]) -> BufferedReader:
         raise
     try:
         mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if not stat.S_ISREG(mode):
             raise _not_regular(KINDS.get(stat.S_IFMT(mode), "something else"), path)
         return BufferedReader(FileIO(descriptor, "rb"))
@@ -49,7 +50,7 @@ def open_regular(path: str | PathLike[str]) -> BufferedReader:
 
 
 def read_regular(path: str | PathLike[str], limit: int) -> bytes:
-    """Return the bytes of a regular file; more than ``limit`` raise ``OSError`` with ``EFBIG``, before they are read."""
+    """Return the bytes of a regular file; more than ``limit`` raise ``OSError`` with ``EFBIG``, and are not read."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(limit + 1) if size <= limit else None

@@ -34,9 +34,12 @@ def main(name: str) -> None:
     # Whatever a library prints goes to standard error, not between two answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us, which then closes the pipe
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the process that started us, which then closes the pipe
     handler = cast("Handler", import_module(f"isthmus.isolated.{name}"))
     limit_memory()
+    frames.write(answers, "ready")
     serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers)
 
 

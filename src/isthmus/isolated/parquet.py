@@ -119,7 +119,7 @@ def answer(request: dict[str, Any], _: list[bytes]) -> tuple[object, list[bytes]
         raise BadFile(f"is not Parquet, or damaged: {error}") from None
 
 
-def _values(column: Any, is_vector: bool) -> list[Any]:  # noqa: FBT001
+def _values(column: Any, is_vector: bool) -> list[Any]:
     """Turn a column into Python values; vectors into arrays, times into strings, decimals into fractions."""
     kind = column.type
     is_list = arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind)

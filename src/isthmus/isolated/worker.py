@@ -22,7 +22,7 @@ START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from isthmus.isolated.main import main; main(sys.argv[1])"
 )
 LARGEST = 1024 * budget.MIB  # of an answer; a worker cannot make more than its memory holds
-STARTING = 60.0  # seconds that a new worker has for its imports, beside the limit of its first request
+STARTING = 60.0  # seconds that a new worker has for its imports
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
@@ -64,17 +64,8 @@ class Worker:
 
     def _exchange(self, request: Mapping[str, object], blobs: Sequence[bytes], seconds: float) -> frames.Message:
         for _ in range(2):
-            new = self._ready()
-            process = cast("subprocess.Popen[bytes]", self._process)
-            late: list[bool] = []
-
-            def stop(process: subprocess.Popen[bytes] = process, late: list[bool] = late) -> None:
-                late.append(True)
-                process.kill()
-
-            timer = Timer(seconds + STARTING * new, stop)
-            timer.daemon = True
-            timer.start()
+            process = self._ready()
+            timer = _Timer(process, seconds)
             try:
                 frames.write(cast("BinaryIO", process.stdin), request, blobs)
                 return frames.read(cast("BinaryIO", process.stdout), LARGEST)
@@ -82,20 +73,27 @@ class Worker:
                 timer.cancel()
                 self._end()
                 if process.returncode != WAS_IDLE:
-                    raise _gone(process.returncode, seconds, late=bool(late)) from None
+                    raise _gone(process.returncode, seconds, late=timer.late) from None
             finally:
                 timer.cancel()
         raise _gone(WAS_IDLE, seconds, late=False)
 
-    def _ready(self) -> bool:
-        """Start the process unless it runs; return whether it is new."""
+    def _ready(self) -> subprocess.Popen[bytes]:
+        """Return the process, started now unless it runs."""
         if self._process is not None and self._process.poll() is None:
-            return False
+            return self._process
         self._end()
         if not sys.executable or getattr(sys, "frozen", False):
             raise BadInput("needs a Python interpreter to be read in a process of its own, and this program has none")
-        command = [sys.executable, "-P", "-c", START, self.name, json.dumps([place for place in sys.path if isinstance(place, str)])]
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            START,
+            self.name,
+            json.dumps([place for place in sys.path if isinstance(place, str)]),
+        ]
+        self._process = started = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -103,7 +101,18 @@ class Worker:
             env={**os.environ, **QUIET},
         )
         atexit.register(self.close)
-        return True
+        timer = _Timer(started, STARTING)
+        try:
+            frames.read(cast("BinaryIO", started.stdout), LARGEST)  # it says when it has imported what it needs
+        except EOFError:
+            self._end()
+            raise BadInput(
+                f"cannot be read: the process for it ended with status {started.returncode} before it began. Check that "
+                f"python -m isthmus.isolated.{self.name} runs without an error"
+            ) from None
+        finally:
+            timer.cancel()
+        return started
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -123,6 +132,25 @@ class Worker:
         self._lock = Lock()
         self._inherited.append(self._process)  # kept, so that it is not waited for here
         self._process = None
+
+
+class _Timer:
+    """Kill a process after some seconds, unless this is cancelled."""
+
+    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        self.late = False
+        self._process = process
+        self._timer = Timer(seconds, self._kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """Let it live."""
+        self._timer.cancel()
+
+    def _kill(self) -> None:
+        self.late = True
+        self._process.kill()
 
 
 def _raised(body: Mapping[str, Any]) -> Exception:

@@ -7,14 +7,15 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from isthmus.budget import PICTURE_BYTES
 from isthmus.documents import Document, ImageLike
 from isthmus.encoders import Encoder
 from isthmus.encoders.images import from_array
 from isthmus.errors import BadImage, BadInput, BadVectors
+from isthmus.files import digest_regular
 from isthmus.search.facts import as_json, readable
 from isthmus.search.store import Entry, Piece, Store, own_hash
 
@@ -87,8 +88,7 @@ def _image_hash(image: ImageLike | None) -> bytes | None:
         return hashlib.sha256(image).digest()
     if isinstance(image, str):
         try:
-            with Path(image).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").digest()
+            return digest_regular(image, PICTURE_BYTES)
         except (OSError, ValueError):
             return None  # whoever encodes it says why it cannot be read
     return None

@@ -90,7 +90,9 @@ def _load(file: File) -> Matrix:
             header = HEADERS.get(version, np.lib.format.read_array_header_2_0)(stream)
             shape, fortran, dtype = header
             if dtype.kind not in "fiu" or len(shape) != 2 or min(shape) < 1:
-                raise BadInput(f"{file.name} has shape {shape} and type {dtype}; it must be (rows, dimensions) of numbers")
+                raise BadInput(
+                    f"{file.name} has shape {shape} and type {dtype}; it must be (rows, dimensions) of numbers"
+                )
             order: Literal["F", "C"] = "F" if fortran else "C"
             return np.memmap(stream, dtype=dtype, mode="r", offset=stream.tell(), shape=shape, order=order)
     except BadInput:

@@ -65,7 +65,7 @@ class RestLeft(BadInput):
 
 
 class Lines:
-    """The lines of a table, as many as belong to one row at a time: a quote that is never closed does not take it all."""
+    """The lines of a table, up to the limit of a row at a time: a quote that is never closed does not take them all."""
 
     def __init__(self, stream: TextIO) -> None:
         self.first = stream.readline(ROW_CHARACTERS + 1)  # it says what the delimiter is

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from io import TextIOWrapper
+from itertools import count
 from typing import Any, TextIO
 
 from isthmus.budget import JSON_BYTES, ROW_CHARACTERS, ROW_SKIPPED, TEXT_BYTES, mebibytes

@@ -44,8 +44,8 @@ def read(file: File) -> Iterator[Found]:
             yield found
             failed = failed + 1 if isinstance(found, Skipped) else 0
             if (failed == GIVE_UP or ran_away == budget.RUNAWAYS) and number < pages:
-                why = f"after {GIVE_UP if failed == GIVE_UP else ran_away} such pages, the last {pages - number} were left"
-                yield Skipped(file.name, f"is damaged: {why}")
+                so_many = GIVE_UP if failed == GIVE_UP else ran_away
+                yield Skipped(file.name, f"is damaged: after {so_many} such pages, the last {pages - number} were left")
                 return
     finally:
         with suppress(BadInput, OSError):

@@ -33,6 +33,9 @@ from isthmus.sources.text import decode
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 WANTED = PICTURES | {"txt", "caption", "json"}
 DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)  # ValueError: numbers in a header that are none
+STEP = 8 * HEADER_BYTES  # all headers of one member, and what is read ahead
+PAST_THE_END = 8  # reads that find nothing
+BUFFER = 256 * 1024
 GZIP = b"\x1f\x8b"
 DESCRIBING = {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE}
 DESCRIBING |= {tarfile.SOLARIS_XHDTYPE}  # the members that say more about the next one
@@ -111,15 +114,21 @@ class Metered:
     def __init__(self, stream: BinaryIO, total: int) -> None:
         self._stream = stream
         self._total = self._most = total  # bytes that may be read in all
-        self.step = 8 * HEADER_BYTES  # and before the next member is there
+        self.step = STEP  # and before the next member is there
+        self._empty = 0  # times that there was nothing to read, in a row
 
     def read(self, size: int = -1) -> bytes:
         """Read, within what is allowed."""
         if not 0 <= size <= self._total:
             raise tarfile.ReadError(f"it expands to more than {mebibytes(self._most)}")
         if size > self.step:
-            raise tarfile.ReadError(f"a member's headers are longer than {mebibytes(8 * HEADER_BYTES)}")
+            raise tarfile.ReadError(
+                f"a member takes more than {mebibytes(SHARD_BYTES)}, or its headers {mebibytes(STEP)}"
+            )
         data = self._stream.read(size)
+        self._empty = 0 if data else self._empty + 1
+        if self._empty > PAST_THE_END:  # `tarfile` goes on as long as a header said
+            raise tarfile.ReadError("unexpected end of data")
         self._total -= len(data)
         self.step -= len(data)
         return data
@@ -142,7 +151,7 @@ def _opened(file: File) -> Iterator[tuple[tarfile.TarFile, Metered]]:
         stream = stack.enter_context(gzip.GzipFile(fileobj=plain)) if packed else plain
         meter = Metered(cast("BinaryIO", stream), SHARD_BYTES + SHARD_RATIO * file.size)
         fileobj: Any = meter
-        archive = tarfile.open(fileobj=fileobj, mode="r|" if packed else "r:", tarinfo=Member)  # noqa: SIM115
+        archive = tarfile.open(fileobj=fileobj, mode="r|" if packed else "r:", bufsize=BUFFER, tarinfo=Member)  # noqa: SIM115
         yield stack.enter_context(archive), meter
 
 
@@ -153,7 +162,7 @@ def read(file: File) -> Iterator[Found]:
         with _opened(file) as (archive, meter):
             while (member := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined] # it would remember them all
-                meter.step = member.size + 8 * HEADER_BYTES  # the next header is read behind all of this member
+                meter.step = min(member.size, SHARD_BYTES) + STEP  # the next header is read behind all of this member
                 key, kind = key_of(member.name)
                 if not member.isfile() or not key:
                     continue
