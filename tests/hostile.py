@@ -7,10 +7,7 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
-
-from damage import pdf
 
 GIB = 2**30
 
@@ -83,11 +80,17 @@ def attributes_html(root: Path) -> None:
     (root / "a.html").write_text(f"<p {attributes}>text")
 
 
-def drawn(objects: dict[int, bytes], resources: str, content: bytes) -> bytes:
-    """A PDF of one page with objects of its own."""
-    head = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Resources << {resources} >> /Contents 4 0 R >>"
-    every = {1: b"<< /Type /Catalog /Pages 2 0 R >>", 2: b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>", 3: head.encode()}
-    every |= {4: content, **objects}
+def drawn(contents: list[bytes], more: dict[int, bytes], resources: str = "") -> bytes:
+    """A PDF of pages with these contents, and objects of its own."""
+    first = 3 + len(more)
+    pages = [first + 2 * i for i in range(len(contents))]
+    kids = " ".join(f"{page} 0 R" for page in pages)
+    every = {1: b"<< /Type /Catalog /Pages 2 0 R >>"}
+    every[2] = f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode()
+    every |= {3 + i: more[name] for i, name in enumerate(sorted(more))}
+    head = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Resources << {} >> /Contents {} 0 R >>"
+    for page, content in zip(pages, contents, strict=True):
+        every |= {page: head.format(resources, page + 1).encode(), page + 1: content}
     out, places = b"%PDF-1.4\n", []
     for number in sorted(every):
         places.append(len(out))
@@ -104,15 +107,18 @@ def stream(data: bytes, more: str = "") -> bytes:
     return head + packed + b"\nendstream"
 
 
-def recursive_pdf(root: Path) -> None:
-    form = stream(
-        b"/F Do /F Do", "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /F 5 0 R >> >>"
-    )
-    (root / "a.pdf").write_bytes(drawn({5: form}, "/XObject << /F 5 0 R >>", stream(b"/F Do")))
+FORM = stream(b"/F Do /F Do", "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /F 3 0 R >> >>")
+GOOD, ENDLESS = stream(b"0 0 1 rg 20 20 50 50 re f"), stream(b"/F Do")
+
+
+def recursive_pdf(root: Path, pages: tuple[bytes, ...] = (ENDLESS,)) -> None:
+    """Pages, some of which draw a form that draws itself twice."""
+    (root / "a.pdf").write_bytes(drawn(list(pages), {3: FORM}, "/XObject << /F 3 0 R >>"))
 
 
 def drawing_pdf(root: Path) -> None:
-    (root / "a.pdf").write_bytes(drawn({}, "", stream(b"0 0 m 9 9 l S\n" * (390 * 2**20 // 14))))
+    """A page of 390 MB of drawing commands."""
+    (root / "a.pdf").write_bytes(drawn([stream(b"0 0 m 9 9 l S\n" * (390 * 2**20 // 14))], {}))
 
 
 def png(width: int, height: int, depth: int, colour: int, bytes_per_pixel: int) -> bytes:
@@ -182,11 +188,9 @@ def wide_tile_tiff(root: Path) -> None:
 READ: dict[str, Callable[[Path], None]] = {
     made.__name__: made
     for made in (
-        exabyte_tar, exabyte_tar_gz, exabyte_pax_tar, long_name_tar, long_pax_tar, many_members_tar, packed_zeros_tar_gz,
-        attributes_html, recursive_pdf, drawing_pdf, empty_lists_json, wide_csv, endless_csv, endless_jsonl, long_text,
-        no_columns_npy, large_cell_parquet,
+        exabyte_tar, exabyte_tar_gz, exabyte_pax_tar, long_name_tar, long_pax_tar, many_members_tar,
+        packed_zeros_tar_gz, attributes_html, recursive_pdf, drawing_pdf, empty_lists_json, wide_csv, endless_csv,
+        endless_jsonl, long_text, no_columns_npy, large_cell_parquet,
     )
 }  # fmt: skip
 SEEN: dict[str, Callable[[Path], None]] = {made.__name__: made for made in (sparse_jpg, wide_tile_tiff)}
-
-__all__ = ["READ", "SEEN", "BytesIO", "pdf", "png"]

@@ -107,8 +107,8 @@ class Worker:
         except EOFError:
             self._end()
             raise BadInput(
-                f"cannot be read: the process for it ended with status {started.returncode} before it began. Check that "
-                f"python -m isthmus.isolated.{self.name} runs without an error"
+                f"cannot be read: the process for it ended with status {started.returncode} before it began. Check "
+                f"that python -m isthmus.isolated.{self.name} runs without an error"
             ) from None
         finally:
             timer.cancel()

@@ -15,8 +15,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from isthmus.budget import HEADER_BYTES, PROBLEMS, SHARD_BYTES, SHARD_RATIO, TEXT_BYTES, mebibytes
 from isthmus.documents import Document
@@ -111,8 +112,10 @@ class Member(tarfile.TarInfo):
 class Metered:
     """A stream that gives up when an archive takes more reading than it is worth."""
 
-    def __init__(self, stream: BinaryIO, total: int) -> None:
+    def __init__(self, stream: BufferedReader | gzip.GzipFile, total: int) -> None:
         self._stream = stream
+        # what comes before damage is given, which a whole read of a compressed stream would lose
+        self._read = stream.read1 if isinstance(stream, gzip.GzipFile) else stream.read
         self._total = self._most = total  # bytes that may be read in all
         self.step = STEP  # and before the next member is there
         self._empty = 0  # times that there was nothing to read, in a row
@@ -125,7 +128,7 @@ class Metered:
             raise tarfile.ReadError(
                 f"a member takes more than {mebibytes(SHARD_BYTES)}, or its headers {mebibytes(STEP)}"
             )
-        data = self._stream.read(size)
+        data = self._read(size)
         self._empty = 0 if data else self._empty + 1
         if self._empty > PAST_THE_END:  # `tarfile` goes on as long as a header said
             raise tarfile.ReadError("unexpected end of data")
@@ -149,7 +152,7 @@ def _opened(file: File) -> Iterator[tuple[tarfile.TarFile, Metered]]:
         plain = stack.enter_context(open_regular(file.path))
         packed = plain.peek(2)[:2] == GZIP
         stream = stack.enter_context(gzip.GzipFile(fileobj=plain)) if packed else plain
-        meter = Metered(cast("BinaryIO", stream), SHARD_BYTES + SHARD_RATIO * file.size)
+        meter = Metered(stream, SHARD_BYTES + SHARD_RATIO * file.size)
         fileobj: Any = meter
         archive = tarfile.open(fileobj=fileobj, mode="r|" if packed else "r:", bufsize=BUFFER, tarinfo=Member)  # noqa: SIM115
         yield stack.enter_context(archive), meter
