@@ -22,6 +22,7 @@ from PIL import Image
 
 from damage import pdf
 from isthmus import Document
+from isthmus._optional import need
 from isthmus.encoders import images
 from isthmus.errors import BadImage
 from isthmus.sources import Skipped, open_source
@@ -68,9 +69,7 @@ def _heif() -> bytes:
 
 
 def _parquet() -> bytes:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
+    arrow, parquet = need("pyarrow", extra="parquet"), need("pyarrow.parquet", extra="parquet")
     buffer = BytesIO()
     rows = {"id": [1, 2, 3], "text": ["a cat", None, "a dog"], "image": [b"x", None, b"y"]}
     rows["vector"] = arrow.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], arrow.list_(arrow.float32()))
@@ -115,7 +114,7 @@ SEEDS: dict[str, tuple[str, Callable[[], list[bytes]]]] = {
             _picture("JPEG", progressive=True),
             _picture("TIFF", compression="tiff_lzw"),
             _heif(),
-        ],  # fmt: skip
+        ],
     ),
 }
 READERS = tuple(SEEDS)

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from isthmus._optional import need
+
 GIB = 2**30
 
 
@@ -168,9 +170,7 @@ def no_columns_npy(root: Path) -> None:
 
 def large_cell_parquet(root: Path) -> None:
     """One text of 1.5 GB, 100 kB compressed."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
+    arrow, parquet = need("pyarrow", extra="parquet"), need("pyarrow.parquet", extra="parquet")
     text = arrow.array(["x" * 1_500_000_000], arrow.large_string())
     parquet.write_table(arrow.table({"text": text}), root / "a.parquet", compression="zstd", use_dictionary=False)
 

@@ -52,7 +52,7 @@ def test_only_regular_files_are_opened_and_nothing_is_waited_for(tmp_path: Path)
 def test_no_descriptor_is_left_open_by_a_refusal(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     for path in odd(tmp_path) * 5:
-        with pytest.raises(OSError):  # noqa: PT011 - any
+        with pytest.raises(OSError):
             read_regular(path, 10)
     assert (len(list(Path("/proc/self/fd").iterdir())) if before else 0) == before
 
