@@ -102,6 +102,26 @@ def test_a_jpeg_with_very_many_scans_is_refused(monkeypatch: pytest.MonkeyPatch)
         images.read(out.getvalue(), images.Frame(8))
 
 
+@pytest.mark.parametrize(("kind", "side"), [("WEBP", 90), ("JPEG2000", 80), ("QOI", 30), ("PNG", 100)])
+def test_a_decoder_that_takes_more_memory_or_time_has_a_smaller_budget_of_pixels(
+    kind: str, side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from PIL import Image
+
+    from isthmus.encoders import images
+    from isthmus.errors import BadImage
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100 * 100)
+    for pixels, refused in ((side // 5, False), (side + 1, True)):
+        out = BytesIO()
+        Image.new("RGB", (pixels, pixels), "red").save(out, kind)
+        if refused:
+            with pytest.raises(BadImage, match="and the budget|too many pixels"):
+                images.read(out.getvalue(), images.Frame(8))
+        else:
+            images.read(out.getvalue(), images.Frame(8))
+
+
 def test_a_page_that_runs_away_is_skipped_alone_and_two_end_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

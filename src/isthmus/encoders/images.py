@@ -44,6 +44,8 @@ HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"
 HEIF_OPENER = Lock()  # Pillow has one table of openers for all threads
 LARGE = 16_000_000  # pixels; pictures of more are decoded one at a time, as each takes hundreds of MB
 ONE_LARGE = Lock()
+SHARES = {"WEBP": 0.6, "JPEG2000": 0.5}  # of the budget of pixels: their decoders hold several copies
+PYTHON_SHARE = 1 / 16  # of those that Pillow decodes in Python, 100 times as slowly
 STRIP = 1 << 20  # pixels that are converted at a time
 TILE = (322, 323)  # TIFF tags: the width and the height of a tile
 SCAN = b"\xff\xda"  # what begins each scan of a JPEG
@@ -205,9 +207,15 @@ def _check_budget(image: Image, name: str) -> None:
         raise BadImage(f"{name} is {image.format}, which only a program of its own can draw. Convert it to PNG.")
     if width < 1 or height < 1:
         raise BadImage(f"{name} is {width} × {height} pixels: there is nothing to see. Leave it out.")
-    budget = pillow.MAX_IMAGE_PIXELS
-    if budget is not None and width * height > budget:
-        raise BadImage(f"{name} has {width} × {height} pixels and the budget is {budget:,} in all. {_HOW_TO_RAISE}")
+    if pillow.MAX_IMAGE_PIXELS is None:
+        return
+    by_python = any(tile[0] in pillow.DECODERS for tile in getattr(image, "tile", []))
+    budget = int(pillow.MAX_IMAGE_PIXELS * (PYTHON_SHARE if by_python else SHARES.get(image.format or "", 1)))
+    if width * height > budget:
+        raise BadImage(
+            f"{name} has {width} × {height} pixels and the budget{f' of {image.format}' if image.format else ''} is "
+            f"{budget:,} in all. {_HOW_TO_RAISE}"
+        )
 
 
 def _check_work(image: Image, name: str, data: bytes) -> None:
