@@ -116,7 +116,7 @@ def test_a_decoder_that_takes_more_memory_or_time_has_a_smaller_budget_of_pixels
         out = BytesIO()
         Image.new("RGB", (pixels, pixels), "red").save(out, kind)
         if refused:
-            with pytest.raises(BadImage, match="and the budget|too many pixels"):
+            with pytest.raises(BadImage, match=r"and the budget|too many pixels"):
                 images.read(out.getvalue(), images.Frame(8))
         else:
             images.read(out.getvalue(), images.Frame(8))
