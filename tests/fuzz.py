@@ -1,7 +1,7 @@
 """Damaged files for every reader, from a seed: valid ones with bytes flipped, cut, inserted, spliced and made huge.
 
     for case in fuzz.cases("pdf", np.random.default_rng(0)): ...     endlessly many files, as bytes
-    fuzz.run("pdf", np.random.default_rng(0), 100, folder)           read 100 of them
+    fuzz.run("pdf", np.random.default_rng(0), 100)                   read 100 of them
 
 What is read must be documents, or skipped with a reason. Nothing else may be raised.
 """
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -169,8 +170,11 @@ def _number(data: bytearray, _: list[bytes], rng: np.random.Generator) -> None:
 MUTATIONS = (_flip, _cut, _drop, _insert, _splice, _number)
 
 
-def run(reader: str, rng: np.random.Generator, count: int, folder: Path) -> Counter[str]:
-    """Read ``count`` damaged files in a folder; return how many documents and how many skipped there were."""
+def run(reader: str, rng: np.random.Generator, count: int, folder: Path | None = None) -> Counter[str]:
+    """Read ``count`` damaged files, in an empty folder; return how many documents and how many skipped there were."""
+    if folder is None:
+        with TemporaryDirectory() as name:
+            return run(reader, rng, count, Path(name))
     place = folder / SEEDS[reader][0]
     place.parent.mkdir(parents=True, exist_ok=True)
     if reader == "sidecar":
