@@ -21,7 +21,9 @@ from isthmus.encoders import texts
 from isthmus.errors import BadInput
 from isthmus.isolated import frames
 from isthmus.isolated.worker import RanAway, Worker
+from isthmus.sources.files import File
 from isthmus.sources.pdf import WORKER
+from isthmus.sources.pdf import read as pages
 from test_sources import read, write
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit of memory is Linux's")
@@ -140,6 +142,26 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
     WORKER._process.kill()
     WORKER._process.wait()
     assert list(read(tmp_path)[0]) == ["a.pdf#page=1"]
+
+
+@LINUX
+def test_a_worker_that_has_kept_much_memory_is_replaced_and_nothing_is_skipped(tmp_path: Path) -> None:
+    """Whole files of 60 MiB each stay open in the worker; together they are more than it may hold."""
+    whole = pdf(["one", "two"])
+    open_ones = []
+    for i in range(6):
+        (tmp_path / str(i)).mkdir()
+        (tmp_path / str(i) / "a.pdf").write_bytes(whole)
+        with (tmp_path / str(i) / "a.pdf").open("r+b") as file:  # a hole in front of the end, which has the table
+            end = file.read()
+            file.truncate(60 * 2**20)
+            file.seek(60 * 2**20)
+            file.write(end[end.rindex(b"startxref") :])
+        open_ones.append(pages(File.at(str(tmp_path / str(i) / "a.pdf"), "a.pdf")))
+    first = [next(reading) for reading in open_ones]
+    second = [next(reading) for reading in open_ones]
+    assert [found for found in first + second if not isinstance(found, Document)] == []
+    assert [found.text for found in first + second if isinstance(found, Document)] == ["one"] * 6 + ["two"] * 6
 
 
 def test_a_request_that_takes_too_long_says_so_and_one_that_fails_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 from contextlib import suppress
 from importlib import import_module
 from io import RawIOBase
@@ -17,7 +16,7 @@ from isthmus.errors import IsthmusError
 from isthmus.isolated import frames
 
 IDLE = 60  # seconds without a request after which the worker ends
-WAS_IDLE = 75  # its exit status then: the request that it may just have missed is sent again
+WAS_IDLE = 75  # the exit status of a worker that ended by itself: a request that it just missed is sent again
 LARGEST = 4 * budget.TEXT_BYTES  # of a request: a web page, as UTF-8
 GRACE = 2  # times the limit, after which a worker ends itself: nobody is left to end it
 
@@ -38,16 +37,16 @@ def main(name: str) -> None:
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C is for the process that started us, which then closes the pipe
     handler = cast("Handler", import_module(f"isthmus.isolated.{name}"))
-    limit_memory()
+    limit = limit_memory()
     frames.write(answers, "ready")
-    serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers)
+    serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers, limit)
 
 
-def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO) -> None:
-    """Answer one request after another."""
+def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, limit: int | None) -> None:
+    """Answer one request after another, until the memory that libraries kept is half of what there may be."""
     while True:
         if _idle(requests):
-            sys.exit(WAS_IDLE)
+            os._exit(WAS_IDLE)
         try:
             request, blobs = frames.read(requests, LARGEST)
         except EOFError:
@@ -67,24 +66,31 @@ def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO) -
         with suppress(BrokenPipeError):
             frames.write(answers, *reply)
         _alarm(0)
+        if limit is not None and limit - _size() < budget.MEMORY // 2:
+            os._exit(WAS_IDLE)  # what is left might be too little for a page that deserves it
 
 
-def limit_memory() -> None:
-    """Let this process take ``budget.MEMORY`` beyond what it has now, where the platform can say so."""
+def limit_memory() -> int | None:
+    """Let this process take ``budget.MEMORY`` beyond what it has now; return the limit, None where there is none."""
     try:
         import resource
     except ImportError:  # Windows
-        return
+        return None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and a picture of the memory helps nobody
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        allowed = _size() + budget.MEMORY
     except OSError:
-        return  # not Linux; elsewhere the limit of addresses counts what is only reserved, or is not heeded
-    allowed = pages * resource.getpagesize() + budget.MEMORY
+        return None  # not Linux; elsewhere the limit of addresses counts what is only reserved, or is not heeded
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
         allowed = min(allowed, hard)
     resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
+    return allowed
+
+
+def _size() -> int:
+    """Return the bytes of addresses that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _alarm(seconds: int) -> None:

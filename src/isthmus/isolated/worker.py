@@ -57,6 +57,13 @@ class Worker:
             raise _raised(message.body)
         return frames.Message(message.body["answer"], message.blobs)
 
+    def drop(self, reading: object) -> None:
+        """Have the worker close what a reading has open, if there is a worker."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            with suppress(BadInput, OSError):
+                self.ask({"reading": reading, "close": True})
+
     def close(self) -> None:
         """End the process; the next request starts another."""
         with self._lock:
@@ -71,6 +78,8 @@ class Worker:
                 return frames.read(cast("BinaryIO", process.stdout), LARGEST)
             except (EOFError, OSError, ValueError):
                 timer.cancel()
+                with suppress(subprocess.TimeoutExpired):  # its end of the pipe is closed: it has ended, or is about to
+                    process.wait(timeout=1)
                 self._end()
                 if process.returncode != WAS_IDLE:
                     raise _gone(process.returncode, seconds, late=timer.late) from None
@@ -121,8 +130,6 @@ class Worker:
         for stream in (process.stdin, process.stdout):
             with suppress(OSError):
                 cast("BinaryIO", stream).close()
-        with suppress(subprocess.TimeoutExpired):  # it may be idle, and end by itself with its own status
-            process.wait(timeout=0.05)
         process.kill()
         process.wait()
         atexit.unregister(self.close)

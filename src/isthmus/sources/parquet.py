@@ -6,14 +6,12 @@ pyarrow runs in a process of its own (``isthmus.isolated``): a file that takes t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from itertools import count as numbers
 from typing import Any
 
 import numpy as np
 
 from isthmus._optional import require
-from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.isolated.frames import Message
 from isthmus.isolated.worker import Worker
@@ -43,7 +41,7 @@ def rows(path: str) -> Iterator[Mapping[str, Any]]:
             given += len(batch)
             yield from batch
     finally:
-        _close(request["reading"])
+        WORKER.drop(request["reading"])
 
 
 def count(path: str) -> int:
@@ -53,18 +51,13 @@ def count(path: str) -> int:
     try:
         return int(WORKER.ask({"reading": reading, "path": path}).body["count"])
     finally:
-        _close(reading)
+        WORKER.drop(reading)
 
 
 def _check(path: str) -> None:
     require(MODULE, extra="parquet")
     with open_regular(path):  # with our rights, which a worker that was started earlier may not share
         pass
-
-
-def _close(reading: object) -> None:
-    with suppress(BadInput, OSError):
-        WORKER.ask({"reading": reading, "close": True})
 
 
 def _unpacked(answer: Message) -> list[Mapping[str, Any]]:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count
 
 from isthmus import budget
 from isthmus._optional import require
 from isthmus.documents import Document
-from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.isolated.worker import RanAway, Worker
 from isthmus.sources.base import Found, Skipped
@@ -48,8 +46,7 @@ def read(file: File) -> Iterator[Found]:
                 yield Skipped(file.name, f"is damaged: after {so_many} such pages, the last {pages - number} were left")
                 return
     finally:
-        with suppress(BadInput, OSError):
-            WORKER.ask({"reading": request["reading"], "close": True})
+        WORKER.drop(request["reading"])
 
 
 def _page(request: dict[str, str], file: File, number: int, pages: int) -> Found:
