@@ -6,7 +6,8 @@ from pathlib import Path
 import isthmus
 
 LAYERS = [
-    {"types", "errors", "_optional", "atomic", "checksums"},
+    {"types", "errors", "_optional", "atomic", "budget", "checksums", "files"},
+    {"isolated"},
     {"registry", "config", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "samples"},
     {"align", "search"},
@@ -15,7 +16,7 @@ LAYERS = [
     {"serve"},
     {"cli"},
 ]
-PARTS = LAYERS[2]
+PARTS = LAYERS[3]
 ROOT = Path(isthmus.__file__).parent
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from damage import pdf
+from isthmus import budget
 from isthmus.errors import BadInput
 from isthmus.sources import text as texts
 from isthmus.sources.html import depth
@@ -69,7 +70,7 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
 
 def test_a_text_past_the_limit_is_skipped(tmp_path: Path) -> None:
     with (tmp_path / "a.txt").open("wb") as file:
-        file.truncate(texts.LIMIT + 1)
+        file.truncate(budget.TEXT_BYTES + 1)
     assert "larger than 64 MiB" in read(tmp_path)[1]["a.txt"]
 
 

@@ -132,7 +132,7 @@ def test_a_line_in_another_encoding_is_skipped_alone(tmp_path: Path) -> None:
 
 
 def test_a_line_past_the_limit_is_skipped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "LIMIT", 50)
+    monkeypatch.setattr(jsonl, "ROW_CHARACTERS", 50)
     write(tmp_path, {"a.jsonl": lines({"id": 1, "text": "x"}, {"text": "x" * 170}, {"id": 3, "text": "x"})})
     documents, skipped = read(tmp_path / "a.jsonl")
     assert list(documents) == ["1", "3"]

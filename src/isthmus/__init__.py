@@ -1,5 +1,6 @@
 """One search over text, images and documents that hold both, ranked fairly."""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Collection", "Document", "Folded", "Query", "Vectors", "__version__", "calibration", "encoders"]
 
 __version__ = "0.1.0"
+
+# onnxruntime reads this once, when it is first imported by whomever: without it, it writes an identifier of the machine
+# into the home directory and sends events. A value that is set already stays.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 MODULES = ("calibration", "encoders", "errors", "types")
 CLASSES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from importlib.util import find_spec
 from types import ModuleType
 
 from isthmus.errors import MissingExtra
@@ -30,4 +31,17 @@ def need(module: str, *, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        raise MissingExtra(f"This needs {module!r}. Install it with: pip install 'isthmus[{extra}]'") from None
+        raise _missing(module, extra) from None
+
+
+def require(module: str, *, extra: str) -> None:
+    """Raise what ``need`` raises where ``module`` is not installed, without importing it.
+
+    >>> require("json", extra="none")
+    """
+    if find_spec(module) is None:
+        raise _missing(module, extra)
+
+
+def _missing(module: str, extra: str) -> MissingExtra:
+    return MissingExtra(f"This needs {module!r}. Install it with: pip install 'isthmus[{extra}]'")

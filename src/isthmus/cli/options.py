@@ -10,7 +10,9 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from isthmus.budget import QUERY_FILE_BYTES
 from isthmus.documents import Query
+from isthmus.files import read_regular
 
 In: TypeAlias = Annotated[
     Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder that `isthmus index` made")
@@ -95,9 +97,12 @@ def references(path: Path | None) -> list[Query | tuple[Query, str]] | None:
     if path is None:
         return None
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular(path, QUERY_FILE_BYTES).decode("utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}.") from None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return [_reference(line, path) for line in lines]
 
 

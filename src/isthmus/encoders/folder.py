@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, get_type_hints
 
+from isthmus.budget import DESCRIPTION_BYTES, MODEL_BYTES
+from isthmus.encoders.tower import external_files
 from isthmus.errors import BadFile
+from isthmus.files import digest_regular, read_regular
 from isthmus.registry import suggestion
 
 DESCRIPTION = "encoder.toml"
@@ -24,6 +27,7 @@ CHOICES = {
     "pool": ("none", "mean", "first"),
     "sides": (1, 2),
 }
+Done = TypeVar("Done")
 Section = TypeVar("Section", "TextSection", "ImageSection", "FusionSection")
 
 
@@ -87,18 +91,25 @@ class Description:
     text: TextSection | None
     image: ImageSection | None
     fusion: FusionSection | None = None
+    files: Mapping[str, Any] = field(default_factory=dict)  # checksums, as ``encoder.toml`` has them
+    contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)  # read, not yet loaded
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file that has the checksum it should have: what was verified is what is loaded."""
+        kept = self.contents.pop(name, None)
+        return _verified(self.folder / DESCRIPTION, name, self.files) if kept is None else kept
 
 
 def describe(folder: Path) -> Description:
     """Read ``encoder.toml`` and verify the checksum of every file it uses."""
     path = folder / DESCRIPTION
     try:
-        written = path.read_bytes()
+        written = read_regular(path, DESCRIPTION_BYTES)
         table = tomllib.loads(written.decode())
     except FileNotFoundError:
         raise BadFile(f"{folder} has no {DESCRIPTION}, so it is not an encoder. Check the path.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadFile(f"{path} cannot be read: {error}.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     _check_names(path, table, {"name", "dim", "text", "image", "fusion", "files"})
     text = _section(path, "text", table, TextSection)
     image = _section(path, "image", table, ImageSection)
@@ -110,31 +121,95 @@ def describe(folder: Path) -> Description:
     name, dim = _value(path, "name", table.get("name"), str), _value(path, "dim", table.get("dim"), int)
     if min(dim, text.length if text else 1, image.size if image else 1) < 1:
         raise BadFile(f"{path}: dim, length and size are whole numbers of at least 1.")
-    used = [*([text.model, text.tokenizer] if text else []), *([image.model] if image else [])]
-    used += fusion.models if fusion else []
-    _verify(path, used, _value(path, "files", table.get("files"), dict))
+    models = [*([text.model] if text else []), *([image.model] if image else []), *(fusion.models if fusion else [])]
+    files = _value(path, "files", table.get("files"), dict)
+    contents = _verify(path, [*models, *([text.tokenizer] if text else [])], files)
+    for model in models:
+        _check_external(path, model, contents[model], files)
     identity = hashlib.sha256(written).hexdigest()  # it holds the checksums, so it stands for the files too
-    return Description(folder=folder, name=name, dim=dim, identity=identity, text=text, image=image, fusion=fusion)
+    return Description(
+        folder=folder,
+        name=name,
+        dim=dim,
+        identity=identity,
+        text=text,
+        image=image,
+        fusion=fusion,
+        files=files,
+        contents=contents,
+    )
 
 
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file, as ``sha256sum`` prints it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return digest_regular(path).hex()
 
 
-def _verify(path: Path, used: list[str], files: Mapping[str, Any]) -> None:
+def _verify(path: Path, used: list[str], files: Mapping[str, Any]) -> dict[str, bytes]:
+    """Verify every file; return the content of those that are used."""
+    contents = {}
     for name in dict.fromkeys([*used, *files]):
         if name not in files:
             raise BadFile(f"{path} has no checksum of {name}. Add {name!r} = '<sha256>' to its [files].")
-        try:
-            found = checksum(path.parent / name)
-        except OSError as error:
-            raise BadFile(f"{path.parent / name} cannot be read: {error.strerror}. Get the encoder again.") from None
-        if found != files[name]:
+        if name in used:
+            contents[name] = _verified(path, name, files)
+        else:
+            _compare(path, name, files, _read(path, name, checksum))
+    return contents
+
+
+def _verified(path: Path, name: str, files: Mapping[str, Any]) -> bytes:
+    content = _read(path, name, lambda place: read_regular(place, MODEL_BYTES))
+    _compare(path, name, files, hashlib.sha256(content).hexdigest())
+    return content
+
+
+def _read(path: Path, name: str, task: Callable[[Path], Done]) -> Done:
+    place = _inside(path, name)
+    try:
+        return task(place)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise BadFile(f"{path.parent / name} cannot be read: {why}. Get the encoder again.") from None
+
+
+def _compare(path: Path, name: str, files: Mapping[str, Any], found: str) -> None:
+    if found != files[name]:
+        raise BadFile(
+            f"{path.parent / name} is damaged, or is not the file that {DESCRIPTION} describes: its checksum is "
+            f"{found[:12]}… instead of {str(files[name])[:12]}…. Get the encoder again."
+        )
+
+
+def _inside(path: Path, name: str) -> Path:
+    """Return the true path of a file of the folder; names and links that lead out of it are refused."""
+    said = (PurePosixPath(name), PureWindowsPath(name))
+    outside = any(way.is_absolute() or way.drive or ".." in way.parts for way in said)
+    try:
+        place, folder = (path.parent / name).resolve(), path.parent.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links that lead to one another; a NUL
+        raise BadFile(f"{path.parent / name} cannot be read: {error}. Get the encoder again.") from None
+    if outside or not place.is_relative_to(folder):
+        raise BadFile(
+            f"{path} names {name!r}, which is not inside its folder. Copy the file there, and name it without '..' or "
+            "links that lead out."
+        )
+    return place
+
+
+def _check_external(path: Path, model: str, content: bytes, files: Mapping[str, Any]) -> None:
+    """Refuse weights outside the model's own file that nobody verified."""
+    try:
+        locations = external_files(content)
+    except BadFile as error:
+        raise BadFile(f"{path.parent / model}: {error}") from None
+    for location in locations:
+        name = (PurePosixPath(model).parent / location).as_posix()
+        _inside(path, name)
+        if name not in files:
             raise BadFile(
-                f"{path.parent / name} is damaged, or is not the file that {DESCRIPTION} describes: its checksum is "
-                f"{found[:12]}… instead of {str(files[name])[:12]}…. Get the encoder again."
+                f"{path.parent / model} keeps weights in {name!r}, and {path} has no checksum of it. Add {name!r} = "
+                "'<sha256>' to its [files]."
             )
 
 

@@ -41,15 +41,17 @@ def open_fusion(described: Description, section: FusionSection, towers: Path, se
             f"{section.towers} have {below.identity[:12]}… here: its vectors would mean nothing. Use the version of "
             f"{section.towers} that it was trained on, or train it again on this one."
         )
-    return FusionEncoder(
+    encoder = FusionEncoder(
         name=described.name,
         dim=described.dim,
         identity=described.identity,
-        document=Documents.open(described.folder, below, settings),
-        query=Queries.open(described.folder, section, below, settings),
-        folder=described.folder,
+        document=Documents.open(described, below, settings),
+        query=Queries.open(described, section, below, settings),
+        described=described,
         settings=settings,
     )
+    described.contents.clear()  # the matcher's file is read again, and verified again, when it is wanted
+    return encoder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +71,7 @@ class FusionEncoder:
     identity: str
     document: Documents
     query: Queries
-    folder: Path
+    described: Description
     settings: Settings
 
     @property
@@ -118,7 +120,7 @@ class FusionEncoder:
 
     def matcher(self) -> Matcher:
         """Return what says how well a document answers a query, for pairs."""
-        return Matcher.open(self.folder, self.document, self.query, self.settings)
+        return Matcher.open(self.described, self.document, self.query, self.settings)
 
     def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> Found:
         given = Given.of(items, self.towers.split(texts_of(items), role), names, refuse)

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isthmus.encoders.base import Settings
-from isthmus.encoders.folder import FusionSection
+from isthmus.encoders.folder import Description, FusionSection
 from isthmus.encoders.images import Pixels
 from isthmus.encoders.once import Unit
 from isthmus.encoders.onnx import Model
@@ -65,9 +64,9 @@ class Documents:
     model: Model
 
     @classmethod
-    def open(cls, folder: Path, towers: TokenTowers, settings: Settings) -> Documents:
+    def open(cls, described: Description, towers: TokenTowers, settings: Settings) -> Documents:
         """Load the model."""
-        return cls(towers, Model.open(folder / "document.onnx", DOCUMENT, "vectors", settings))
+        return cls(towers, Model.described(described, "document.onnx", DOCUMENT, "vectors", settings))
 
     def encode(self, units: Sequence[Unit]) -> Matrix:
         """Return one row per unit."""
@@ -110,12 +109,12 @@ class Queries:
     chooser: Model | None
 
     @classmethod
-    def open(cls, folder: Path, section: FusionSection, towers: TokenTowers, settings: Settings) -> Queries:
+    def open(cls, described: Description, section: FusionSection, towers: TokenTowers, settings: Settings) -> Queries:
         """Load the models."""
-        model = Model.open(folder / "query.onnx", inputs_of(section.sides), "vectors", settings)
+        model = Model.described(described, "query.onnx", inputs_of(section.sides), "vectors", settings)
         if section.sides == 1:
             return cls(towers, model, None)
-        return cls(towers, model, Model.open(folder / "choose.onnx", ["words", "mask"], "logits", settings))
+        return cls(towers, model, Model.described(described, "choose.onnx", ["words", "mask"], "logits", settings))
 
     def encode(self, units: Sequence[Unit]) -> Matrix:
         """Return one row per unit."""

@@ -11,10 +11,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from errno import EFBIG
 from io import BytesIO
 from itertools import islice
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -22,8 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus._optional import need
+from isthmus.budget import PICTURE_BYTES, SCAN_PIXELS, mebibytes
 from isthmus.documents import ImageLike
 from isthmus.errors import BadImage, MissingExtra
+from isthmus.files import read_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,6 +42,13 @@ TURNS |= {6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
 REFUSED_FORMATS = {"EPS", "WMF"}  # drawn by programs that run code found in the file
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
 HEIF_OPENER = Lock()  # Pillow has one table of openers for all threads
+LARGE = 16_000_000  # pixels; pictures of more are decoded one at a time, as each takes hundreds of MB
+ONE_LARGE = Lock()
+SHARES = {"WEBP": 0.6, "JPEG2000": 0.5}  # of the budget of pixels: their decoders hold several copies
+PYTHON_SHARE = 1 / 16  # of those that Pillow decodes in Python, 100 times as slowly
+STRIP = 1 << 20  # pixels that are converted at a time
+TILE = (322, 323)  # TIFF tags: the width and the height of a tile
+SCAN = b"\xff\xda"  # what begins each scan of a JPEG
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +89,11 @@ def file_bytes(image: ImageLike) -> bytes | None:
     if not isinstance(image, str | os.PathLike):
         return None
     try:
-        return Path(image).read_bytes()
+        return read_regular(image, PICTURE_BYTES)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadImage(f"{source_name(image)} cannot be read: {reason}. Check the path and its permissions.") from None
+        advice = "Make it smaller" if getattr(error, "errno", None) == EFBIG else "Check the path and its permissions"
+        raise BadImage(f"{source_name(image)} cannot be read: {reason}. {advice}.") from None
 
 
 def whole(image: ImageLike) -> Image:
@@ -90,7 +101,9 @@ def whole(image: ImageLike) -> Image:
     if isinstance(image, np.ndarray):
         return _rgb(from_array(image))
     data = file_bytes(image)
-    return _decoded(data, source_name(image), _upright) if data is not None else _from_pillow(image, _upright)
+    if data is not None:
+        return _decoded(data, source_name(image), _upright)
+    return _from_pillow(image, lambda opened: _upright(opened).copy())  # not the caller's own
 
 
 def read_bytes(data: bytes, name: str, frame: Frame) -> Pixels:
@@ -108,15 +121,19 @@ def _decoded(data: bytes, name: str, task: Callable[[Image], Done]) -> Done:
 
     if not data:
         raise BadImage(f"{name} is empty (0 bytes). Copy or download it again, or leave it out.")
+    if len(data) > PICTURE_BYTES:
+        raise BadImage(f"{name} is larger than {mebibytes(PICTURE_BYTES)}, the most that is read. Make it smaller.")
     if is_heif(data):
         _teach_heif(name)
     try:
         with Image.open(BytesIO(data)) as image:
             _check_budget(image, name)
+            _check_work(image, name, data)
             if image.format == "PNG":  # Pillow decodes damaged PNG data to noise; the checksums inside tell
                 with Image.open(BytesIO(data)) as again:
                     again.verify()
-            return task(image)
+            with ONE_LARGE if image.width * image.height > LARGE else nullcontext():
+                return task(image)
     except BadImage:
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged bytes
@@ -190,16 +207,40 @@ def _check_budget(image: Image, name: str) -> None:
         raise BadImage(f"{name} is {image.format}, which only a program of its own can draw. Convert it to PNG.")
     if width < 1 or height < 1:
         raise BadImage(f"{name} is {width} × {height} pixels: there is nothing to see. Leave it out.")
-    budget = pillow.MAX_IMAGE_PIXELS
-    if budget is not None and width * height > budget:
-        raise BadImage(f"{name} has {width} × {height} pixels and the budget is {budget:,} in all. {_HOW_TO_RAISE}")
+    if pillow.MAX_IMAGE_PIXELS is None:
+        return
+    by_python = any(tile[0] in pillow.DECODERS for tile in getattr(image, "tile", []))
+    budget = int(pillow.MAX_IMAGE_PIXELS * (PYTHON_SHARE if by_python else SHARES.get(image.format or "", 1)))
+    if width * height > budget:
+        raise BadImage(
+            f"{name} has {width} × {height} pixels and the budget{f' of {image.format}' if image.format else ''} is "
+            f"{budget:,} in all. {_HOW_TO_RAISE}"
+        )
+
+
+def _check_work(image: Image, name: str, data: bytes) -> None:
+    """Refuse what takes far more to decode than its pixels: tiles larger than the picture, scans without end."""
+    from PIL import Image as pillow  # noqa: N813
+
+    width, height = image.size
+    if image.format == "TIFF":
+        tags: Any = getattr(image, "tag_v2", {})
+        across, down = (int(tags.get(tag) or 0) for tag in TILE)
+        budget = pillow.MAX_IMAGE_PIXELS
+        if budget is not None and across * down > budget:
+            raise BadImage(f"{name} has tiles of {across} × {down} pixels, more than the budget. {_HOW_TO_RAISE}")
+    if image.format == "JPEG" and "progressive" in image.info and width * height * data.count(SCAN) > SCAN_PIXELS:
+        raise BadImage(
+            f"{name} draws {width} × {height} pixels {data.count(SCAN)} times over, which takes minutes to decode. "
+            "Save it again without so many scans, or leave it out."
+        )
 
 
 def _framed(image: Image, frame: Frame) -> Pixels:
     from PIL import Image as pillow  # noqa: N813
 
     turn = TURNS.get(_orientation(image))  # read before pixels are touched: a conversion may lose it
-    plain = _rgb(image)
+    plain = _plain(image)
     width, height = plain.size
     size, box = (frame.size, frame.size), None
     if frame.fit == "within":
@@ -213,7 +254,7 @@ def _framed(image: Image, frame: Frame) -> Pixels:
     resized = plain.resize(size, method, box=box, reducing_gap=3.0)
     if turn is not None:  # it turns after it is resized, at a fraction of the cost
         resized = resized.transpose(pillow.Transpose[turn])
-    return np.array(resized, dtype=np.uint8)
+    return np.array(resized.convert("RGB"), dtype=np.uint8)
 
 
 def _upright(image: Image) -> Image:
@@ -233,29 +274,65 @@ def _orientation(image: Image) -> int:
 
 def _rgb(image: Image) -> Image:
     """Convert every mode to RGB as it would look on white paper."""
+    plain = _plain(image)
+    return plain if plain.mode == "RGB" else plain.convert("RGB")
+
+
+def _plain(image: Image) -> Image:
+    """Convert every mode to RGB, or to 8-bit grey where there is no colour, as it would look on white paper.
+
+    What takes more than one copy is done in strips: at the limit of pixels, a copy is 360 MB.
+    """
     from PIL import Image as pillow  # noqa: N813
 
     if image.mode == "F" or image.mode == "I" or image.mode.startswith("I;16"):
-        return pillow.fromarray(_scaled(np.asarray(image))).convert("RGB")
+        height, width = image.height, image.width
+        return pillow.fromarray(_scaled(lambda top, end: np.asarray(image.crop((0, top, width, end))), height, width))
     if image.has_transparency_data:
-        seen = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")  # La: no shorter way
-        paper = pillow.new("RGBA", seen.size, "white")
-        return pillow.alpha_composite(paper, seen).convert("RGB")
+        out = pillow.new("RGB", image.size)
+        for top, end in _strips(image.height, image.width):
+            box = (0, top, image.width, end)
+            strip = image.crop(box)
+            seen = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")  # La: no shorter way
+            out.paste(pillow.alpha_composite(pillow.new("RGBA", seen.size, "white"), seen).convert("RGB"), box)
+        return out
+    if image.mode in ("RGB", "L"):
+        image.load()
+        return image
     return image.convert("RGB")
 
 
-def _scaled(values: NDArray[Any]) -> Pixels:
-    """Bring whole numbers past 8 bits and fractions to 0 … 255.
+def _strips(height: int, width: int) -> list[tuple[int, int]]:
+    """Return the first row of each strip, and the one behind it.
+
+    >>> _strips(5, STRIP // 2)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    rows = max(1, STRIP // width)
+    return [(top, min(height, top + rows)) for top in range(0, height, rows)]
+
+
+def _scaled(rows: Callable[[int, int], NDArray[Any]], height: int, width: int) -> Pixels:
+    """Bring whole numbers past 8 bits and fractions to 0 … 255; ``rows(top, end)`` gives some rows of them.
 
     Whole numbers up to 65535 count as 16 bits; fractions in 0 … 1 as they are; anything else is
     stretched from its least to its greatest value.
     """
-    wide = np.nan_to_num(values.astype(np.float64), posinf=0.0, neginf=0.0)
-    low, high = float(wide.min()), float(wide.max())
-    top = 1.0 if values.dtype.kind == "f" else 65535.0
+
+    def finite(values: NDArray[Any]) -> NDArray[np.float64]:
+        return np.nan_to_num(values.astype(np.float64), posinf=0.0, neginf=0.0)
+
+    strips = _strips(height, width)
+    ends = [(float(values.min()), float(values.max())) for values in (finite(rows(*strip)) for strip in strips)]
+    low, high = min(least for least, _ in ends), max(most for _, most in ends)
+    first = rows(*strips[0])
+    base, top = 0.0, 1.0 if first.dtype.kind == "f" else 65535.0
     if low < 0 or high > top:
-        wide, top = wide - low, (high - low) or 1.0
-    return np.rint(wide * (255 / top)).astype(np.uint8)
+        base, top = low, (high - low) or 1.0
+    out = np.empty((height, *first.shape[1:]), dtype=np.uint8)
+    for start, end in strips:
+        out[start:end] = np.rint((finite(rows(start, end)) - base) * (255 / top))
+    return out
 
 
 def from_array(array: NDArray[Any]) -> Image:
@@ -270,11 +347,11 @@ def from_array(array: NDArray[Any]) -> Image:
     if array.dtype == np.bool_:
         array = array.astype(np.uint8) * np.uint8(255)
     elif array.dtype == np.uint16:
-        array = _scaled(array)
+        array = _scaled(lambda top, end: array[top:end], *array.shape[:2])
     elif array.dtype.kind == "f":
         if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
             raise BadImage("The image given as an array has fractions outside 0 … 1. Scale it, or give uint8.")
-        array = _scaled(array)
+        array = _scaled(lambda top, end: array[top:end], *array.shape[:2])
     elif array.dtype != np.uint8:
         raise BadImage(f"The image given as an array holds {array.dtype}. Give uint8, uint16, or fractions in 0 … 1.")
     return Image.fromarray(np.ascontiguousarray(array))

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from isthmus.budget import too_long
 from isthmus.documents import Document, Query
 from isthmus.encoders.texts import Passage
 from isthmus.errors import BadInput
@@ -50,6 +51,9 @@ class Given:
 def _problem(
     item: Document | Query, passages: Sequence[Passage], encoder: str, modalities: Sequence[str]
 ) -> BadInput | None:
+    problem = too_long(item.text)
+    if problem is not None:
+        return BadInput(f"it {problem}.")
     read = {part for modality in modalities for part in modality.split("+")}
     for part in ("image", "text"):
         if part not in read and part in item.modality.split("+"):
@@ -70,8 +74,8 @@ def _problem(
 
 
 def texts_of(items: Iterable[Document | Query]) -> list[str]:
-    """Return the text of each item, as a tokenizer can read it."""
-    return [readable(item.text or "") for item in items]
+    """Return the text of each item, as a tokenizer can read it; none where it is too long to be one document."""
+    return [readable(item.text) if item.text and too_long(item.text) is None else "" for item in items]
 
 
 def readable(text: str) -> str:

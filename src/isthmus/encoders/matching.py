@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.base import Settings
+from isthmus.encoders.folder import Description
 from isthmus.encoders.heads import Documents, Fused, Queries, inputs_of
 from isthmus.encoders.images import Pixels, file_bytes, in_order, read
 from isthmus.encoders.items import texts_of
@@ -48,10 +48,11 @@ class Matcher:
     settings: Settings
 
     @classmethod
-    def open(cls, folder: Path, documents: Documents, queries: Queries, settings: Settings) -> Matcher:
+    def open(cls, described: Description, documents: Documents, queries: Queries, settings: Settings) -> Matcher:
         """Load the model."""
         inputs = [*PAIR, *inputs_of(queries.count)]
-        return cls(documents, queries, Model.open(folder / "match.onnx", inputs, "logits", settings), settings)
+        model = Model.described(described, "match.onnx", inputs, "logits", settings)
+        return cls(documents, queries, model, settings)
 
     def scores(self, query: Query | str, documents: Sequence[Document]) -> Matrix:
         """Return a logit for each document, ``(n,)``: its best passage counts, together with its picture.

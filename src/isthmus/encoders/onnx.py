@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from isthmus.budget import MODEL_BYTES
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.texts import Passage, Splitter, Word
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
+from isthmus.files import read_regular
 from isthmus.registry import suggestion
 from isthmus.types import Matrix
 
@@ -27,13 +29,13 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 def open_towers(described: Description, settings: Settings) -> TowerEncoder:
     """Make an encoder of the towers that a folder describes."""
-    folder, text, image = described.folder, described.text, described.image
+    text, image = described.text, described.image
     return TowerEncoder(
         name=described.name,
         dim=described.dim,
         identity=described.identity,
-        text=OnnxText.open(folder, text, settings) if text is not None else None,
-        image=OnnxImage.open(folder, image, settings) if image is not None else None,
+        text=OnnxText.open(described, text, settings) if text is not None else None,
+        image=OnnxImage.open(described, image, settings) if image is not None else None,
         settings=settings,
     )
 
@@ -47,11 +49,12 @@ class OnnxText:
     model: Model
 
     @classmethod
-    def open(cls, folder: Path, section: TextSection, settings: Settings) -> OnnxText:
+    def open(cls, described: Description, section: TextSection, settings: Settings) -> OnnxText:
         """Load the tokenizer and the model."""
         inputs = [section.tokens, section.mask, *([section.types] if section.types else [])]
-        model = Model.open(folder / section.model, inputs, section.output, settings)
-        return cls(section, Splitter.from_file(folder / section.tokenizer, section.length), model)
+        model = Model.described(described, section.model, inputs, section.output, settings)
+        name = str(described.folder / section.tokenizer)
+        return cls(section, Splitter.from_bytes(described.read(section.tokenizer), section.length, name), model)
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
         """Return the passages of each text."""
@@ -91,9 +94,9 @@ class OnnxImage:
     model: Model
 
     @classmethod
-    def open(cls, folder: Path, section: ImageSection, settings: Settings) -> OnnxImage:
+    def open(cls, described: Description, section: ImageSection, settings: Settings) -> OnnxImage:
         """Load the model."""
-        return cls(section, Model.open(folder / section.model, [section.pixels], section.output, settings))
+        return cls(section, Model.described(described, section.model, [section.pixels], section.output, settings))
 
     @property
     def frame(self) -> Frame:
@@ -124,12 +127,19 @@ class Model:
     output: str
 
     @classmethod
+    def described(
+        cls, described: Description, name: str, inputs: Sequence[str], output: str, settings: Settings
+    ) -> Model:
+        """Load a model of an encoder's folder."""
+        return cls.open(described.folder / name, inputs, output, settings, described.read(name))
+
+    @classmethod
     def open(
         cls, path: Path, inputs: Sequence[str], output: str, settings: Settings, content: bytes | None = None
     ) -> Model:
         """Load a model and check that it has the inputs and the output that its description names.
 
-        ``content`` is what to load where that is not all that the file holds.
+        ``content`` is what to load: what was verified, or a part of what the file holds.
         """
         import onnxruntime as ort
 
@@ -137,8 +147,11 @@ class Model:
         options = ort.SessionOptions()
         options.intra_op_num_threads = settings.threads or 0
         options.log_severity_level = 3  # errors alone: warnings of the optimiser help nobody here
+        # weights in other files lie beside the model, and not in the working folder
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
         try:
-            session = ort.InferenceSession(content or path, options, providers=providers)
+            whole = read_regular(path, MODEL_BYTES) if content is None else content
+            session = ort.InferenceSession(whole, options, providers=providers)
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
             raise BadFile(f"{path} cannot be loaded by onnxruntime: {error}") from None
         takes, gives = [i.name for i in session.get_inputs()], [o.name for o in session.get_outputs()]

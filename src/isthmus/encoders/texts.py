@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from isthmus.budget import MODEL_BYTES
 from isthmus.encoders.base import Role
 from isthmus.errors import BadFile
+from isthmus.files import read_regular
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
+AT_ONCE = 256 * 1024  # characters that are tokenized at a time; a tokenizer takes about 600 bytes for each token
+BOUNDARY = re.compile(r"(?<=\S)(?=\s)")
 PROBES = 100  # how many entries of the vocabulary may be tried to see what a tokenizer puts around a text
 
 
@@ -31,6 +37,15 @@ class Passage:
     def tokens(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """The content, where it is tokens."""
         return np.frombuffer(self.content, dtype=np.int32)
+
+
+class Tokens(NamedTuple):
+    """The tokens of a text as arrays: a list of Python numbers would take 20 times as much memory."""
+
+    ids: NDArray[np.int32]
+    starts: NDArray[np.int32]  # where each begins and ends in the text
+    ends: NDArray[np.int32]
+    words: NDArray[np.int32]  # which word each belongs to; a number of its own where the tokenizer does not say
 
 
 class Word(NamedTuple):
@@ -69,22 +84,57 @@ class Splitter:
     @classmethod
     def from_file(cls, path: Path, length: int) -> Splitter:
         """Read a ``tokenizer.json``."""
+        try:
+            content = read_regular(path, MODEL_BYTES)
+        except OSError as error:
+            raise BadFile(f"{path} cannot be read: {error.strerror}.") from None
+        return cls.from_bytes(content, length, str(path))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, length: int, name: str) -> Splitter:
+        """Take the content of a ``tokenizer.json``; ``name`` stands in errors."""
         from tokenizers import Tokenizer
 
         try:
-            tokenizer = Tokenizer.from_file(str(path))
+            tokenizer = Tokenizer.from_buffer(content)
         except Exception as error:  # noqa: BLE001 - the library raises Exception itself
-            raise BadFile(f"{path} is not a tokenizer that `tokenizers` can read ({error}).") from None
-        return cls.of(tokenizer, length, str(path))
+            raise BadFile(f"{name} is not a tokenizer that `tokenizers` can read ({error}).") from None
+        return cls.of(tokenizer, length, name)
 
     def split(self, texts: Sequence[str], prefix: str = "") -> list[list[Passage]]:
         """Return the passages of each text; ``prefix`` stands in front of every passage."""
-        encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         front = self.front(prefix)
         room = self.length - len(front) - len(self.after)
         if room < 1:
             raise BadFile(f"The prefix {prefix!r} leaves no room for text in {self.length} tokens.")
-        return [self._passages(encoding, len(text), front, room) for encoding, text in zip(encoded, texts, strict=True)]
+        encoded = self.tokens(texts)
+        return [self._passages(tokens, len(text), front, room) for tokens, text in zip(encoded, texts, strict=True)]
+
+    def tokens(self, texts: Sequence[str]) -> Iterator[Tokens]:
+        """Give the tokens of each text, without those around it.
+
+        A text of more than ``AT_ONCE`` characters is tokenized in stretches, which begin where a space does; if there
+        is none, anywhere.
+        """
+        group: list[str] = []
+        for text in texts:
+            if group and sum(map(len, group)) + len(text) > AT_ONCE:
+                yield from self._tokens(group)
+                group = []
+            group.append(text)
+        yield from self._tokens(group)
+
+    def _tokens(self, texts: Sequence[str]) -> Iterator[Tokens]:
+        if len(texts) == 1:
+            yield _joined(
+                [
+                    _arrays(self.tokenizer.encode(texts[0][start:end], add_special_tokens=False), start)
+                    for start, end in _stretches(texts[0])
+                ]
+            )
+            return
+        for encoding in self.tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            yield _arrays(encoding, 0)
 
     def front(self, prefix: str = "") -> tuple[int, ...]:
         """Return the tokens in front of every passage."""
@@ -93,29 +143,27 @@ class Splitter:
     def words(self, text: str, prefix: str = "") -> tuple[list[Passage], list[list[Word]]]:
         """Return the passages of a text, and the words of each."""
         (passages,) = self.split([text], prefix)
-        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        (tokens,) = self.tokens([text])
         front = len(self.front(prefix))
         found, first = [], 0
         for passage in passages:
             last = first + len(passage.tokens) - front - len(self.after)
-            alike = groupby(range(first, last), lambda at: -1 - at if (w := encoding.word_ids[at]) is None else w)
-            groups = [list(tokens) for _, tokens in alike]
-            spans = [(encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]) for group in groups]
+            groups = [list(group) for _, group in groupby(range(first, last), lambda at: int(tokens.words[at]))]
+            spans = [(int(tokens.starts[group[0]]), int(tokens.ends[group[-1]])) for group in groups]
             shift = front - first
             found.append([Word(*span, [at + shift for at in g]) for span, g in zip(spans, groups, strict=True)])
             first = last
         return passages, found
 
-    def _passages(self, encoding: Encoding, characters: int, front: tuple[int, ...], room: int) -> list[Passage]:
-        tokens, offsets = encoding.ids, encoding.offsets
-        words = encoding.word_ids if len(tokens) > room else []
+    def _passages(self, tokens: Tokens, characters: int, front: tuple[int, ...], room: int) -> list[Passage]:
+        count = len(tokens.ids)
         passages = []
         start = 0
-        while start < len(tokens):
-            end = _end(words, start, len(tokens), room)
-            first = offsets[start][0] if start else 0  # the stretches cover the text without gaps
-            last = offsets[end][0] if end < len(tokens) else characters
-            framed = np.array((*front, *tokens[start:end], *self.after), dtype=np.int32)
+        while start < count:
+            end = _end(tokens.words, start, count, room)
+            first = int(tokens.starts[start]) if start else 0  # the stretches cover the text without gaps
+            last = int(tokens.starts[end]) if end < count else characters
+            framed = np.concatenate([front, tokens.ids[start:end], self.after]).astype(np.int32)
             passages.append(Passage(first, last, framed.tobytes()))
             start = end
         return passages
@@ -161,14 +209,55 @@ class Strings:
         return [piece for p in again for piece in self._fitting(text, start + p.start, start + p.end, prompt)]
 
 
-def _end(words: Sequence[int | None], start: int, n: int, room: int) -> int:
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    """Cut a text into stretches that can be tokenized one by one.
+
+    >>> list(_stretches("one text"))
+    [(0, 8)]
+    """
+    start = 0
+    while len(text) - start > AT_ONCE:
+        last = None
+        for boundary in BOUNDARY.finditer(text, start + AT_ONCE // 2, start + AT_ONCE):
+            last = boundary.start()
+        end = last or start + AT_ONCE
+        yield start, end
+        start = end
+    yield start, len(text)
+
+
+def _arrays(encoding: Encoding, start: int) -> Tokens:
+    ids = np.array(encoding.ids, dtype=np.int32)
+    spans = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2) + np.int32(start)
+    words = np.fromiter(
+        (-1 - at if word is None else word for at, word in enumerate(encoding.word_ids)), np.int32, len(ids)
+    )
+    return Tokens(ids, spans[:, 0], spans[:, 1], words)
+
+
+def _joined(stretches: Sequence[Tokens]) -> Tokens:
+    """Join the tokens of stretches; words of different ones have different numbers."""
+    if len(stretches) == 1:
+        return stretches[0]
+    words, before, alone = [], 0, 0
+    for stretch in stretches:
+        own = stretch.words < 0
+        words.append(np.where(own, stretch.words - alone, stretch.words + before))
+        before += int(stretch.words.max(initial=-1)) + 1
+        alone += len(stretch.words)
+    columns = zip(*stretches, strict=True)
+    ids, starts, ends, _ = (np.concatenate(column) for column in columns)
+    return Tokens(ids, starts, ends, np.concatenate(words))
+
+
+def _end(words: NDArray[np.int32], start: int, n: int, room: int) -> int:
     """Share what is left evenly among as few passages as it takes, and step back to where a word begins."""
     left = n - start
     if left <= room:
         return n
     parts = -(-left // room)
     end = start + -(-left // parts)
-    while end > start and words[end] is not None and words[end] == words[end - 1]:
+    while end > start and words[end] == words[end - 1]:
         end -= 1
     return end if end > start else start + room
 

@@ -57,12 +57,11 @@ class TokenTowers:
         if words is None or picture is None:
             raise BadFile(f"{folder} has one tower. One representation for both takes an encoder of text and images.")
         inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
-        model = Model.open(folder / words.model, inputs, text, settings, cut((folder / words.model).read_bytes(), text))
-        path = folder / picture.model
-        output = picture.output or Model.open(path, [picture.pixels], "", settings).output
-        content = cut(path.read_bytes(), image, output)
-        both = Model.open(path, [picture.pixels], output, settings, content)
-        splitter = Splitter.from_file(folder / words.tokenizer, words.length)
+        model = Model.open(folder / words.model, inputs, text, settings, cut(described.read(words.model), text))
+        path, whole = folder / picture.model, described.read(picture.model)
+        output = picture.output or Model.open(path, [picture.pixels], "", settings, whole).output
+        both = Model.open(path, [picture.pixels], output, settings, cut(whole, image, output))
+        splitter = Splitter.from_bytes(described.read(words.tokenizer), words.length, str(folder / words.tokenizer))
         return cls(described.identity, described.dim, OnnxText(words, splitter, model), OnnxImage(picture, both), image)
 
     @property

@@ -9,10 +9,14 @@ the tensor as its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from isthmus.errors import BadFile
 
+Buffer = TypeVar("Buffer", bytes, memoryview)
+
+LONGEST = 63  # bits of a number
 GRAPH, NODE, WEIGHT, INPUT, OUTPUT = 7, 1, 5, 11, 12
 NAME, NAME_OF_WEIGHT = 1, 8
 INPUTS_OF_NODE, OUTPUTS_OF_NODE = 1, 2
@@ -20,6 +24,17 @@ FLOATS = b"\x0a\x02\x08\x01"  # a type: a tensor (1) whose elements (1) are floa
 TYPE = 2
 VARINT, BYTES = 0, 2  # the wire types of numbers and of everything that has a length
 FIXED = {1: 8, 5: 4}  # the bytes of those that need not say
+ORT_FORMAT = b"ORTM"
+EXTERNAL_DATA, KEY, VALUE = 13, 1, 2  # of a tensor: pairs of a key and a value, one of them the file's name
+CONTAINS: Mapping[str, Mapping[int, str]] = {  # which messages hold which, on the way to tensors
+    "model": {GRAPH: "graph", 20: "training", 25: "function"},
+    "graph": {NODE: "node", WEIGHT: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "training": {1: "graph", 2: "graph"},
+    "sparse": {1: "tensor", 2: "tensor"},
+}
 CUT_SHORT = "This model's file ends in the middle of a field. It is cut short: get it again."
 
 
@@ -44,6 +59,33 @@ def tail(model: bytes, tensor: str) -> bytes:
     isthmus.errors.BadFile: This model has no tensor called 'features'.
     """
     return _with_graph(model, tensor, lambda graph: _tail(graph, tensor.encode()))
+
+
+def external_files(model: bytes) -> list[str]:
+    """Return the files beside a model that hold some of its weights, as it names them.
+
+    Tensors stand in the graph, in the attributes of nodes, in graphs inside those, and in functions.
+
+    >>> external_files(b"")
+    []
+    """
+    if model[4:8] == ORT_FORMAT:  # onnxruntime's own format, which keeps its weights inside
+        return []
+    try:
+        found = list(_locations(memoryview(model), "model"))
+    except RecursionError:
+        raise BadFile("This model nests graphs without end. It is damaged, or made to be.") from None
+    return list(dict.fromkeys(found))
+
+
+def _locations(message: memoryview, kind: str) -> Iterator[str]:
+    for field, held, _ in _fields(message):
+        if kind == "tensor" and field == EXTERNAL_DATA:
+            entry = [(each, bytes(value)) for each, value, _ in _fields(held)]
+            if (KEY, b"location") in entry:
+                yield from (value.decode("utf-8", "replace") for each, value in entry if each == VALUE)
+        elif field in CONTAINS.get(kind, {}):
+            yield from _locations(held, CONTAINS[kind][field])
 
 
 def _with_graph(model: bytes, tensor: str, change: Callable[[bytes], bytes]) -> bytes:
@@ -99,7 +141,7 @@ def _held(message: bytes, wanted: int) -> list[bytes]:
     return [held for field, held, _ in _fields(message) if field == wanted]
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+def _fields(message: Buffer) -> Iterator[tuple[int, Buffer, Buffer]]:
     """Yield each field: its number, what it holds, and all of its bytes."""
     at = 0
     while at < len(message):
@@ -120,7 +162,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         at += length
 
 
-def _number(message: bytes, at: int) -> tuple[int, int]:
+def _number(message: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(message):
@@ -130,6 +172,8 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if byte < 128:
             return value, at
+        if shift > LONGEST:
+            raise BadFile("This file is no ONNX model, or a damaged one.")
 
 
 def _written(field: int, held: bytes) -> bytes:

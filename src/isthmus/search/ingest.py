@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from isthmus.budget import PICTURE_BYTES
 from isthmus.documents import Document, ImageLike
 from isthmus.encoders import Encoder
 from isthmus.encoders.images import from_array
 from isthmus.errors import BadImage, BadInput, BadVectors
+from isthmus.files import digest_regular
 from isthmus.search.facts import as_json, readable
 from isthmus.search.limits import Known
 from isthmus.search.store import Entry, Piece, Store, own_hash
@@ -89,14 +90,13 @@ def _image_hash(image: ImageLike | None) -> bytes | None:
         return hashlib.sha256(image).digest()
     if isinstance(image, str):
         try:
-            if not stat.S_ISREG(Path(image).stat().st_mode):
-                raise BadImage(f"its picture {image} is not a regular file. Give the path of a picture.")
-            with Path(image).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").digest()
-        except BadImage:
-            raise
-        except (OSError, ValueError):
+            return digest_regular(image, PICTURE_BYTES)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EISDIR):
+                raise BadImage(f"its picture {image} is not a regular file. Give the path of a picture.") from None
             return None  # whoever encodes it says why it cannot be read
+        except ValueError:
+            return None
     return None
 
 

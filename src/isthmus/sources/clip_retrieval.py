@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from isthmus.documents import Document
 from isthmus.errors import BadInput
+from isthmus.files import open_regular
 from isthmus.sources import parquet
 from isthmus.sources.base import Found, Skipped, Unit
 from isthmus.sources.files import File, Reader, is_missing, unit, unreadable
@@ -29,6 +30,7 @@ from isthmus.types import Matrix
 
 FOLDERS = {"image": "img_emb", "text": "text_emb"}
 SHARD = re.compile(r"(?:img_emb|text_emb)_(\w+)\.npy")
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}  # 2.0, which reads 3.0 too, otherwise
 READER = Reader("clip-retrieval", parquet.read, parquet.MODULE)  # for its stamp
 
 
@@ -96,13 +98,22 @@ def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[Skipped]
 
 
 def _load(file: File) -> Matrix:
+    """Map an array from the file that is open, not from whatever has its name by then."""
     try:
-        matrix: Matrix = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with open_regular(file.path) as stream:
+            version = np.lib.format.read_magic(stream)
+            header = HEADERS.get(version, np.lib.format.read_array_header_2_0)(stream)
+            shape, fortran, dtype = header
+            if dtype.kind not in "fiu" or len(shape) != 2 or min(shape) < 1:
+                raise BadInput(
+                    f"{file.name} has shape {shape} and type {dtype}; it must be (rows, dimensions) of numbers"
+                )
+            order: Literal["F", "C"] = "F" if fortran else "C"
+            return np.memmap(stream, dtype=dtype, mode="r", offset=stream.tell(), shape=shape, order=order)
+    except BadInput:
+        raise
+    except (ValueError, EOFError, OverflowError) as error:
         raise BadInput(f"{file.name} is not an array, or damaged: {error}") from None
-    if matrix.ndim != 2:
-        raise BadInput(f"{file.name} has shape {matrix.shape}; it must be (rows, dimensions)")
-    return matrix
 
 
 def _document(root: Path, fallback: str, row: Mapping[str, Any], vectors: Mapping[str, Matrix]) -> Document:

@@ -9,12 +9,13 @@ from functools import partial
 from itertools import count
 from typing import TextIO
 
+from isthmus.budget import COLUMNS, ROW_CHARACTERS, mebibytes
 from isthmus.errors import BadInput
-from isthmus.sources.base import Found
+from isthmus.sources.base import Found, Skipped
 from isthmus.sources.files import File
-from isthmus.sources.jsonl import is_text, loads, text_lines
+from isthmus.sources.jsonl import REST_LEFT, is_text, line_passed, loads, text_lines
 from isthmus.sources.rows import FIELDS, VECTORS, Table
-from isthmus.sources.text import LIMIT, convert
+from isthmus.sources.text import convert
 
 DELIMITERS = ",;\t"
 JSON_COLUMNS = {"metadata", "vectors", "vector", *VECTORS}
@@ -23,18 +24,25 @@ JSON_COLUMNS = {"metadata", "vectors", "vector", *VECTORS}
 def read(file: File, delimiters: str = DELIMITERS) -> Iterator[Found]:
     """Give each row as a document; a broken one is skipped."""
     table = Table(file, "row")
-    csv.field_size_limit(max(LIMIT, csv.field_size_limit()))  # one number for the whole process; only ever raised
+    # one number for the whole process; only ever raised
+    csv.field_size_limit(max(ROW_CHARACTERS, csv.field_size_limit()))
     with text_lines(file, newline="") as stream:
-        first = stream.readline(LIMIT + 1)
-        rows = csv.reader(_lines(first, stream), delimiter=delimiter_of(first, delimiters), strict=True)
-        header = _header(rows)
+        lines = Lines(stream)
+        delimiter = delimiter_of(lines.first, delimiters)
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
+        header = _header(rows, lines.first, delimiter)
         for number in count(1):
             try:
+                lines.new_row()
                 row = next(rows, None)
                 if row is None:
                     return
                 if row:
                     yield table.found(_fields(header, row, file), number)
+            except RestLeft as error:
+                yield table.skipped(number, str(error))
+                yield Skipped(file.name, f"{REST_LEFT}: row {number} has no end")
+                return
             except (csv.Error, BadInput) as error:
                 yield table.skipped(number, f"is broken: {error}" if isinstance(error, csv.Error) else str(error))
 
@@ -52,14 +60,42 @@ def delimiter_of(line: str, delimiters: str = DELIMITERS) -> str:
     return max(delimiters, key=bare.count)
 
 
-def _lines(first: str, stream: TextIO) -> Iterator[str]:
-    """Give lines, long ones in pieces: a file without line ends does not fill the memory."""
-    yield first
-    while line := stream.readline(LIMIT + 1):
-        yield line
+class RestLeft(BadInput):
+    """A line so long that what follows it is not looked for."""
 
 
-def _header(rows: Iterator[list[str]]) -> list[str]:
+class Lines:
+    """The lines of a table, up to the limit of a row at a time: a quote that is never closed does not take them all."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.first = stream.readline(ROW_CHARACTERS + 1)  # it says what the delimiter is
+        self._stream = stream
+        self._waiting = self.first
+        self._read = 0
+
+    def new_row(self) -> None:
+        """Begin to count anew."""
+        self._read = 0
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> str:
+        line, self._waiting = self._waiting or self._stream.readline(ROW_CHARACTERS + 1), ""
+        if not line:
+            raise StopIteration
+        self._read += len(line)
+        if self._read <= ROW_CHARACTERS:
+            return line
+        why = f"is longer than {mebibytes(ROW_CHARACTERS)}"
+        if not line.endswith("\n") and not line_passed(self._stream):
+            raise RestLeft(why)
+        raise BadInput(why)
+
+
+def _header(rows: Iterator[list[str]], first: str, delimiter: str) -> list[str]:
+    if first.count(delimiter) > COLUMNS and re.sub(r'"[^"]*"', "", first).count(delimiter) > COLUMNS:
+        raise BadInput(f"has more than {COLUMNS:,} columns")
     try:
         header = [name.strip() for name in next(rows, [])]
     except csv.Error as error:

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path, PurePosixPath
 
+from isthmus import budget
+from isthmus.documents import Document
 from isthmus.errors import BadInput, CannotRead, IsthmusError, MissingExtra
 from isthmus.sources.base import Found, Skipped, Unit
 from isthmus.sources.names import extension, readable
@@ -115,7 +117,9 @@ def _read_file(reader: Reader, file: File) -> Iterator[Found]:
 
 def _carefully(where: str, read: Callable[[], Iterator[Found]]) -> Iterator[Found]:
     try:
-        yield from read()
+        for found in read():
+            problem = budget.too_long(found.text) if isinstance(found, Document) else None
+            yield Skipped(found.id, problem) if isinstance(found, Document) and problem else found
     except MemoryError:
         raise
     except IsthmusError as error:

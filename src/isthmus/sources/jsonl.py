@@ -6,17 +6,21 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from itertools import count
-from pathlib import Path
 from typing import Any, TextIO
 
+from isthmus.budget import JSON_BYTES, ROW_CHARACTERS, ROW_SKIPPED, TEXT_BYTES, mebibytes
 from isthmus.errors import BadInput
-from isthmus.sources.base import Found
+from isthmus.files import open_regular
+from isthmus.sources.base import Found, Skipped
 from isthmus.sources.files import File
 from isthmus.sources.rows import Table
-from isthmus.sources.text import LIMIT, convert, mark_of, read_text
+from isthmus.sources.text import convert, mark_of, read_text
 
+REST_LEFT = "was read in part, and the rest was left"
 NO_TEXT = re.compile("[\udc80-\udcff]")
+VALUE_BYTES = {"{": 232, "[": 88, ",": 64}  # what an object, a list, and one more value in either take, at most
 
 
 def read(file: File) -> Iterator[Found]:
@@ -24,21 +28,33 @@ def read(file: File) -> Iterator[Found]:
     table = Table(file, "line")
     with text_lines(file) as stream:
         for number in count(1):
-            line = stream.readline(LIMIT + 1)
+            line = stream.readline(ROW_CHARACTERS + 1)
             if not line:
                 return
-            if len(line) > LIMIT:
-                while (rest := stream.readline(LIMIT)) and not rest.endswith("\n"):
-                    pass
-                yield table.skipped(number, f"is longer than {LIMIT // 2**20} MiB")
+            if len(line) > ROW_CHARACTERS:
+                yield table.skipped(number, f"is longer than {mebibytes(ROW_CHARACTERS)}")
+                if not line_passed(stream):
+                    yield Skipped(file.name, f"{REST_LEFT}: line {number} has no end")
+                    return
             elif not line.isspace():
                 yield _found(table, line, number)
+
+
+def line_passed(stream: TextIO) -> bool:
+    """Read to the end of a line that is too long; return whether there is one within reason."""
+    passed = 0
+    while passed < ROW_SKIPPED:
+        rest = stream.readline(ROW_CHARACTERS)
+        passed += len(rest)
+        if not rest or rest.endswith("\n"):
+            return True
+    return False
 
 
 def read_json(file: File) -> Iterator[Found]:
     """Give each object of a list as a document, or the one object that the file is."""
     table = Table(file, "row")
-    content = loads(read_text(file))
+    content = loads(read_text(file, characters=TEXT_BYTES))
     rows = [content] if isinstance(content, dict) else content
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadInput("is JSON, but neither an object nor a list of objects: there are no rows to read")
@@ -47,7 +63,12 @@ def read_json(file: File) -> Iterator[Found]:
 
 
 def loads(text: str) -> Any:
-    """Parse JSON; NaN and infinity, which JSON has not, become null."""
+    """Parse JSON; NaN and infinity, which JSON has not, become null.
+
+    A list of empty lists takes 20 times as much memory as its text, so the values are counted first.
+    """
+    if sum(text.count(sign) * size for sign, size in VALUE_BYTES.items()) > JSON_BYTES:
+        raise BadInput(f"is JSON with so many values that they may take more than {mebibytes(JSON_BYTES)}. Split it")
     try:
         return json.loads(text, parse_constant=lambda _: None)
     except ValueError as error:
@@ -59,15 +80,14 @@ def loads(text: str) -> Any:
 @contextmanager
 def text_lines(file: File, newline: str = "\n") -> Iterator[TextIO]:
     """Open a table; bytes that are no text become halves of characters, to be found line by line."""
-    path = Path(file.path)
-    with path.open("rb") as start:
-        head = start.read(4096)
-    mark, encoding = mark_of(head)
-    if b"\0" in head and not encoding.startswith("utf-16") and not encoding.startswith("utf-32"):
-        raise BadInput(f"is not text: byte {head.index(0)} is NUL. {convert('UTF-16LE', file.name)}")
-    with path.open(encoding=encoding, errors="surrogateescape", newline=newline) as stream:
-        stream.read(1 if mark else 0)
-        yield stream
+    with open_regular(file.path) as binary:
+        head = binary.peek(4096)[:4096]
+        mark, encoding = mark_of(head)
+        if b"\0" in head and not encoding.startswith("utf-16") and not encoding.startswith("utf-32"):
+            raise BadInput(f"is not text: byte {head.index(0)} is NUL. {convert('UTF-16LE', file.name)}")
+        with TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline) as stream:
+            stream.read(1 if mark else 0)
+            yield stream
 
 
 def is_text(line: str) -> bool:

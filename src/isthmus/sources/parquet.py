@@ -1,20 +1,27 @@
-"""Parquet, a few rows at a time; columns of vectors never become Python numbers."""
+"""Parquet, a few rows at a time; columns of vectors never become Python numbers.
+
+pyarrow runs in a process of its own (``isthmus.isolated``): a file that takes too much time or memory is skipped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from pathlib import Path
+from itertools import count as numbers
 from typing import Any
 
-from isthmus._optional import need
-from isthmus.errors import BadFile
+import numpy as np
+
+from isthmus._optional import require
+from isthmus.files import open_regular
+from isthmus.isolated.frames import Message
+from isthmus.isolated.worker import Worker
 from isthmus.sources.base import Found
-from isthmus.sources.files import File, from_system
+from isthmus.sources.files import File
 from isthmus.sources.rows import VECTORS, Table
 
 MODULE = "pyarrow"
-AT_ONCE = 256  # rows; pictures of a few MB each must fit
+WORKER = Worker("parquet")
+_numbers = numbers()
 
 
 def read(file: File) -> Iterator[Found]:
@@ -26,38 +33,44 @@ def read(file: File) -> Iterator[Found]:
 
 def rows(path: str) -> Iterator[Mapping[str, Any]]:
     """Read the rows of a Parquet file, without holding more than a few."""
-    arrow = need(MODULE, extra="parquet")
-    parquet = need("pyarrow.parquet", extra="parquet")
-    with Path(path).open("rb") as stream:
-        try:
-            with closing(parquet.ParquetFile(stream, pre_buffer=False)) as opened:
-                for batch in opened.iter_batches(batch_size=AT_ONCE, use_threads=False):
-                    names = batch.schema.names
-                    columns = [_values(name, column, arrow) for name, column in zip(names, batch.columns, strict=True)]
-                    for row in zip(*columns, strict=True):
-                        yield dict(zip(names, row, strict=True))
-        except (arrow.ArrowException, OSError) as error:
-            if from_system(error):
-                raise
-            raise BadFile(f"is not Parquet, or damaged: {error}") from None
-
-
-def _values(name: str, column: Any, arrow: Any) -> list[Any]:
-    """Turn a column into Python values; vectors into arrays, times into strings, decimals into fractions."""
-    kind = column.type
-    is_list = arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind)
-    if is_list and (name == "vector" or name in VECTORS):
-        return [value.values.to_numpy(zero_copy_only=False) if value.is_valid else None for value in column]
-    if arrow.types.is_temporal(kind) and not arrow.types.is_duration(kind):
-        column = column.cast(arrow.string())
-    elif arrow.types.is_decimal(kind):
-        column = column.cast(arrow.float64())
-    values: list[Any] = column.to_pylist()
-    return values
+    _check(path)
+    request = {"reading": str(next(_numbers)), "path": path, "vectors": ["vector", *VECTORS]}
+    given = 0
+    try:
+        while batch := _unpacked(WORKER.ask({**request, "first": given})):
+            given += len(batch)
+            yield from batch
+    finally:
+        WORKER.drop(request["reading"])
 
 
 def count(path: str) -> int:
     """Return how many rows a Parquet file has."""
-    parquet = need("pyarrow.parquet", extra="parquet")
-    with closing(parquet.ParquetFile(path)) as opened:
-        return int(opened.metadata.num_rows)
+    _check(path)
+    reading = str(next(_numbers))
+    try:
+        return int(WORKER.ask({"reading": reading, "path": path}).body["count"])
+    finally:
+        WORKER.drop(reading)
+
+
+def _check(path: str) -> None:
+    require(MODULE, extra="parquet")
+    with open_regular(path):  # with our rights, which a worker that was started earlier may not share
+        pass
+
+
+def _unpacked(answer: Message) -> list[Mapping[str, Any]]:
+    """Put bytes and vectors back into their rows: see ``isthmus.isolated.parquet.Packed``."""
+
+    def unpack(value: Any) -> Any:
+        if isinstance(value, dict):
+            kind, blob = answer.body["kinds"][value[""]], answer.blobs[value[""]]
+            return blob if kind == "bytes" else np.frombuffer(blob, dtype=kind)
+        if isinstance(value, list):
+            if value[0] is None:
+                return {name: unpack(item) for name, item in value[1:]}
+            return [unpack(item) for item in value[1:]]
+        return value
+
+    return [unpack(row) for row in answer.body["rows"]]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from isthmus.budget import too_long
 from isthmus.documents import Document, ImageLike
 from isthmus.errors import BadInput
 from isthmus.sources.base import Found, Skipped
@@ -135,7 +136,11 @@ def _text(left: dict[str, Any]) -> str | None:
         raise BadInput(f"has a {name} that is a {type(text).__name__}, not a string")
     title = left.get("title")
     said = [piece for piece in (title, text) if isinstance(piece, str) and piece.strip()]
-    return storable("\n".join(said), "text") if said else None
+    whole = storable("\n".join(said), "text") if said else None
+    problem = too_long(whole)
+    if problem is not None:
+        raise BadInput(problem)
+    return whole
 
 
 def _image(given: object, folder: Path) -> ImageLike | None:

@@ -3,32 +3,43 @@
     0001.jpg  0001.txt  0001.json     one document, '0001'
     0002.jpg  0002.txt                the next
 
-The archive is read once from front to back, and nothing is written to disk.
+The archive is read once from front to back, and nothing is written to disk. What it claims is not believed: headers
+are read up to a limit, and so is what a compressed archive expands to.
 """
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from lzma import LZMAError
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from isthmus.budget import HEADER_BYTES, PROBLEMS, SHARD_BYTES, SHARD_RATIO, TEXT_BYTES, mebibytes
 from isthmus.documents import Document
 from isthmus.errors import BadInput
+from isthmus.files import open_regular
 from isthmus.sources.base import Found, Skipped, Unit
 from isthmus.sources.files import File, Reader, from_system, unreadable
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension, readable
 from isthmus.sources.readers import look
 from isthmus.sources.sidecars import PICTURES, caption_of
-from isthmus.sources.text import LIMIT, decode
+from isthmus.sources.text import decode
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 WANTED = PICTURES | {"txt", "caption", "json"}
-DAMAGE = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError)
+DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)  # ValueError: numbers in a header that are none
+STEP = 8 * HEADER_BYTES  # all headers of one member, and what is read ahead
+PAST_THE_END = 8  # reads that find nothing
+BUFFER = 256 * 1024
+GZIP = b"\x1f\x8b"
+DESCRIBING = {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE}
+DESCRIBING |= {tarfile.SOLARIS_XHDTYPE}  # the members that say more about the next one
 
 
 @dataclass(slots=True)
@@ -42,9 +53,11 @@ class Sample:
     captions: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     problems: list[Skipped] = field(default_factory=list)
+    room: int = field(default_factory=lambda: TEXT_BYTES)  # how many more bytes its members may have together
 
     def take(self, kind: str, data: bytes) -> None:
         """Take a member in."""
+        self.room -= len(data)
         try:
             if kind in PICTURES:
                 self.image = self.image or data
@@ -57,8 +70,9 @@ class Sample:
             self.skip(f".{kind}", str(error))
 
     def skip(self, ending: str, why: str) -> None:
-        """Note a member that cannot be used."""
-        self.problems.append(Skipped(f"{self.shard}, {self.key}{ending}", why))
+        """Note a member that cannot be used, unless it is one of very many."""
+        if len(self.problems) < PROBLEMS:
+            self.problems.append(Skipped(f"{self.shard}, {self.key}{ending}", why))
 
     def found(self) -> Iterator[Found]:
         """Give the document, after what was wrong with its members."""
@@ -83,15 +97,75 @@ class Member(tarfile.TarInfo):
             if type(error).__name__ in ("InvalidHeaderError", "TruncatedHeaderError"):
                 raise tarfile.ReadError(str(error)) from None
             raise
+        except RecursionError:
+            raise tarfile.ReadError("a member has headers of headers without end") from None
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
+        """Read a header; `tarfile` would read what it describes whole, however long that is."""
+        made = super().frombuf(buf, encoding, errors)
+        if made.type in DESCRIBING and not 0 <= made.size <= HEADER_BYTES:
+            raise tarfile.ReadError(f"a header claims {made.size:,} bytes, and {mebibytes(HEADER_BYTES)} is the most")
+        return made
+
+
+class Metered:
+    """A stream that gives up when an archive takes more reading than it is worth."""
+
+    def __init__(self, stream: BufferedReader | gzip.GzipFile, total: int) -> None:
+        self._stream = stream
+        # what comes before damage is given, which a whole read of a compressed stream would lose
+        self._read = stream.read1 if isinstance(stream, gzip.GzipFile) else stream.read
+        self._total = self._most = total  # bytes that may be read in all
+        self.step = STEP  # and before the next member is there
+        self._empty = 0  # times that there was nothing to read, in a row
+
+    def read(self, size: int = -1) -> bytes:
+        """Read, within what is allowed."""
+        if not 0 <= size <= self._total:
+            raise tarfile.ReadError(f"it expands to more than {mebibytes(self._most)}")
+        if size > self.step:
+            raise tarfile.ReadError(
+                f"a member takes more than {mebibytes(SHARD_BYTES)}, or its headers {mebibytes(STEP)}"
+            )
+        data = self._read(size)
+        self._empty = 0 if data else self._empty + 1
+        if self._empty > PAST_THE_END:  # `tarfile` goes on as long as a header said
+            raise tarfile.ReadError("unexpected end of data")
+        self._total -= len(data)
+        self.step -= len(data)
+        return data
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """Move on, in an archive that is not compressed."""
+        return self._stream.seek(place, whence)
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._stream.tell()
+
+
+@contextmanager
+def _opened(file: File) -> Iterator[tuple[tarfile.TarFile, Metered]]:
+    """Open an archive, and what counts its reading. One that is not compressed is not read where it is passed over."""
+    with ExitStack() as stack:
+        plain = stack.enter_context(open_regular(file.path))
+        packed = plain.peek(2)[:2] == GZIP
+        stream = stack.enter_context(gzip.GzipFile(fileobj=plain)) if packed else plain
+        meter = Metered(stream, SHARD_BYTES + SHARD_RATIO * file.size)
+        fileobj: Any = meter
+        archive = tarfile.open(fileobj=fileobj, mode="r|" if packed else "r:", bufsize=BUFFER, tarinfo=Member)  # noqa: SIM115
+        yield stack.enter_context(archive), meter
 
 
 def read(file: File) -> Iterator[Found]:
     """Give each sample as a document; what comes before damage is kept."""
     sample: Sample | None = None
     try:
-        with Path(file.path).open("rb") as stream, tarfile.open(fileobj=stream, mode="r|*", tarinfo=Member) as archive:
+        with _opened(file) as (archive, meter):
             while (member := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined] # it would remember them all
+                meter.step = min(member.size, SHARD_BYTES) + STEP  # the next header is read behind all of this member
                 key, kind = key_of(member.name)
                 if not member.isfile() or not key:
                     continue
@@ -101,6 +175,7 @@ def read(file: File) -> Iterator[Found]:
                 _take(archive, member, sample, kind)
     except DAMAGE as error:
         last = f" after {sample.key!r}" if sample else ""
+        yield from sample.problems if sample else ()
         why = f"cannot be read{last}: {error}" if from_system(error) else f"is damaged{last}: {error}"
         yield Skipped(file.name, f"{why}. What came before was read", unreachable=from_system(error))
         return
@@ -123,8 +198,12 @@ def key_of(member: str) -> tuple[str, str]:
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, sample: Sample, kind: str) -> None:
     if kind not in WANTED:
         return
-    if member.size > LIMIT:
-        sample.skip(f".{kind}", f"is larger than {LIMIT // 2**20} MiB")
+    if kind in PICTURES and sample.image is not None:
+        return
+    if not 0 <= member.size <= sample.room:
+        alone = member.size > TEXT_BYTES
+        said = f"{mebibytes(TEXT_BYTES)}, the most that the members of one sample have together"
+        sample.skip(f".{kind}", f"is larger than {said}" if alone else f"goes past {said}")
         return
     opened = archive.extractfile(member)
     if opened is not None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
+from isthmus.budget import CHARACTERS, TEXT_BYTES, mebibytes
 from isthmus.documents import Document
 from isthmus.errors import BadInput
+from isthmus.files import read_regular
 from isthmus.sources.base import Found
 from isthmus.sources.files import File
 
-LIMIT = 64 * 2**20  # bytes of a text, a table's line, a member of a shard
 CONTROLS = re.compile("[\x01-\x07\x0e-\x1a\x1c-\x1f\x7f]")  # not tab, line ends, backspace or the escape of colours
 MOST_CONTROLS = 0.1  # text has next to none; binary data has about an eighth of them
 # The longer marks come first: UTF-32's begins with UTF-16's.
@@ -26,22 +28,24 @@ def read(file: File) -> Iterator[Found]:
     yield Document(id=file.name, text=read_text(file), metadata=file.facts)
 
 
-def read_text(file: File) -> str:
+def read_text(file: File, *, characters: int = CHARACTERS) -> str:
     """Return the text of a file, or raise saying why it is none."""
-    return decode(read_bytes(file), file.name)
+    return decode(read_bytes(file), file.name, characters=characters)
 
 
-def read_bytes(file: File, limit: int = LIMIT) -> bytes:
+def read_bytes(file: File) -> bytes:
     """Return the bytes of a file, if they are not too many."""
-    with Path(file.path).open("rb") as stream:
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise BadInput(f"is larger than {limit // 2**20} MiB, the most that is read as one document. Split it")
-    return data
+    try:
+        return read_regular(file.path, TEXT_BYTES)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        most = f"{mebibytes(TEXT_BYTES)}, the most that is read as one document"
+        raise BadInput(f"is larger than {most}. Split it") from None
 
 
-def decode(data: bytes, name: str) -> str:
-    """Decode the bytes of a text; ``name`` stands in what to do about it.
+def decode(data: bytes, name: str, *, characters: int = CHARACTERS) -> str:
+    """Decode the bytes of a text of at most so many characters; ``name`` stands in what to do about it.
 
     >>> decode("café".encode("utf-16"), "a.txt")
     'café'
@@ -56,6 +60,8 @@ def decode(data: bytes, name: str) -> str:
         at = error.start + len(mark)
         what_to_do = "It is cut short or damaged" if mark else convert("WINDOWS-1252", name)
         raise BadInput(f"is not {encoding.upper()}: byte {at} is 0x{data[at]:02x}. {what_to_do}") from None
+    if len(text) > characters:
+        raise BadInput(f"has {len(text):,} characters, and one document holds {characters:,} at most. Split it")
     if not text or text.isspace():
         raise BadInput("is empty: there is nothing in it but spaces")
     if "\0" in text:

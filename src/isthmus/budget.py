@@ -1,0 +1,49 @@
+"""What one document may cost: the limits of every reader, in one place.
+
+A file can ask for anything: a header that claims an exabyte, a page of a few bytes that draws itself without end. What
+is read of it stays below these numbers, and what does not fit is skipped with its reason. They are set so that reading
+a document takes less than 10 seconds and 1 GB of memory, whatever is in it.
+"""
+
+from __future__ import annotations
+
+MIB = 2**20
+
+TEXT_BYTES = 64 * MIB  # a text file, a web page, a JSON file, a sidecar; all members of one sample of a shard together
+ROW_CHARACTERS = 32 * MIB  # a line of JSON Lines, a row of CSV or TSV
+ROW_SKIPPED = 512 * MIB  # characters of a longer line that are passed over before the rest of the table is left
+COLUMNS = 10_000  # of a table
+JSON_BYTES = 512 * MIB  # memory that the values of a JSON text take, estimated before it is parsed
+CHARACTERS = 4 * MIB  # the text of one document; "War and Peace" has 3.2 million
+PICTURE_BYTES = 256 * MIB  # a picture's file; its pixels have Pillow's own limit, PIL.Image.MAX_IMAGE_PIXELS
+SCAN_PIXELS = 2**32  # pixels times scans of a progressive JPEG
+HEADER_BYTES = MIB  # what describes one member of a shard: its long name, its extended header
+SHARD_BYTES = 512 * MIB  # one member of a compressed shard; what such a shard expands to, whatever its own size,
+SHARD_RATIO = 100  # and for each of its own bytes
+PROBLEMS = 100  # members of one sample of a shard that are listed as skipped
+DESCRIPTION_BYTES = MIB  # an encoder.toml
+MODEL_BYTES = 2048 * MIB  # a model's own file (protobuf has the same limit), a tokenizer
+QUERY_FILE_BYTES = 64 * MIB  # a file of queries
+
+SECONDS = 7.0  # for a PDF page, a web page, a few rows of Parquet; each is read by a process that can be stopped
+MEMORY = 640 * MIB  # of that process, beyond what it takes to start
+RUNAWAYS = 2  # pages of one file that may use up their time or memory before the rest of the file is left
+
+
+def mebibytes(count: int) -> str:
+    """Write a number of bytes.
+
+    >>> mebibytes(TEXT_BYTES), mebibytes(1000)
+    ('64 MiB', '1,000 bytes')
+    """
+    return f"{count // MIB:,} MiB" if count >= MIB else f"{count:,} bytes"
+
+
+def too_long(text: str | None) -> str | None:
+    """Say why a text is too long for one document; None when it is not.
+
+    >>> too_long("short")
+    """
+    if text is None or len(text) <= CHARACTERS:
+        return None
+    return f"has a text of {len(text):,} characters, and one document holds {CHARACTERS:,} at most. Split it"

@@ -1,0 +1,106 @@
+"""The worker process: answer requests until standard input ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import suppress
+from importlib import import_module
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+from isthmus import budget
+from isthmus.errors import IsthmusError
+from isthmus.isolated import frames
+
+IDLE = 60  # seconds without a request after which the worker ends
+WAS_IDLE = 75  # the exit status of a worker that ended by itself: a request that it just missed is sent again
+LARGEST = 4 * budget.TEXT_BYTES  # of a request: a web page, as UTF-8
+GRACE = 2  # times the limit, after which a worker ends itself: nobody is left to end it
+
+
+class Handler(Protocol):
+    """The module that answers: ``isthmus.isolated.pdf``, ``html`` or ``parquet``."""
+
+    def answer(self, request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
+        """Return what goes back: a JSON value, and byte strings."""
+
+
+def main(name: str) -> None:
+    """Serve requests for one library, whose module is ``isthmus.isolated.NAME``."""
+    # Whatever a library prints goes to standard error, not between two answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the process that started us, which then closes the pipe
+    handler = cast("Handler", import_module(f"isthmus.isolated.{name}"))
+    limit = limit_memory()
+    frames.write(answers, "ready")
+    serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers, limit)
+
+
+def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, limit: int | None) -> None:
+    """Answer one request after another, until the memory that libraries kept is half of what there may be."""
+    while True:
+        if _idle(requests):
+            os._exit(WAS_IDLE)
+        try:
+            request, blobs = frames.read(requests, LARGEST)
+        except EOFError:
+            return
+        _alarm(int(GRACE * request["seconds"]) + 1)
+        try:
+            body, out = handler.answer(request, blobs)
+            reply: tuple[object, list[bytes]] = {"answer": body}, out
+        except IsthmusError as error:
+            reply = {"error": str(error), "kind": type(error).__name__}, []
+        except MemoryError:
+            reply = {"error": "", "kind": "MemoryError"}, []
+        except OSError as error:
+            reply = {"error": error.strerror or str(error), "errno": error.errno, "kind": "OSError"}, []
+        except Exception as error:  # noqa: BLE001 - libraries raise anything on damaged files
+            reply = {"error": f"{type(error).__name__}: {error}"[:1000], "kind": "Exception"}, []
+        with suppress(BrokenPipeError):
+            frames.write(answers, *reply)
+        _alarm(0)
+        if limit is not None and limit - _size() < budget.MEMORY // 2:
+            os._exit(WAS_IDLE)  # what is left might be too little for a page that deserves it
+
+
+def limit_memory() -> int | None:
+    """Let this process take ``budget.MEMORY`` beyond what it has now; return the limit, None where there is none."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and a picture of the memory helps nobody
+    try:
+        allowed = _size() + budget.MEMORY
+    except OSError:
+        return None  # not Linux; elsewhere the limit of addresses counts what is only reserved, or is not heeded
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        allowed = min(allowed, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
+    return allowed
+
+
+def _size() -> int:
+    """Return the bytes of addresses that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _alarm(seconds: int) -> None:
+    """Have the system end this process after some seconds, even inside a library; 0 calls it off."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(seconds)
+
+
+def _idle(requests: BinaryIO | RawIOBase) -> bool:
+    if os.name != "posix":  # there select takes sockets alone
+        return False
+    ready, _, _ = select.select([requests], [], [], IDLE)
+    return not ready
