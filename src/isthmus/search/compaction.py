@@ -81,6 +81,7 @@ def _vacuum(database: Database) -> None:
 
 
 def _checkpoint(database: Database) -> None:
-    """Move what the journal holds into the file, as far as nobody reads an older state."""
-    with database.lock, database.explained():
-        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    """Move what the journal holds into the file, unless somebody reads an older state: then it is moved later."""
+    with database.lock, database.explained(), closing(database.connect()) as connection:
+        connection.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
