@@ -1,6 +1,7 @@
 """The tree is the data flow: a module imports from its own line or from a line above it."""
 
 import ast
+import re
 from pathlib import Path
 
 import isthmus
@@ -10,6 +11,7 @@ LAYERS = [
     {"isolated"},
     {"registry", "config", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "samples"},
+    {"storage"},
     {"align", "search"},
     {"evaluate", "diagnose"},
     {"train"},
@@ -32,6 +34,16 @@ def imports(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: imports are absolute"
             full |= {f"{node.module}.{alias.name}" for alias in node.names}
     return {name.split(".")[1] for name in full if name.startswith("isthmus.")}
+
+
+def test_only_the_sqlite_engine_knows_sqlite() -> None:
+    others = {"align/retrievers.py", "encoders/cache.py", "cli/doctor.py"}  # databases of their own, or its version
+    for path in ROOT.rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith("storage/sqlite/") and name not in others:
+            assert "import sqlite3" not in path.read_text(), name
+    for path in (ROOT / "search").rglob("*.py"):
+        assert not re.search(r"\b(SELECT|INSERT INTO|DELETE FROM|UPDATE \w+ SET|PRAGMA) ", path.read_text()), path.name
 
 
 def test_a_module_imports_only_from_its_own_layer_or_below_and_parts_are_blind_to_each_other() -> None:

@@ -14,7 +14,8 @@ from isthmus import Collection, Document, Query
 from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, BadSpec, CannotFit, UnknownName
-from isthmus.search import keeper, served, versions
+from isthmus.search import keeper, served
+from isthmus.storage.sqlite import calibrations
 from stock import Counting, dense, mixed, own, pixels, unit, words
 
 SPECS = [
@@ -383,12 +384,12 @@ def test_closing_does_not_begin_another_fit(tmp_path: Path, encoder: Encoder) ->
 
 
 def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> None:
-    for _ in range(versions.KEPT + 2):
+    for _ in range(calibrations.KEPT + 2):
         things.calibrate("none")
     assert len(things.search("dog")) == 10
     assert len(list((things.path / "index").iterdir())) == 1
     kept = things._opened.database.one("SELECT count(*) FROM calibrations")
-    assert kept == (versions.KEPT,)
+    assert kept == (calibrations.KEPT,)
 
 
 def test_queries_given_once_serve_later_calibrations_until_others_are_given(things: Collection) -> None:

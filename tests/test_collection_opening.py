@@ -10,7 +10,7 @@ import pytest
 from isthmus import Collection, Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite, UnknownName
-from isthmus.search import schema
+from isthmus.storage.sqlite import schema
 from tiny import write_encoder
 
 

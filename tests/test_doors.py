@@ -14,7 +14,9 @@ import pytest
 
 from isthmus import Collection, Document, Query, Vectors, types
 from isthmus.errors import BadInput, BadVectors, CannotEncode
-from isthmus.search import arguments, facts, filters, limits, schema
+from isthmus.search import arguments, limits
+from isthmus.storage import facts, where
+from isthmus.storage.sqlite import schema
 from isthmus.types import MAX_PARTS_OF_ONE
 
 BAD_NAMES = [
@@ -196,7 +198,7 @@ def test_a_nested_filter_holds_in_searches_by_words_too(tmp_path: Path, tiny: st
 def test_filters_of_many_conditions_and_values_work_up_to_a_stated_number(things: Collection) -> None:
     assert len(things.ids({"or": [{"n": i} for i in range(2000)]})) == 20
     with pytest.raises(BadInput, match="more than 5,000 conditions"):
-        things.ids({"or": [{"n": i} for i in range(filters.CONDITIONS + 1)]})
+        things.ids({"or": [{"n": i} for i in range(where.CONDITIONS + 1)]})
     with pytest.raises(BadInput, match="30,000 is the most"):
         things.ids({"n": [i + 0.5 for i in range(40_000)]})
     assert len(things.ids({"n": list(range(40_000))})) == 20

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Query
-from isthmus.search import schema
+from isthmus.storage.sqlite import schema
 from stock import FILE, looked_at
 
 FIXTURE = Path(__file__).parent / "data" / "collection-0.1.zip"

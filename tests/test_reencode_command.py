@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from isthmus import Collection
 from isthmus.cli import app
 from isthmus.errors import CannotEncode, UnknownName
-from isthmus.search.staging import Staging
+from isthmus.storage.sqlite.staging import Staging
 from moving import SPEC
 from tiny import write_encoder
 

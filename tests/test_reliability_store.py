@@ -18,7 +18,8 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, CannotWrite, IsthmusError
-from isthmus.search import compaction, versions
+from isthmus.search import versions
+from isthmus.storage.sqlite import compaction
 from stock import FILE, looked_at, own, unit
 
 HERE = Path(__file__).parent
@@ -215,7 +216,7 @@ def test_what_killed_calibrations_left_is_swept_when_the_collection_is_opened(fo
     (folder / "index" / f"{place.name}.77.tmp").mkdir()
     shutil.copytree(place, folder / "index" / "7-3")
     with Collection.open(folder, follow=False) as things:
-        versions.draft(things._opened.database, things._keeper.read(1))
+        versions.draft(things.store.calibrations, things._keeper.read(1))
         assert things._opened.database.one("SELECT count(*) FROM calibrations") == (2,)
     with Collection.open(folder, follow=False) as things:
         assert [path.name for path in (folder / "index").iterdir()] == [place.name]

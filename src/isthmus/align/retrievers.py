@@ -32,7 +32,7 @@ from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
 from isthmus.search.lexical import words
-from isthmus.search.schema import TOKENS
+from isthmus.storage.sqlite.schema import TOKENS
 from isthmus.types import Matrix, Rows
 
 if TYPE_CHECKING:

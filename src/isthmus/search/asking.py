@@ -12,7 +12,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotFit, UnknownModality
-from isthmus.search import filters, hybrid, lexical
+from isthmus.search import hybrid, lexical
 from isthmus.search.answers import Answer, Fetched, grouped
 from isthmus.search.explaining import ranks_before
 from isthmus.search.hits import Hit
@@ -21,7 +21,8 @@ from isthmus.search.probability import FIELD, field_of
 from isthmus.search.questions import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
 from isthmus.search.served import Served
-from isthmus.search.store import Store
+from isthmus.storage.sqlite.store import Store
+from isthmus.storage.where import parse
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 
@@ -115,7 +116,7 @@ def _shown(
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
     if where is None or where == {}:
         return None
-    rows = store.filtered(filters.compiled(where))
+    rows = store.filtered(parse(where))
     last = int(rows.max(initial=0))
     may = np.zeros(last + 1, dtype=bool)
     may[rows] = True
@@ -152,7 +153,8 @@ def _answers(
             answers.append(Answer(ranking, p))
             continue
         one = vectors.take(np.array([row]))
-        said = lexical.search(store.database, query.text, hybrid.WORDS, options.where)
+        condition = parse(options.where) if options.where else None
+        said = store.words.search(lexical.words(query.text), hybrid.WORDS, condition)
         found = hybrid.candidates(served, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)

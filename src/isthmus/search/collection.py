@@ -26,10 +26,9 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadVectors, CannotWrite, UnknownName
 from isthmus.registry import suggestion
-from isthmus.search import arguments, calibrate, compaction, filters, verify
+from isthmus.search import arguments, calibrate
 from isthmus.search.ahead import ahead
 from isthmus.search.asking import Options
-from isthmus.search.compaction import Compacted
 from isthmus.search.export import exported
 from isthmus.search.following import Follower, Indexed
 from isthmus.search.hits import Hit
@@ -45,9 +44,12 @@ from isthmus.search.reranking import Reranker
 from isthmus.search.searching import Searches
 from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
-from isthmus.search.store import Store
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
+from isthmus.storage.sqlite import compaction, verify
+from isthmus.storage.sqlite.compaction import Compacted
+from isthmus.storage.sqlite.store import Store
+from isthmus.storage.where import parse
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
@@ -62,7 +64,7 @@ class Collection:
         self._lock = WriterLock(opened.folder)
         self._store = Store(opened.database)
         self._keeper = Keeper(opened, self._store, calibration, follow)
-        self._log = QueryLog(opened.database)
+        self._log = QueryLog(self._store)
         self._searches = Searches(opened, self._keeper, self._log)
 
     @classmethod
@@ -118,11 +120,10 @@ class Collection:
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order in which they were added, as they were when the first was asked for."""
         after = -1
-        statement = "SELECT row FROM documents WHERE row > ? ORDER BY row LIMIT ?"
         with self._opened.database.held() as within:
             while True:
                 with within():
-                    rows = [row for (row,) in self._opened.database.all(statement, after, BATCH)]
+                    rows = self._store.page(after, BATCH)
                     known = self._store.documents(rows)
                     found = [known[row] if row in known else self._store.document(row) for row in rows]
                 if not rows:
@@ -146,8 +147,7 @@ class Collection:
             return self._store.document(rows[name])
 
     def _unknown(self, name: str) -> UnknownName:
-        near = "SELECT id FROM documents WHERE id LIKE ? || '%' LIMIT 200"
-        some = [each for (each,) in self._opened.database.all(near, str(name)[:3])]
+        some = self._store.names_like(str(name)[:3])
         hint = suggestion(str(name), some) if some else "No id begins like it."
         return UnknownName(f"No document is called {name!r} in {self.path}. {hint}")
 
@@ -184,7 +184,7 @@ class Collection:
                 after = replace(before, metadata={**before.metadata, **(metadata or {})})
             else:
                 after = merged(before, document)
-            file = self._opened.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
+            file = self._store.origin(name)
             return writer.add([Arrival(prepared(after), *file)])
 
     def delete(self, ids: str | Iterable[str]) -> int:
@@ -252,9 +252,7 @@ class Collection:
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
-        condition = filters.compiled({} if where is None else where)
-        statement = f"SELECT id FROM documents WHERE row IN ({condition.sql}) ORDER BY row"
-        return [name for (name,) in self._opened.database.all(statement, *condition.values)]
+        return self._store.ids(parse({} if where is None else where))
 
     def fields(self) -> list[str]:
         """Return the names that metadata have here, which are those that ``where`` can look at."""

@@ -12,7 +12,7 @@ from isthmus.calibration.none import Raw
 from isthmus.search.hits import Explanation, Hit
 from isthmus.search.ranking import ranked
 from isthmus.search.served import Served
-from isthmus.search.store import Piece, assembled
+from isthmus.storage.base import Piece, assembled
 from isthmus.types import Vectors
 
 if TYPE_CHECKING:

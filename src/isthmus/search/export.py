@@ -12,7 +12,7 @@ import numpy as np
 from isthmus.atomic import replacing
 from isthmus.errors import CannotWrite, shown
 from isthmus.search.served import Served
-from isthmus.search.store import Store
+from isthmus.storage.sqlite.store import Store
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def exported(served: Served, store: Store, path: str | PathLike[str]) -> int:
     shelves = [
         (shelf, np.ones(len(shelf), bool) if shelf.alive is None else shelf.alive) for shelf in served.all_shelves
     ]
-    names = dict(store.database.all("SELECT row, id FROM documents"))
+    names = store.names()
     vectors = [shelf.vectors[alive] for shelf, alive in shelves]
     rows = [shelf.rows[alive] for shelf, alive in shelves]
     with _written(path) as file:

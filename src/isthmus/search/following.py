@@ -12,24 +12,26 @@ of a source that suddenly has no file at all, which is what a drive that is not 
 
 from __future__ import annotations
 
+import errno
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from isthmus.budget import PICTURE_BYTES
 from isthmus.documents import Document
 from isthmus.errors import BadInput
-from isthmus.search import schema
+from isthmus.files import digest_regular
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Prepared, prepared
-from isthmus.search.store import Store
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
 from isthmus.sources import Source
 from isthmus.sources.files import is_missing
+from isthmus.storage.sqlite.store import Store
 
 AHEAD = 2 * BATCH  # documents read before they are encoded
 PIECE = 1 << 20
@@ -91,11 +93,11 @@ def events(store: Store, source: Source) -> Iterator[Event]:
         if isinstance(unit, Unread):
             yield unit
             continue
-        known = store.database.one("SELECT number, stamp FROM units WHERE root = ? AND key = ?", source.root, unit.key)
-        if known is not None and known[1] == unit.stamp:
-            yield Same(known[0], store.database.one("SELECT count(*) FROM documents WHERE unit = ?", known[0])[0])
+        known = store.ledger.unit(source.root, unit.key)
+        if known is not None and known.stamp == unit.stamp:
+            yield Same(known.number, store.ledger.count(known.number))
             continue
-        yield Begun(unit.key, known and known[0])
+        yield Begun(unit.key, None if known is None else known.number)
         yield from map(_ready, unit.read())
         yield Ended(unit.stamp)
 
@@ -114,11 +116,9 @@ def _ready(document: Document | Unread) -> Prepared | Unread | Unreachable:
     image = ready.document.image
     if isinstance(image, str) and ready.image_hash is None:
         try:
-            with Path(image).open("rb") as file:
-                while file.read(PIECE):  # a failing disk may open a file and not give all of it
-                    pass
+            digest_regular(image, PICTURE_BYTES)  # a failing disk may open a file and not give all of it
         except OSError as error:
-            if not _shown_absent(image):
+            if error.errno != errno.EFBIG and not _shown_absent(image):
                 return Unreachable(document.id, f"its picture cannot be read: {error.strerror}")
         except ValueError:
             pass  # a path that no file can have: the encoder says so
@@ -161,11 +161,9 @@ class Follower:
 
     def follow(self, *, prune: bool | None = None) -> Indexed:
         """Read the source once; ``Collection.index`` says what ``prune`` does."""
-        one = self.store.database.one
-        self.run = 1 + (one("SELECT max(run) FROM units")[0] or 0)
-        self.next_unit = 1 + (one("SELECT max(number) FROM units")[0] or 0)
-        forget = "DELETE FROM skipped WHERE root = ? AND key = ''"
-        self.writer.before.append(lambda connection: connection.execute(forget, (self.source.root,)))
+        ledger = self.store.ledger
+        self.run, self.next_unit = ledger.next_numbers()
+        self.writer.before.append(partial(ledger.forget_skipped, units=[(self.source.root, "")]))
         with closing(ahead(events(self.store, self.source), AHEAD, _bytes)) as coming:
             for event in coming:
                 self._take(event)
@@ -198,37 +196,24 @@ class Follower:
         kept = False
         if event.unreachable and self.unit:
             self.partial.add(self.unit)
-            kept = bool(self.store.database.one("SELECT 1 FROM documents WHERE unit = ? LIMIT 1", self.unit))
+            kept = self.store.ledger.count(self.unit) > 0
         elif event.unreachable:
             self.unreached.add(event.where)
-            inside = (
-                "SELECT 1 FROM units WHERE root = ?1 AND (?1 = ?2 OR key = ?2 OR key BETWEEN ?2 || '/' AND ?2 || '0')"
-            )
-            kept = bool(self.store.database.one(f"{inside} LIMIT 1", self.source.root, event.where))
+            kept = self.store.ledger.holds(self.source.root, event.where)
         self._skip(self.unit, Skipped(event.where, f"{event.why}; kept as it was" if kept else event.why))
 
     def _keep(self, name: str, why: str) -> None:
         """Leave a document of this unit as it is; what is not stored yet is only reported."""
         names = (name, f"{Path(self.source.root).name}/{name}")
-        mine = "unit = ?2 AND id IN (?3, ?4)"
-        values = (self.run, self.unit, *names)
-        kept = self.store.database.one(f"SELECT ?1 FROM documents WHERE {mine}", *values)
-        met = f"UPDATE documents SET run = ?1, origin = seal(id, unit, ?1) WHERE {mine}"
-        self.writer.after.append(lambda connection: connection.execute(met, values))
+        kept = self.store.ledger.stored(self.unit, names)
+        self.writer.after.append(partial(self.store.ledger.keep, number=self.unit, names=names, run=self.run))
         self._skip(self.unit, Skipped(name, f"{why}; kept as it was" if kept else why))
 
     def _begin(self, event: Begun) -> None:
         self.found = True
         self.key = event.key
         self.unit = event.number or self.next_unit
-        root, key, number = self.source.root, event.key, self.unit
-
-        def begin(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR IGNORE INTO units (number, root, key) VALUES (?, ?, ?)", (number, root, key))
-            connection.execute("UPDATE units SET stamp = NULL, run = ? WHERE number = ?", (self.run, number))
-            schema.seal(connection, "units", "number = ?", number)
-            connection.execute("DELETE FROM skipped WHERE root = ? AND key = ?", (root, key))
-
+        begin = partial(self.store.ledger.begin, number=self.unit, root=self.source.root, key=event.key, run=self.run)
         self.writer.before.append(begin)
         if event.number is None:
             self.next_unit += 1
@@ -255,43 +240,32 @@ class Follower:
     def _stored(self, name: str) -> bool:
         """Whether a document of this unit is stored from an earlier run."""
         names = (name, f"{Path(self.source.root).name}/{name}")
-        statement = "SELECT 1 FROM documents WHERE unit = ? AND run != ? AND id IN (?, ?)"
-        return bool(self.store.database.one(statement, self.unit, self.run, *names))
+        return self.store.ledger.stored(self.unit, names, before=self.run)
 
     def _free(self, name: str) -> str | None:
         """Return the id, the id after the source's name when another source has it, or None when both are taken."""
         for wanted in (name, f"{Path(self.source.root).name}/{name}"):
-            holder = self.store.database.one(
-                "SELECT d.unit, d.run, u.root, u.run FROM documents d LEFT JOIN units u ON u.number = d.unit "
-                "WHERE d.id = ?",
-                wanted,
-            )
+            holder = self.store.ledger.holder(wanted)
             if holder is None:
                 return wanted
-            unit, run, root, unit_run = holder
-            if root == self.source.root:
-                met = run == self.run if unit == self.unit else unit_run == self.run or unit in self.same
+            if holder.root == self.source.root:
+                elsewhere = holder.unit_run == self.run or holder.unit in self.same
+                met = holder.run == self.run if holder.unit == self.unit else elsewhere
                 return None if met else wanted  # a unit not met in this run may be gone, or have been renamed
         return None
 
     def _skip(self, unit: int, skipped: Skipped) -> None:
         self.bad.add(unit)
         self.report.skipped.append(skipped)
-        row = (self.source.root, self.key if unit == self.unit else self._key(unit), skipped.id, skipped.why)
-        statement = "INSERT INTO skipped VALUES (?1, ?2, ?3, ?4, seal(?1, ?2, ?3, ?4))"
-        self.writer.after.append(lambda connection: connection.execute(statement, row))
-
-    def _key(self, unit: int) -> str:
-        found = self.store.database.one("SELECT key FROM units WHERE number = ?", unit)
-        return str(found[0]) if found else ""
+        key = self.key if unit == self.unit else self.store.ledger.key(unit)
+        skip = partial(self.store.ledger.skip, root=self.source.root, key=key, place=skipped.id, why=skipped.why)
+        self.writer.after.append(skip)
 
     def _flush(self) -> None:
         """Commit what has come together, and take out what units that ended no longer hold."""
         batch, same, ended = self.batch, self.same, self.ended
         self.batch, self.same, self.ended, self.held, self.cost = {}, [], [], 0, 0
-        met = [(self.run, number) for number in same]
-        statement = "UPDATE units SET run = ?1, checksum = seal(number, root, key, stamp, ?1) WHERE number = ?2"
-        self.writer.after.append(lambda connection: connection.executemany(statement, met))
+        self.writer.after.append(partial(self.store.ledger.met, numbers=same, run=self.run))
 
         def on_skip(skipped: Skipped) -> None:
             self._skip(batch[skipped.id].unit or 0, skipped)
@@ -309,9 +283,7 @@ class Follower:
     def _stamp(self, ended: list[tuple[str, int]]) -> None:
         """Note that units need not be read again; last, so that nothing is left to do for a unit that has a stamp."""
         if ended:
-            with self.store.database.writing() as connection:
-                statement = "UPDATE units SET stamp = ?1, checksum = seal(number, root, key, ?1, run) WHERE number = ?2"
-                connection.executemany(statement, ended)
+            self.store.ledger.stamp(ended)
 
     def _reached(self, key: str) -> bool:
         """Whether nothing on the way to a unit failed to open."""
@@ -319,9 +291,7 @@ class Follower:
         return not self.unreached.intersection([self.source.root, key, *folders])
 
     def _drop_gone(self, *, even_all: bool) -> None:
-        unmet = "SELECT number, key FROM units WHERE root = ? AND (run IS NULL OR run != ?)"
-        rows = self.store.database.all(unmet, self.source.root, self.run)
-        gone = [(number, key) for number, key in rows if self._reached(key)]
+        gone = [unit for unit in self.store.ledger.not_met(self.source.root, self.run) if self._reached(unit.key)]
         if gone and not self.found and not even_all:
             why = (
                 f"has none of the {len(gone):,} files any more that were read from it; kept as it was. Check that its "
@@ -332,11 +302,8 @@ class Follower:
             return
         for start in range(0, len(gone), BATCH):
             some = gone[start : start + BATCH]
-            self._drop([name for number, _ in some for name in self.store.of_unit(number)])
-            with self.store.database.writing() as connection:
-                connection.executemany("DELETE FROM units WHERE number = ?", [(number,) for number, _ in some])
-                skipped = [(self.source.root, key) for _, key in some]
-                connection.executemany("DELETE FROM skipped WHERE root = ? AND key = ?", skipped)
+            self._drop([name for unit in some for name in self.store.of_unit(unit.number)])
+            self.store.ledger.forget(self.source.root, some)
         self.progress(self.report)
 
     def _drop(self, ids: list[str]) -> None:

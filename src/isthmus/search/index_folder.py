@@ -28,8 +28,9 @@ import numpy as np
 from isthmus import checksums
 from isthmus import index as indexes
 from isthmus.errors import BadFile
-from isthmus.search.served import Calibrated, Served, State
+from isthmus.search.served import Calibrated, Served
 from isthmus.search.shelves import Piece, Shelf
+from isthmus.storage.base import State
 
 FORMAT = 2
 FOLDER = "index"

@@ -17,9 +17,10 @@ from isthmus.encoders import Encoder
 from isthmus.encoders.images import from_array
 from isthmus.errors import BadImage, BadInput, BadVectors
 from isthmus.files import digest_regular
-from isthmus.search.facts import as_json, readable
 from isthmus.search.limits import Known
-from isthmus.search.store import Entry, Piece, Store, own_hash
+from isthmus.storage.base import Entry, Piece, own_hash
+from isthmus.storage.facts import as_json, readable
+from isthmus.storage.sqlite.store import Store
 
 ALIKE = 4  # documents of the same content that are asked for its vectors
 PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
@@ -143,15 +144,14 @@ class Encoding:
         if self.encoder is None:
             return own
         if len(wanted) == 2 and not self._apart():
-            return own + self._alike("text_hash = ? AND image_hash = ?", wanted, {"image", "text", "image+text"})
+            return own + self._alike(wanted, {"image", "text", "image+text"})
         for part, digest in wanted.items():
-            own += self._alike(f"{part}_hash = ?", {part: digest}, {part})
+            own += self._alike({part: digest}, {part})
         return own
 
-    def _alike(self, condition: str, hashes: Mapping[str, bytes], parts: set[str]) -> list[Piece]:
+    def _alike(self, hashes: Mapping[str, bytes], parts: set[str]) -> list[Piece]:
         """Return the vectors that an earlier document of the same content got from the encoder."""
-        same = f"SELECT row, own_hash FROM documents WHERE {condition} LIMIT {ALIKE}"
-        for row, brought in self.store.database.all(same, *hashes.values()):
+        for row, brought in self.store.same_content(hashes, ALIKE):
             mine = self.store.own(row, brought) if brought else {}
             pieces = [piece for piece in self.store.pieces([row])[row] if piece.part in parts]
             if pieces and not any(piece.part in mine for piece in pieces):
@@ -163,9 +163,8 @@ class Encoding:
 
         Where it gives ONE for both, that of a text alone must not stand beside that of an image alone.
         """
-        both = "SELECT row FROM documents WHERE modality = 'image+text' AND own_hash IS NULL LIMIT 1"
-        found = self.store.database.one(both)
-        return bool(found) and all("+" not in piece.part for piece in self.store.pieces([found[0]])[found[0]])
+        row = self.store.encoded_row("image+text")
+        return row is not None and all("+" not in piece.part for piece in self.store.pieces([row])[row])
 
     def _rest(self, one: Prepared, known: Sequence[Piece]) -> Document | None:
         """Return the document with the parts that must be encoded alone; None when nothing is left."""

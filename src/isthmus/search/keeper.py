@@ -16,12 +16,13 @@ from isthmus import calibration
 from isthmus.calibration import Fitted, Statistics
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
 from isthmus.search import calibrate, hybrid, index_folder, querylog, references, shelves, versions
-from isthmus.search.database import Database
 from isthmus.search.index_folder import Origin
 from isthmus.search.manifest import NO_ENCODER, Opened, encodings
-from isthmus.search.served import Calibrated, Served, State, unknown
+from isthmus.search.served import Calibrated, Served, unknown
 from isthmus.search.shelves import Piece, folded
-from isthmus.search.store import Store
+from isthmus.storage.base import State
+from isthmus.storage.sqlite.database import Database
+from isthmus.storage.sqlite.store import Store
 from isthmus.types import Vectors
 
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
@@ -104,9 +105,9 @@ class Keeper:
         return current
 
     def _up_to_date(self) -> Served:
-        version, state = self.version(), self.state()
+        version, state = self.version(), self.store.state()
         current = self.current
-        if current is not None and current.state != state and not self._passed(current.state):
+        if current is not None and current.state != state and not self.store.passed(current.state):
             current = None  # of another history, or so old that what was deleted since is not known any more
         other = current is None or version not in (current.calibrated.version, self.known)
         if version and (other or self.renewed):
@@ -129,22 +130,7 @@ class Keeper:
 
     def version(self) -> int:
         """Return the number of the served calibration, 0 for none."""
-        return int(self.store.database.manifest("calibration").get("calibration", 0))
-
-    def state(self) -> State:
-        """Return which state the documents are in."""
-        sequence = self.store.database.sequence()
-        token = self.store.token(sequence)
-        if token is None:
-            raise BadFile(
-                f"{self.store.database.path} is damaged: the token of its last change is missing. Restore it from a "
-                "copy, or index again."
-            )
-        return State(sequence, token)
-
-    def _passed(self, state: State) -> bool:
-        """Whether the documents have been in a state, and what has changed since is known."""
-        return self.store.token(state.sequence) == state.token
+        return self.store.calibrations.served()
 
     def _loaded(self, version: int) -> Served:
         calibrated = self.read(version)
@@ -153,7 +139,7 @@ class Keeper:
                 served = index_folder.read(place, calibrated)
             except (IsthmusError, OSError):
                 continue  # damaged: made again from the store
-            if self._passed(served.state):  # else it is of a store that was since put back to an older state
+            if self.store.passed(served.state):  # else it is of a store that was since put back to an older state
                 return served
         if unknown(calibrated.fitted, self.store):
             return Served(calibrated, State(-1, ""), -1, ())  # whoever follows it sees what it cannot fold
@@ -170,7 +156,7 @@ class Keeper:
     @property
     def asked_spec(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
-        return str(self.store.database.manifest("spec").get("spec", self.spec))
+        return self.store.calibrations.spec() or self.spec
 
     @contextmanager
     def building(self) -> Iterator[bool]:
@@ -198,14 +184,14 @@ class Keeper:
         with self.building() as mine:
             if mine:
                 index_folder.keep_only(self.folder, self._newest())
-                versions.forget_drafts(self.store.database)
+                self.store.calibrations.forget_drafts()
 
     def _newest(self) -> str | None:
         """Return the name of the newest index that is of this history, as far as its description tells."""
         for place in index_folder.places(self.folder, self.version()):
             try:
                 about = index_folder.described(place)
-                if self._passed(State(int(about["sequence"]), str(about["token"]))):
+                if self.store.passed(State(int(about["sequence"]), str(about["token"]))):
                     return place.name
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 continue
@@ -214,7 +200,7 @@ class Keeper:
     def _built(self, calibrated: Calibrated) -> Served:
         """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
         with self.building() as mine, self.store.database.reading():
-            state, last = self.state(), self.store.last()
+            state, last = self.store.state(), self.store.last()
             served = self._built_from(calibrated, state, last, on_disk=mine)
             name = Origin.of(calibrated, state, last).name
             if mine and calibrated.version == self.version() and (self.folder / index_folder.FOLDER / name).exists():
@@ -272,7 +258,9 @@ class Keeper:
                     return self._nothing()
                 served = self.fitted(spec, own, keep=keep, on_disk=mine)
             if keep:
-                versions.publish(self.store.database, served.calibrated, asked or spec, over=before, encoding=encoding)
+                versions.publish(
+                    self.store.calibrations, served.calibrated, asked or spec, over=before, encoding=encoding
+                )
             if mine and self.version() == served.calibrated.version:
                 index_folder.keep_only(self.folder, Origin.of(served.calibrated, served.state, served.last).name)
         return self._serve(served, encoding)
@@ -287,14 +275,14 @@ class Keeper:
 
     def fitted(self, spec: str, own: references.Own = (), *, keep: bool, on_disk: bool) -> Served:
         """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
-        state, last = self.state(), self.store.last()
+        state, last = self.store.state(), self.store.last()
         gathered = references.gather(self.store, self.opened.load(), [*self.asked(), *own])
         fitted = calibrate.chosen(spec, gathered, self.store.counts())
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
         calibrated = Calibrated(0, state.sequence, made, fitted, None, gathered.real.by_document())
         if keep:
-            calibrated = versions.draft(self.store.database, calibrated)
+            calibrated = versions.draft(self.store.calibrations, calibrated)
         built = self._built_from(calibrated, state, last, on_disk=on_disk)
         match = calibrate.matched(built, self.store, gathered)
         joined = hybrid.fit(built, self.store, gathered.real)
@@ -304,11 +292,11 @@ class Keeper:
         """Serve an empty collection: nothing to fit, nothing to find."""
         one = Vectors.of(np.ones((1, 1), dtype=np.float32), "text")
         fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
-        return Served(Calibrated(0, 0, "", fitted), self.state(), -1, ())
+        return Served(Calibrated(0, 0, "", fitted), self.store.state(), -1, ())
 
     def read(self, version: int) -> Calibrated:
         """Read a calibration from the store."""
-        return versions.read(self.store.database, version)
+        return versions.read(self.store.calibrations, version)
 
     def published(self) -> Calibrated | None:
         """Read the calibration that is served; None before the first."""
@@ -319,7 +307,7 @@ class Keeper:
     def _raw(self, served: Served) -> Served:
         encoding, base, raw = encodings(self.store.database), served.calibrated.fitted, self.raw_served
         same = raw is not None and self.raw_of == encoding and _covers(raw.calibrated.fitted, base)
-        if raw is not None and same and (raw.state == served.state or self._passed(raw.state)):
+        if raw is not None and same and (raw.state == served.state or self.store.passed(raw.state)):
             self.raw_served = raw if raw.state == served.state else raw.followed(self.store, served.state)
             return self.raw_served
         queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
@@ -398,7 +386,7 @@ class Keeper:
     def asked(self) -> references.Own:
         """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
         without = self.opened.name == NO_ENCODER  # nobody could read them
-        return [] if without else querylog.kept(self.store.database)
+        return [] if without else querylog.kept(self.store.queries)
 
 
 def _covers(fitted: Fitted, other: Fitted) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isthmus.errors import BadInput
-from isthmus.search.store import Piece, Store
+from isthmus.storage.base import Piece
+from isthmus.storage.sqlite.store import Store
 
 PARTS = 12  # different names of vectors: 'text', 'audio', 'image+text' …; leaves room for those of queries
 MODALITIES = 64  # different sets of parts; a search visits an index for each

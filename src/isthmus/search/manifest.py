@@ -20,8 +20,7 @@ from typing import TypeVar
 from isthmus import encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite
-from isthmus.search import schema
-from isthmus.search.database import FILE, LOCK, ChangedMeanwhile, Database
+from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
 
 NO_ENCODER = "none"
 
@@ -160,7 +159,7 @@ def _sign(found: Opened) -> bool:
     with found.database.writing() as connection:
         if found.database.manifest("encoder"):
             return False
-        schema.put(connection, **values, **({"dim": encoder.dim} if encoder is not None else {}))
+        found.database.put(connection, **values, **({"dim": encoder.dim} if encoder is not None else {}))
     return True
 
 

@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from isthmus import encoders
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotEncode
-from isthmus.search import staging
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Encoding, prepared
 from isthmus.search.keeper import Keeper
 from isthmus.search.manifest import NO_ENCODER
-from isthmus.search.staging import Staging
-from isthmus.search.store import Entry, Store, checksum, several, stored
 from isthmus.search.switching import switch
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
+from isthmus.storage.sqlite import staging
+from isthmus.storage.sqlite.staging import Staging
+from isthmus.storage.sqlite.store import Store
 
 Progress: TypeAlias = Callable[[int, int], None]  # (documents done, documents there are)
 
@@ -81,10 +81,8 @@ def _tidy(keeper: Keeper) -> None:
 
 def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
     """Return the documents of which it is clear beforehand, not after hours, that the encoder does not read them."""
-    marks = ",".join("?" * len(encoder.modalities))
-    others = f"SELECT id, modality FROM documents WHERE modality NOT IN ({marks}) ORDER BY row"
     reads = " and ".join(encoder.modalities)
-    found = store.database.all(others, *encoder.modalities)
+    found = store.other_modalities(encoder.modalities)
     return [Skipped(name, f"it is {modality}, and the encoder reads {reads} only.") for name, modality in found]
 
 
@@ -118,7 +116,7 @@ class Run:
 
     def encode(self) -> Run:
         """Encode them, batch by batch; those that cannot be go to ``skipped``."""
-        rows = [row for (row,) in self.store.database.all("SELECT row FROM documents ORDER BY row")]
+        rows = self.store.rows()
         todo = self.staging.missing(rows)
         self.total, self.earlier = len(rows), len(rows) - len(todo)
         self.progress(self.earlier, self.total)
@@ -138,27 +136,19 @@ class Run:
         """Read documents, and hash what is to be encoded as it is now."""
         for start in range(0, len(rows), PAGE):
             page = rows[start : start + PAGE]
-            found, columns = self.store.documents(page), self._columns(page)
+            found, columns = self.store.documents(page), self.store.columns(page)
             for row in page:
-                *_, modality, known = columns[row]
                 try:
-                    bare = _bare(found[row], modality)
+                    bare = _bare(found[row], columns[row].modality)
                     one = bare if isinstance(bare, Skipped) else prepared(bare)
                 except BadInput as problem:  # what an earlier version took
                     one = Skipped(found[row].id, str(problem))
                 if isinstance(one, Skipped):
                     self.skipped.append(one)
                     continue
-                yield Arrival(replace(one, image_hash=one.image_hash or known))  # its file may be gone, its copy not
-
-    def _columns(self, rows: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-        """Return what is stored of documents and stays, and of what it depends: the modality and the image's hash."""
-        names = "row, id, text, image, metadata, modality, image_hash"
-        found: list[Any] = []
-        for some in several(rows):
-            marks = ",".join("?" * len(some))
-            found += self.store.database.all(f"SELECT {names} FROM documents WHERE row IN ({marks})", *some)
-        return {row: tuple(values) for row, *values in found}
+                yield Arrival(
+                    replace(one, image_hash=one.image_hash or columns[row].image_hash)
+                )  # its file may be gone, its copy not
 
     def _encode(self, batch: Sequence[Arrival]) -> None:
         def skip(place: int, problem: BadInput) -> None:
@@ -167,9 +157,9 @@ class Run:
         encoding = Encoding(self.staging.store, lambda: self.encoder, self.encoder.dim)
         made = [entry for entry in encoding.entries([arrival.one for arrival in batch], skip) if entry is not None]
         rows = self.store.rows_of(entry.document.id for entry in made)
-        columns = self._columns(list(rows.values()))
+        columns = self.store.columns(list(rows.values()))
         named = [(rows[entry.document.id], entry) for entry in made]
-        self.staging.keep([(row, entry, _checksum(entry, columns[row])) for row, entry in named])
+        self.staging.keep([(row, entry, columns[row]) for row, entry in named])
         self.encoded += len(made)
 
 
@@ -181,11 +171,3 @@ def _bare(document: Document, modality: str) -> Document | Skipped:
         why = f"it brought its own vector for its {' and '.join(alone)}, and holds nothing that could be encoded."
         return Skipped(document.id, why)
     return replace(document, vectors={})
-
-
-def _checksum(entry: Entry, columns: Sequence[Any]) -> int:
-    """Return the checksum that the document will have, of its columns as they will be."""
-    name, text, path, metadata, *_ = columns
-    values = (name, entry.modality, text, path, metadata, entry.text_hash, entry.image_hash, None)
-    kept = entry.document.image if isinstance(entry.document.image, bytes) else None
-    return checksum(values, kept, [stored(piece) for piece in entry.pieces])

@@ -19,8 +19,9 @@ from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.queries import Embedded, about
 from isthmus.search.questions import query_vectors
-from isthmus.search.store import Block, Store
 from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
+from isthmus.storage.base import Block
+from isthmus.storage.sqlite.store import Store
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 DOCUMENTS = 1500  # sampled of each modality
@@ -98,16 +99,12 @@ def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> B
     """Take some documents of every modality; of a part that none of them has, some as well: it needs a mean, too."""
     rows = set(store.rows_of(wanted).values())
     for name in store.counts():
-        of_modality = [row for (row,) in store.database.all("SELECT row FROM documents WHERE modality = ?", name)]
-        rows |= set(rng.permutation(of_modality)[:DOCUMENTS].tolist())
+        rows |= set(rng.permutation(store.rows(name))[:DOCUMENTS].tolist())
     block = store.sample(sorted(rows))
     rare = store.statistics().parts.keys() - block.vectors.parts.keys()
     if not rare:
         return block
-    of_part = "SELECT DISTINCT document FROM vectors WHERE part = ? ORDER BY document LIMIT ?"
-    return store.sample(
-        sorted(rows.union(*([row for (row,) in store.database.all(of_part, p, DOCUMENTS)] for p in rare)))
-    )
+    return store.sample(sorted(rows.union(*(store.rows_with(part, DOCUMENTS) for part in rare))))
 
 
 class _Asked:
@@ -213,9 +210,5 @@ class _Asked:
 
 
 def _texts(store: Store, rows: Rows) -> list[str]:
-    found: dict[int, str] = {}
-    for start in range(0, len(rows), 500):
-        some = [int(row) for row in rows[start : start + 500]]
-        marks = ",".join("?" * len(some))
-        found |= dict(store.database.all(f"SELECT row, text FROM documents WHERE row IN ({marks})", *some))
+    found = store.texts([int(row) for row in rows])
     return [found.get(int(row)) or "" for row in rows]

@@ -16,7 +16,8 @@ from isthmus.calibration import Fitted
 from isthmus.search.lexical import Hybrid
 from isthmus.search.probability import Match
 from isthmus.search.shelves import Shelf, added, folded, merged
-from isthmus.search.store import Block, Store
+from isthmus.storage.base import Block, State
+from isthmus.storage.sqlite.store import Store
 
 # Rows that may stand beside the built shelves, or be gone from them: at least so many, and a share of those built.
 WORN = (4096, 0.1)  # past this a running process builds them again
@@ -35,14 +36,6 @@ class Calibrated:
     sources: Mapping[str, list[int]] = field(default_factory=dict)  # document → the reference queries made from it
     hybrid: Hybrid | None = None
     identity: str = ""  # random: two calibrations may have one number, in two histories of a store
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Which state of the documents something was made from: how many changes, and the token of the last of them."""
-
-    sequence: int
-    token: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from isthmus import index as indexes
 from isthmus.calibration import Fitted
 from isthmus.index import Index
-from isthmus.search.store import Block
+from isthmus.storage.base import Block
 from isthmus.types import Mask, Matrix, Rows
 
 

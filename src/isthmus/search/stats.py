@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from isthmus.search import index_folder
-from isthmus.search.database import Database
 from isthmus.search.keeper import Keeper
-from isthmus.search.staging import Begun, begun
+from isthmus.storage.sqlite.database import Database
+from isthmus.storage.sqlite.staging import Begun, begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,7 @@ class Stats:
 
 def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
-    one, every = database.one, database.all
-    manifest = database.manifest()
+    store, manifest = keeper.store, database.manifest()
     files = [path for path in folder.rglob("*") if path.is_file()]
     index = [path for path in files if path.is_relative_to(folder / "index")]
     return Stats(
@@ -52,10 +51,10 @@ def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
         refitting=keeper.refitting,
         trouble=keeper.trouble,
         index=_index(folder, int(manifest.get("calibration", 0))),
-        sources=dict(every("SELECT root, count(*) FROM units GROUP BY root")),
-        skipped=tuple(every("SELECT place, why FROM skipped ORDER BY rowid")),
+        sources=store.ledger.sources(),
+        skipped=tuple(store.ledger.skipped()),
         reencoding=begun(folder, database),
-        logged=int(one("SELECT count(*) FROM asked")[0]) if manifest.get("log") else None,
+        logged=store.queries.count() if manifest.get("log") else None,
     )
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.search.store import Block, Store
+from isthmus.storage.base import Block
+from isthmus.storage.sqlite.store import Store
 from isthmus.types import Mask, Matrix, Names, Rows, Vectors
 
 GENERATED = 400  # queries made for each kind of target

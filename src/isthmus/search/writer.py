@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -13,12 +12,12 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, BadVectors
-from isthmus.search import schema
 from isthmus.search.ingest import Encoding, Prepared, prepared
-from isthmus.search.store import Entry, Store, assembled
+from isthmus.storage.base import Entry, Transaction, assembled
+from isthmus.storage.sqlite.store import Store
 from isthmus.types import Vectors
 
-Action: TypeAlias = Callable[[sqlite3.Connection], object]
+Action: TypeAlias = Callable[[Transaction], object]
 
 BATCH = 256  # texts, or half as many pictures, that are encoded and committed together
 BYTES = 32 << 20  # of texts and pictures in a batch, at most
@@ -119,7 +118,7 @@ class Writer:
             return dict.fromkeys(rows, ())  # one of them is damaged: all are written again
         found: dict[str, tuple[object, ...]] = {}
         for name, row in rows.items():
-            hashes = self.store.database.one("SELECT text_hash, image_hash, own_hash FROM documents WHERE row = ?", row)
+            hashes = self.store.hashes(row)
             document = documents.get(row)
             path = document.image if document is not None and isinstance(document.image, str) else None
             found[name] = (*hashes, path, document.metadata) if document is not None else ()
@@ -138,7 +137,7 @@ class Writer:
             if entries:
                 self.store.put(connection, entries)
                 self.store.touched(connection, statistics)
-                schema.put(connection, dim=self.dim)
+                self.store.set_dim(connection, self.dim)
             self.store.met(connection, seen)
             for action in self.after:
                 action(connection)

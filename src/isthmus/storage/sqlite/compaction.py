@@ -17,8 +17,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from isthmus.errors import BadFile, CannotWrite
-from isthmus.search import schema
-from isthmus.search.database import Database
+from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.database import Database
 
 LEAST = 16 << 20  # bytes that must be wasted before the file is written anew without being asked
 SHARE = 1 / 3  # of the file, at least

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -20,11 +19,17 @@ from isthmus import checksums
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.errors import BadFile
-from isthmus.search import schema
-from isthmus.search.database import Database
-from isthmus.search.facts import as_json, facts
-from isthmus.search.filters import Condition
-from isthmus.types import Matrix, Rows, Vectors
+from isthmus.storage.base import Block, Columns, Entry, Piece, State, assembled, blob, own_hash
+from isthmus.storage.facts import as_json, facts
+from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.calibrations import Calibrations
+from isthmus.storage.sqlite.database import Database
+from isthmus.storage.sqlite.filters import compiled
+from isthmus.storage.sqlite.ledger import Ledger
+from isthmus.storage.sqlite.query_log import QueryTable
+from isthmus.storage.sqlite.words import WordIndex
+from isthmus.storage.where import Condition
+from isthmus.types import Matrix, Rows
 
 AT_ONCE = 500  # question marks in one statement
 FILTERS = 8  # whose rows are kept
@@ -36,51 +41,32 @@ INSERT_VECTOR = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """One vector of a document: of a part, or of one passage of its text."""
-
-    part: str
-    vector: Matrix
-    passage: int = 0
-    start: int | None = None
-    stop: int | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A document, its vectors, and what they were made from."""
-
-    document: Document
-    pieces: Sequence[Piece]
-    text_hash: bytes | None = None
-    image_hash: bytes | None = None
-    own_hash: bytes | None = None
-    unit: int | None = None
-    run: int | None = None
-
-    @property
-    def modality(self) -> str:
-        """The parts that have a vector: a part that nobody encoded cannot be found."""
-        return "+".join(sorted({atom for piece in self.pieces for atom in piece.part.split("+")}))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """Some documents' vectors: ``vectors`` has a row per passage, ``owner`` says whose, by place in ``rows``."""
-
-    rows: Rows  # the documents' row numbers in the store
-    ids: list[str]
-    vectors: Vectors
-    owner: Rows
-
-
 @dataclass(slots=True, eq=False)
 class Store:
     """What a collection holds. Everything that changes it happens inside ``changing``."""
 
     database: Database
     _filtered: dict[tuple[object, ...], Rows] = field(default_factory=dict)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The files that documents came from, and what was skipped."""
+        return Ledger(self.database)
+
+    @property
+    def calibrations(self) -> Calibrations:
+        """The fitted calibrations."""
+        return Calibrations(self.database)
+
+    @property
+    def queries(self) -> QueryTable:
+        """The log of queries, and those given for calibration."""
+        return QueryTable(self.database)
+
+    @property
+    def words(self) -> WordIndex:
+        """BM25 over the texts."""
+        return WordIndex(self.database)
 
     def put(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> list[int]:
         """Add documents, in place of those with the same ids; return the new rows."""
@@ -137,6 +123,10 @@ class Store:
         schema.changed(connection)
         schema.put(connection, statistics=statistics.to_bytes())
 
+    def set_dim(self, connection: sqlite3.Connection, dim: int | None) -> None:
+        """Note how many numbers a vector has."""
+        schema.put(connection, dim=dim)
+
     def met(self, connection: sqlite3.Connection, seen: Sequence[tuple[int | None, int | None, str]]) -> None:
         """Note the file and the run in which unchanged documents were met: (file, run, id)."""
         statement = "UPDATE documents SET unit = ?1, run = ?2, origin = seal(id, ?1, ?2) WHERE id = ?3"
@@ -161,10 +151,11 @@ class Store:
 
     def filtered(self, condition: Condition) -> Rows:
         """Return the rows that a filter lets through; those of the last few filters are kept until documents change."""
-        key = (self.database.sequence(), condition.sql, condition.values)
+        query = compiled(condition)
+        key = (self.database.sequence(), query.sql, query.values)
         found = self._filtered.get(key)
         if found is None:
-            rows = self.database.all(condition.sql, *condition.values)
+            rows = self.database.all(query.sql, *query.values)
             found = np.fromiter((row for (row,) in rows), dtype=np.int64, count=len(rows))
             self._filtered = {**dict(list(self._filtered.items())[1 - FILTERS :]), key: found}
         return found
@@ -221,6 +212,88 @@ class Store:
         statement = f"SELECT row, text_hash, image_hash, own_hash FROM documents WHERE {column} = ? LIMIT {AT_ONCE}"
         rows = self.database.all(statement, next(value for value in mine if value))
         return {row, *(other for other, *theirs in rows if tuple(theirs) == tuple(mine))}
+
+    def ids(self, condition: Condition) -> list[str]:
+        """Return the ids of the documents that a filter lets through, in the order they were added."""
+        query = compiled(condition)
+        statement = f"SELECT id FROM documents WHERE row IN ({query.sql}) ORDER BY row"
+        return [name for (name,) in self.database.all(statement, *query.values)]
+
+    def names(self) -> dict[int, str]:
+        """Return the id of every document by its row."""
+        return dict(self.database.all("SELECT row, id FROM documents"))
+
+    def names_like(self, start: str) -> list[str]:
+        """Return some ids that begin alike."""
+        return [
+            name for (name,) in self.database.all("SELECT id FROM documents WHERE id LIKE ? || '%' LIMIT 200", start)
+        ]
+
+    def page(self, after: int, count: int) -> list[int]:
+        """Return the next rows after one, in order."""
+        return [
+            row
+            for (row,) in self.database.all(
+                "SELECT row FROM documents WHERE row > ? ORDER BY row LIMIT ?", after, count
+            )
+        ]
+
+    def rows(self, modality: str | None = None) -> list[int]:
+        """Return the rows of all documents in order, or of those of a modality."""
+        where = "" if modality is None else " WHERE modality = ?"
+        values = () if modality is None else (modality,)
+        return [row for (row,) in self.database.all(f"SELECT row FROM documents{where} ORDER BY row", *values)]
+
+    def rows_with(self, part: str, count: int) -> list[int]:
+        """Return some documents that have a vector of a part."""
+        statement = "SELECT DISTINCT document FROM vectors WHERE part = ? ORDER BY document LIMIT ?"
+        return [row for (row,) in self.database.all(statement, part, count)]
+
+    def texts(self, rows: Sequence[int]) -> dict[int, str]:
+        """Return the texts of these documents."""
+        found: dict[int, str] = {}
+        for some in several(list(rows)):
+            marks = ",".join("?" * len(some))
+            found |= dict(self.database.all(f"SELECT row, text FROM documents WHERE row IN ({marks})", *some))
+        return found
+
+    def other_modalities(self, known: Sequence[str]) -> list[tuple[str, str]]:
+        """Return (id, modality) of the documents whose modality is none of these."""
+        marks = ",".join("?" * len(known))
+        statement = f"SELECT id, modality FROM documents WHERE modality NOT IN ({marks}) ORDER BY row"
+        return self.database.all(statement, *known)
+
+    def columns(self, rows: Sequence[int]) -> dict[int, Columns]:
+        """Return what is stored of documents beside their vectors."""
+        found: dict[int, Columns] = {}
+        for some in several(rows):
+            marks = ",".join("?" * len(some))
+            names = "row, id, text, image, metadata, modality, image_hash"
+            for row, *values in self.database.all(f"SELECT {names} FROM documents WHERE row IN ({marks})", *some):
+                found[row] = Columns(*values)
+        return found
+
+    def hashes(self, row: int) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Return the hashes of a document's text, image and own vectors."""
+        found = self.database.one("SELECT text_hash, image_hash, own_hash FROM documents WHERE row = ?", row)
+        return found[0], found[1], found[2]
+
+    def origin(self, name: str) -> tuple[int | None, int | None]:
+        """Return the file and the run that a document came with."""
+        unit, run = self.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
+        return unit, run
+
+    def same_content(self, hashes: Mapping[str, bytes], count: int) -> list[tuple[int, bytes | None]]:
+        """Return some documents, (row, hash of own vectors), whose text or image, by kind, has these hashes."""
+        condition = " AND ".join(f"{kind}_hash = ?" for kind in hashes)
+        statement = f"SELECT row, own_hash FROM documents WHERE {condition} LIMIT {int(count)}"
+        return self.database.all(statement, *hashes.values())
+
+    def encoded_row(self, modality: str) -> int | None:
+        """Return a document of a modality whose vectors are all the encoder's; None when there is none."""
+        statement = "SELECT row FROM documents WHERE modality = ? AND own_hash IS NULL LIMIT 1"
+        found = self.database.one(statement, modality)
+        return int(found[0]) if found else None
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each of these ids that is there."""
@@ -299,10 +372,10 @@ class Store:
             marks = ",".join("?" * len(some))
             columns = "document, part, passage, start, stop, vector, checksum"
             statement = f"SELECT {columns} FROM vectors WHERE document IN ({marks}) ORDER BY row"
-            for row, part, passage, start, stop, blob, written in self.database.all(statement, *some):
-                if checksums.of_values(row, part, passage, start, stop, blob) != written:
+            for row, part, passage, start, stop, data, written in self.database.all(statement, *some):
+                if checksums.of_values(row, part, passage, start, stop, data) != written:
                     raise self._damaged(f"the {part!r} vector of {self._name(row)}")
-                found[row].append(Piece(part, _vector(blob), passage, start, stop))
+                found[row].append(Piece(part, _vector(data), passage, start, stop))
         lost = set(map(int, rows)) - found.keys()
         if lost and (there := self._named(sorted(lost))):  # else it was deleted meanwhile
             raise self._damaged(f"document {there[0][0]!r} has no vectors; it")
@@ -326,6 +399,21 @@ class Store:
         if not all(whole for _, whole in rows):
             raise self._damaged("the list of deleted documents")
         return np.array([row for row, _ in rows], dtype=np.int64)
+
+    def state(self) -> State:
+        """Return which state the documents are in."""
+        sequence = self.database.sequence()
+        token = self.token(sequence)
+        if token is None:
+            raise BadFile(
+                f"{self.database.path} is damaged: the token of its last change is missing. Restore it from a copy, or "
+                "index again."
+            )
+        return State(sequence, token)
+
+    def passed(self, state: State) -> bool:
+        """Whether the documents have been in a state, and what has changed since is known."""
+        return self.token(state.sequence) == state.token
 
     def token(self, sequence: int) -> str | None:
         """Return the token of the documents' state after a change; None where it is not known, or no longer."""
@@ -368,29 +456,6 @@ class Store:
         return Block(rows, [name for _, name in there], *assembled([pieces[row] for row, _ in there]))
 
 
-def assembled(documents: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
-    """Lay documents' pieces out as rows: one per passage, each with the document's other parts beside it."""
-    passages = [max(piece.passage for piece in pieces) + 1 for pieces in documents]
-    owner = np.repeat(np.arange(len(documents)), passages)
-    first = np.concatenate([[0], np.cumsum(passages)])[:-1].astype(np.intp)
-    dim = len(documents[0][0].vector) if documents else 1
-    parts: dict[str, Matrix] = {}
-    present: dict[str, Any] = {}
-    for place, pieces in enumerate(documents):
-        split = {piece.part for piece in pieces if piece.passage}  # the part that has several passages
-        for piece in pieces:
-            if piece.part not in parts:
-                parts[piece.part] = np.zeros((len(owner), dim), dtype=np.float32)
-                present[piece.part] = np.zeros(len(owner), dtype=bool)
-            start = int(first[place])
-            rows = slice(start, start + passages[place])
-            if piece.part in split:
-                rows = slice(start + piece.passage, start + piece.passage + 1)
-            parts[piece.part][rows] = piece.vector
-            present[piece.part][rows] = True
-    return Vectors(parts or {"text": np.zeros((0, dim), np.float32)}, present), owner
-
-
 def checksum(values: Sequence[object], kept: bytes | None, pieces: Iterable[Sequence[object]]) -> int:
     """Return a checksum of all that is stored of a document: its columns, its kept picture, its vectors."""
     total = 0
@@ -401,12 +466,7 @@ def checksum(values: Sequence[object], kept: bytes | None, pieces: Iterable[Sequ
 
 def stored(piece: Piece) -> tuple[str, int, int | None, int | None, bytes]:
     """Return a vector as the table of vectors keeps it."""
-    return (piece.part, piece.passage, piece.start, piece.stop, _blob(piece.vector))
-
-
-def own_hash(vectors: Mapping[str, Matrix]) -> bytes:
-    """Return what tells a document's own vectors from others."""
-    return hashlib.sha256(b"".join(part.encode() + _blob(vectors[part]) for part in sorted(vectors))).digest()
+    return (piece.part, piece.passage, piece.start, piece.stop, blob(piece.vector))
 
 
 def _path(path: str) -> str | bytes:
@@ -416,10 +476,6 @@ def _path(path: str) -> str | bytes:
     except UnicodeEncodeError:
         return os.fsencode(path)
     return path
-
-
-def _blob(vector: Matrix) -> bytes:
-    return np.asarray(vector, dtype="<f4").tobytes()
 
 
 def _vector(blob: bytes) -> Matrix:

@@ -13,16 +13,19 @@ A changed document has a new row, so what stands under a row is never out of dat
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isthmus.calibration import Statistics
 from isthmus.encoders import Encoder
-from isthmus.errors import IsthmusError
-from isthmus.search import schema
-from isthmus.search.database import FILE, Database
-from isthmus.search.store import INSERT_VECTOR, Entry, Store, several, stored
+from isthmus.errors import BadFile, IsthmusError
+from isthmus.storage.base import Columns, Entry
+from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.database import FILE, Database
+from isthmus.storage.sqlite.store import INSERT_VECTOR, Store, checksum, several, stored
 
 FOLDER = "reencode"
 
@@ -37,6 +40,25 @@ VIEWS = (
     "UNION ALL SELECT * FROM fresh.manifest WHERE name = 'statistics'",
     "CREATE TEMP VIEW states AS SELECT * FROM fresh.states",
 )
+
+
+# How the new vectors take the place of the old.
+ADOPT = (
+    "DELETE FROM vectors",
+    "INSERT INTO vectors (document, part, passage, start, stop, vector, checksum) "
+    "SELECT document, part, passage, start, stop, vector, checksum FROM fresh.vectors v "
+    "WHERE document IN (SELECT row FROM documents) ORDER BY document, v.row",
+    "UPDATE documents SET (modality, text_hash, image_hash, own_hash, checksum) = (SELECT f.modality, f.text_hash, "
+    "f.image_hash, f.own_hash, f.checksum FROM fresh.documents f WHERE f.row = documents.row)",
+    f"UPDATE documents SET content = {schema.CONTENT}",
+    "INSERT OR REPLACE INTO manifest SELECT * FROM fresh.manifest "
+    "WHERE name IN ('encoder', 'identity', 'dim', 'statistics')",
+    "DELETE FROM gone WHERE sequence <= (SELECT value FROM manifest WHERE name = 'sequence')",
+    "DELETE FROM states",  # no index of the old vectors is of one of these; that of the new ones is of the next
+    "INSERT INTO states SELECT * FROM fresh.states WHERE sequence = "
+    "(SELECT value FROM manifest WHERE name = 'sequence')",
+)
+LEFT = "SELECT count(*) FROM documents WHERE row NOT IN (SELECT row FROM fresh.documents)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +109,14 @@ class Staging:
             there |= {row for (row,) in found}
         return [row for row in rows if row not in there]
 
-    def keep(self, made: Sequence[tuple[int, Entry, int]]) -> None:
-        """Keep documents' new vectors, each under its row and with its checksum."""
+    def keep(self, made: Sequence[tuple[int, Entry, Columns]]) -> None:
+        """Keep documents' new vectors, each under its row, with the checksum that the document will have."""
         with self.database.writing() as connection:
-            for row, entry, checksum in made:
+            for row, entry, held in made:
                 connection.execute(
                     "INSERT INTO documents (row, id, modality, metadata, text_hash, image_hash, checksum) "
                     "VALUES (?, ?, ?, '{}', ?, ?, ?)",
-                    (row, str(row), entry.modality, entry.text_hash, entry.image_hash, checksum),
+                    (row, str(row), entry.modality, entry.text_hash, entry.image_hash, _checksum(entry, held)),
                 )
                 columns = f"content = {schema.CONTENT}, origin = {schema.ORIGIN}"
                 connection.execute(f"UPDATE documents SET {columns} WHERE row = ?", (row,))
@@ -106,6 +128,21 @@ class Staging:
         for view in VIEWS:
             database.connection.execute(view)
         return database
+
+    def measured(self, statistics: Statistics, sequence: int) -> None:
+        """Keep the statistics of the new vectors, and a token for the state that an index of them is made from."""
+        with self.database.writing() as connection:
+            schema.put(connection, statistics=statistics.to_bytes())
+            schema.add_state(connection, sequence)
+
+    def adopt(self, connection: sqlite3.Connection, encoding: int) -> None:
+        """Put the new vectors in the place of the old, inside a transaction of the database of ``attached``."""
+        if connection.execute(LEFT).fetchone()[0]:
+            raise BadFile(f"{self.folder} was written to while it was re-encoded. Run it again.")
+        for statement in ADOPT:
+            connection.execute(statement)
+        schema.changed(connection)
+        schema.put(connection, encoding=encoding)
 
     def attached(self) -> Database:
         """Open the collection with the new vectors beside it, as ``fresh``."""
@@ -149,3 +186,11 @@ def _asked(folder: Path, statement: str, *, writable: bool) -> list[Any]:
             database.close()
     except (IsthmusError, OSError):
         return []
+
+
+def _checksum(entry: Entry, held: Columns) -> int:
+    """Return the checksum that the document will have, of its columns as they will be."""
+    hashes = (entry.text_hash, entry.image_hash, None)
+    values = (held.id, entry.modality, held.text, held.image, held.metadata, *hashes)
+    kept = entry.document.image if isinstance(entry.document.image, bytes) else None
+    return checksum(values, kept, [stored(piece) for piece in entry.pieces])

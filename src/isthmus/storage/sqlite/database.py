@@ -11,7 +11,7 @@ from typing import Any
 
 from isthmus import checksums
 from isthmus.errors import BadFile, BadInput, CannotWrite, IsthmusError
-from isthmus.search import schema
+from isthmus.storage.sqlite import schema
 
 FILE = "collection.sqlite"
 LOCK = "writer.lock"
@@ -170,6 +170,10 @@ class Database:
                 "copy, or index again."
             )
         return {name: value for name, value, _ in rows}
+
+    def put(self, connection: sqlite3.Connection, **values: object) -> None:
+        """Set values of the manifest, inside a transaction."""
+        schema.put(connection, **values)
 
     def sequence(self) -> int:
         """Return how many transactions have changed documents."""

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from isthmus.calibration import storage
 from isthmus.errors import BadFile, IsthmusError
-from isthmus.search import schema, versions
-from isthmus.search.facts import facts
-from isthmus.search.store import Store, checksum
+from isthmus.storage.facts import facts
+from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.store import Store, checksum
 
 AT_ONCE = 500  # documents that are read together
 
@@ -96,6 +97,6 @@ def _statistics(store: Store) -> list[str]:
 
 
 def _calibrations(store: Store) -> list[str]:
-    for (version,) in store.database.all("SELECT version FROM calibrations"):
-        versions.read(store.database, version)
+    for version in store.calibrations.versions():
+        storage.from_bytes(store.calibrations.read(version).fitted, f"calibration {version}")
     return []

@@ -1,0 +1,89 @@
+"""Fitted calibrations, each under a number; the manifest says which one is served."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from isthmus.errors import BadFile
+from isthmus.storage.base import StoredCalibration
+from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.database import Database
+
+KEPT = 3  # calibrations, the served one among them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibrations:
+    """The table ``calibrations``."""
+
+    database: Database
+
+    def served(self) -> int:
+        """Return the number of the served calibration, 0 for none."""
+        return int(self.database.manifest("calibration").get("calibration", 0))
+
+    def spec(self) -> str | None:
+        """Return what the collection was told to calibrate by."""
+        found = self.database.manifest("spec").get("spec")
+        return None if found is None else str(found)
+
+    def versions(self) -> list[int]:
+        """Return the numbers of all calibrations."""
+        return [int(version) for (version,) in self.database.all("SELECT version FROM calibrations ORDER BY version")]
+
+    def draft(self, make: Callable[[int], StoredCalibration]) -> int:
+        """Write a calibration under a number of its own, by which nobody is served yet; return the number."""
+        with self.database.writing() as connection:
+            statement = "INSERT INTO calibrations (made, spec, sequence, fitted, beside) VALUES ('', '', 0, x'', '')"
+            version = int(connection.execute(statement).lastrowid or 0)
+            self._write(connection, make(version))
+        return version
+
+    def forget_drafts(self) -> None:
+        """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
+        newer = "FROM calibrations WHERE version > ?"
+        if self.database.one(f"SELECT count(*) {newer}", self.served())[0]:
+            with self.database.writing() as connection:
+                connection.execute(f"DELETE {newer}", (self.served(),))
+
+    def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
+        """Serve a calibration from now on; ``over`` and ``encoding`` are what it may take the place of."""
+        with self.database.writing() as connection:
+            now = self.database.manifest("calibration", "encoding")
+            other = over is not None and over != now.get("calibration", 0)
+            if other or (encoding is not None and encoding != now.get("encoding", 0)):
+                connection.execute("DELETE FROM calibrations WHERE version = ?", (made.version,))
+                return
+            self._write(connection, made)
+            schema.put(connection, calibration=made.version, spec=spec)
+            connection.execute("DELETE FROM calibrations WHERE version <= ?", (made.version - KEPT,))
+
+    def replace_all(self, connection: sqlite3.Connection, made: StoredCalibration | None, spec: str) -> None:
+        """Serve a calibration of other vectors, or none, inside the caller's transaction; all earlier ones go."""
+        connection.execute("DELETE FROM calibrations")
+        connection.execute("DELETE FROM manifest WHERE name = 'calibration'")
+        if made is not None:
+            self._write(connection, made)
+            schema.put(connection, calibration=made.version, spec=spec)
+
+    def _write(self, connection: sqlite3.Connection, made: StoredCalibration) -> None:
+        statement = "INSERT OR REPLACE INTO calibrations VALUES (?1, ?2, ?3, ?4, ?5, ?6, seal(?1, ?2, ?3, ?4, ?5, ?6))"
+        values = (made.version, made.made, made.spec, made.sequence, made.fitted, made.extras)
+        connection.execute(statement, values)
+
+    def read(self, version: int) -> StoredCalibration:
+        """Read a calibration."""
+        columns = f"version, made, spec, sequence, fitted, beside, checksum IS {schema.sealed('calibrations')}"
+        row = self.database.one(f"SELECT {columns} FROM calibrations WHERE version = ?", version)
+        path = self.database.path
+        if row is None:
+            raise BadFile(f"{path}: calibration {version} is missing. Run `isthmus calibrate` to make another.")
+        *values, whole = row
+        if not whole:
+            raise BadFile(
+                f"{path}: calibration {version} does not match its checksum. Run `isthmus calibrate` to make another; "
+                "the documents are not affected."
+            )
+        return StoredCalibration(*values)

@@ -1,0 +1,59 @@
+"""The words of real queries, when their log is switched on, and queries that were given for calibration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.database import Database
+
+KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTable:
+    """The table ``asked``, and the given queries in the manifest."""
+
+    database: Database
+
+    @property
+    def on(self) -> bool:
+        """Whether queries are kept."""
+        return bool(self.database.manifest("log").get("log"))
+
+    def switch(self, on: bool) -> None:
+        """Begin or stop to keep queries; stopping forgets those that were kept."""
+        with self.database.writing() as connection:
+            schema.put(connection, log=int(on))
+            if not on:
+                connection.execute("DELETE FROM asked")
+
+    def add(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Keep queries, (time, text), the newest ones alone; none where the log was switched off meanwhile."""
+        with self.database.writing() as connection:
+            if not self.on:
+                return
+            connection.executemany("INSERT INTO asked (time, text) VALUES (?, ?)", rows)
+            schema.seal(connection, "asked", "checksum IS NULL")
+            newest = "SELECT max(number) FROM asked"
+            connection.execute(f"DELETE FROM asked WHERE number <= ({newest}) - ?", (KEPT,))
+
+    def count(self) -> int:
+        """Return how many queries are kept."""
+        return int(self.database.one("SELECT count(*) FROM asked")[0])
+
+    def recent(self, count: int) -> list[str]:
+        """Return the words of the newest queries; a damaged one is left out."""
+        statement = f"SELECT text FROM asked WHERE text IS NOT NULL AND checksum IS {schema.sealed('asked')}"
+        return [text for (text,) in self.database.all(f"{statement} ORDER BY number DESC LIMIT ?", count)]
+
+    def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:
+        """Keep queries that were given for calibration, (text, id of the answer), in place of earlier ones."""
+        with self.database.writing() as connection:
+            schema.put(connection, queries=json.dumps(rows))
+
+    def given(self) -> list[tuple[str, str | None]]:
+        """Return the queries that were given for calibration."""
+        return [(text, answer) for text, answer in json.loads(self.database.manifest("queries").get("queries", "[]"))]

@@ -1,0 +1,59 @@
+"""BM25 over the documents' texts, by SQLite's FTS5."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from isthmus.storage.base import Found
+from isthmus.storage.sqlite.database import Database
+from isthmus.storage.sqlite.filters import compiled
+from isthmus.storage.sqlite.schema import TOKENS
+from isthmus.storage.where import Condition
+
+K1 = 1.2  # FTS5's own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordIndex:
+    """The tables ``words`` and ``terms``."""
+
+    database: Database
+
+    def search(self, words: Sequence[str], k: int, where: Condition | None = None) -> Found:
+        """Return the ``k`` documents that BM25 puts first, of those that a filter lets through."""
+        if where is None:
+            return self._found(words, "ORDER BY rank LIMIT ?", k)
+        rows = compiled(where)
+        return self._found(words, f"AND +rowid IN ({rows.sql}) ORDER BY rank LIMIT ?", *rows.values, k)
+
+    def search_among(self, words: Sequence[str], documents: Sequence[int]) -> Found:
+        """Return those of these documents that share words with a query."""
+        return self._found(words, "AND +rowid IN (SELECT value FROM json_each(?))", json.dumps(documents))
+
+    def _found(self, words: Sequence[str], rest: str, *values: Any) -> Found:
+        if not words:
+            return Found([], np.empty(0))
+        match = " OR ".join(f'"{word}"' for word in words)
+        # a plain rowid would have FTS5 begin again for each: the plus sign has it read the matches once
+        rows = self.database.all(f"SELECT rowid, -bm25(words) FROM words WHERE words MATCH ? {rest}", match, *values)
+        most = self._most(words)
+        return Found([row for row, _ in rows], np.array([score for _, score in rows]) / max(most, 1e-9))
+
+    def _most(self, words: Sequence[str]) -> float:
+        """Return the BM25 score that a document with every word of the query, many times over, comes near to."""
+        total = int(self.database.one("SELECT count(*) FROM words_docsize")[0])
+        with self.database.connected() as connection:
+            run = connection.execute
+            run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.question USING fts5 (text, tokenize = '{TOKENS}')")
+            run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.question_terms USING fts5vocab (temp, question, 'row')")
+            run("DELETE FROM temp.question")
+            run("INSERT INTO temp.question VALUES (?)", (" ".join(words),))
+            # CROSS JOIN keeps the order: the query's few words are looked up, not the collection's many read through
+            terms = "SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term"
+            counts = run(terms).fetchall()
+        return sum(max(float(np.log((total - n + 0.5) / (n + 0.5))), 1e-6) * (K1 + 1) for (n,) in counts)
