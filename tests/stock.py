@@ -13,6 +13,7 @@ import numpy as np
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.base import Skip
+from isthmus.storage.sqlite.database import Database
 from isthmus.types import Matrix, Rows, Vectors
 from tiny import WORDS
 
@@ -147,6 +148,13 @@ def dense(things: Collection, encoder: Encoder, documents: Sequence[Document], q
     asked = encoder.encode_queries([query])
     scores = calibrated.fitted.scores(asked, vectors, owner=owner, sources=known)[0]
     return {document.id: float(score) for document, score in zip(documents, scores, strict=True)}
+
+
+def database(things: Collection) -> Database:
+    """Return the SQLite database of a collection in a folder."""
+    found = things.store.database
+    assert isinstance(found, Database)
+    return found
 
 
 def looked_at(folder: Path) -> list[str]:

@@ -26,6 +26,7 @@ from isthmus.align.rewrite import Unchanged
 from isthmus.cli import app
 from isthmus.documents import ImageLike
 from isthmus.errors import BadInput, MissingExtra, UnknownName
+from stock import database
 
 run = CliRunner().invoke
 reads = pytest.mark.skipif(importlib.util.find_spec("rapidocr") is None, reason="needs isthmus[align]")
@@ -304,7 +305,7 @@ def test_the_log_keeps_what_was_asked_and_nothing_of_the_picture(things: Collect
     things.log_queries()
     things.search(Query(text="what is", image="b.png"), align=stages())
     things.stats()  # which writes what waits
-    assert things._opened.database.all("SELECT text FROM asked") == [("what is",)]
+    assert database(things).all("SELECT text FROM asked") == [("what is",)]
 
 
 def test_a_picture_that_cannot_be_captioned_is_an_error_and_not_another_search(things: Collection) -> None:

@@ -242,7 +242,7 @@ def test_stats_can_be_read_when_match_was_not_judged_and_a_part_is_new(encoder: 
         things.add([Document(f"{i}", text) for i, text in enumerate(["a red cat", "the dog runs", "a house"] * 8)])
         calibrated = things.calibrate("none")
         match = Match({}, {"text": {}})
-        versions.publish(things._opened.database, replace(calibrated, match=match), "none")
+        versions.publish(things.store.calibrations, replace(calibrated, match=match), "none")
     with Collection.open(tmp_path / "c", encoder, follow=False) as things:
         things.add([Document("p", image=np.zeros((8, 8, 3), np.uint8))])
     assert run(app, ["stats", "--in", str(tmp_path / "c")]).exit_code == 0

@@ -16,7 +16,7 @@ from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, BadSpec, CannotFit, UnknownName
 from isthmus.search import keeper, served
 from isthmus.storage.sqlite import calibrations
-from stock import Counting, dense, mixed, own, pixels, unit, words
+from stock import Counting, database, dense, mixed, own, pixels, unit, words
 
 SPECS = [
     "none",
@@ -334,7 +334,7 @@ def test_queries_are_kept_only_while_somebody_wants_them(things: Collection) -> 
     things.search("never kept")
     things.calibrate("nnn(k=4)")
     assert things.stats().logged is None
-    assert things._opened.database.all("SELECT * FROM asked") == []
+    assert database(things).all("SELECT * FROM asked") == []
     after = things.calibration
     assert after is not None
     assert len(before.references.rows["text"]) == len(after.fitted.references.rows["text"])  # the bank fills up
@@ -388,7 +388,7 @@ def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> 
         things.calibrate("none")
     assert len(things.search("dog")) == 10
     assert len(list((things.path / "index").iterdir())) == 1
-    kept = things._opened.database.one("SELECT count(*) FROM calibrations")
+    kept = database(things).one("SELECT count(*) FROM calibrations")
     assert kept == (calibrations.KEPT,)
 
 

@@ -11,6 +11,7 @@ from isthmus import Collection, Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite, UnknownName
 from isthmus.storage.sqlite import schema
+from stock import database
 from tiny import write_encoder
 
 
@@ -61,7 +62,7 @@ def test_newer_tables_are_refused_and_older_ones_brought_up_to_date(
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     with Collection.open(tmp_path / "c") as things:
         assert (things.stats().schema, things.get("a").text) == (now + 2, "a cat")
-        assert things._opened.database.one("SELECT count(*) FROM manifest WHERE name LIKE 'step%'") == (2,)
+        assert database(things).one("SELECT count(*) FROM manifest WHERE name LIKE 'step%'") == (2,)
     monkeypatch.setattr(schema, "VERSION", 1)
     with pytest.raises(BadFile, match="newer isthmus"):
         Collection.open(tmp_path / "c")

@@ -10,7 +10,7 @@ import pytest
 from isthmus import Collection, Document, Query, encoders
 from isthmus.errors import BadInput, CannotWrite, UnknownName
 from moving import SPEC, alike, answers, made
-from stock import looked_at, mixed
+from stock import database, looked_at, mixed
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -35,7 +35,7 @@ def test_afterwards_it_is_as_if_it_had_been_made_with_the_new_encoder(
         assert (told.encoder["encoder"], told.encoder["dim"]) == (new, encoders.load(new).dim)
         assert told.reencoding is None
         assert max(told.drift.values()) == pytest.approx(0, abs=1e-9)
-        assert things._opened.database.one("SELECT count(*) FROM calibrations") == (1,)
+        assert database(things).one("SELECT count(*) FROM calibrations") == (1,)
         things.update(Document("d0-2", text="a tree"))
         assert things.add(mixed(30)[3:]).unchanged
     assert looked_at(tmp_path / "c") == []

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from isthmus import Collection
 from isthmus.cli import app
 from isthmus.errors import CannotEncode, UnknownName
-from isthmus.storage.sqlite.staging import Staging
+from isthmus.storage.sqlite.staging import SqliteStaging
 from moving import SPEC
 from tiny import write_encoder
 
@@ -51,17 +51,17 @@ def test_the_verb_says_what_it_did_and_that_there_is_nothing_to_do(
 def test_the_verb_can_be_interrupted_and_others_say_how_far_it_came(
     thirty: Path, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = Staging.keep
+    keep = SqliteStaging.keep
     kept: list[int] = []
 
-    def interrupt(self: Staging, made: Any) -> None:
+    def interrupt(self: SqliteStaging, made: Any) -> None:
         if len(kept) == 3:
             raise KeyboardInterrupt
         kept.append(len(made))
         keep(self, made)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Staging, "keep", interrupt)
+        patch.setattr(SqliteStaging, "keep", interrupt)
         code, out, err = verb("--in", str(thirty), "--encoder", other)
     said = f"15 of 30 documents re-encoded into {other}"
     assert (code, out, err.splitlines()[-1]) == (130, "", f"interrupted: {said} are kept; the same command goes on.")

@@ -10,7 +10,7 @@ import pytest
 
 from isthmus import Collection, Document
 from isthmus.errors import CannotWrite
-from isthmus.storage.sqlite.staging import Begun
+from isthmus.storage.base import Begun
 from moving import Answers, alike, answers, counted, interrupted
 from stock import looked_at, mixed, pixels
 from test_reliability import line, process

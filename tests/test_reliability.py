@@ -23,7 +23,7 @@ from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotWrite
 from isthmus.search import following, ingest, writer
-from stock import Counting, looked_at, mixed, own, unit
+from stock import Counting, database, looked_at, mixed, own, unit
 from writing import document
 
 HERE = Path(__file__).parent
@@ -138,7 +138,7 @@ def test_a_full_disk_is_called_that_and_what_was_there_stays(
     monkeypatch.setattr(writer, "BATCH", 4)
     done: list[int] = []
     with Collection.open(tmp_path / "c", encoder, calibration="none") as things:
-        connection = things._opened.database.connection
+        connection = database(things).connection
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 8}")
         with pytest.raises(CannotWrite, match=r"disk is full\. Nothing acknowledged is lost"):

@@ -20,7 +20,7 @@ from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, CannotWrite, IsthmusError
 from isthmus.search import versions
 from isthmus.storage.sqlite import compaction
-from stock import FILE, looked_at, own, unit
+from stock import FILE, database, looked_at, own, unit
 
 HERE = Path(__file__).parent
 ROWS = unit(np.random.default_rng(0).normal(size=(60, 8)))
@@ -217,10 +217,10 @@ def test_what_killed_calibrations_left_is_swept_when_the_collection_is_opened(fo
     shutil.copytree(place, folder / "index" / "7-3")
     with Collection.open(folder, follow=False) as things:
         versions.draft(things.store.calibrations, things._keeper.read(1))
-        assert things._opened.database.one("SELECT count(*) FROM calibrations") == (2,)
+        assert database(things).one("SELECT count(*) FROM calibrations") == (2,)
     with Collection.open(folder, follow=False) as things:
         assert [path.name for path in (folder / "index").iterdir()] == [place.name]
-        assert things._opened.database.one("SELECT count(*) FROM calibrations") == (1,)
+        assert database(things).one("SELECT count(*) FROM calibrations") == (1,)
         assert things.verify() == []
 
 
@@ -263,8 +263,8 @@ def test_the_file_shrinks_by_itself_after_deletions_and_lists_are_cut(
         things.delete([f"v{i}" for i in range(0, 1200, 2)])
         assert things.stats().bytes["store"] < 0.75 * before
         things.refresh()
-        assert things._opened.database.one("SELECT count(*) FROM gone") == (0,)
-        assert things._opened.database.one("SELECT count(*) FROM states") == (1,)
+        assert database(things).one("SELECT count(*) FROM gone") == (0,)
+        assert database(things).one("SELECT count(*) FROM states") == (1,)
         assert len(things.search(Query(vectors={"text": rows[1]}), k=2000)) == 600
         assert things.verify() == []
     assert looked_at(tmp_path / "c") == []
@@ -301,7 +301,7 @@ def test_a_process_that_is_far_behind_reads_what_another_has_built(folder: Path)
             ahead.add(own(np.random.default_rng(seed).normal(size=(500, 8))))
         ahead.delete([f"v{i}" for i in range(0, 200, 3)])
         ahead.refresh()
-        assert ahead._opened.database.one("SELECT count(*) FROM gone") == (0,)  # what `behind` would have needed
+        assert database(ahead).one("SELECT count(*) FROM gone") == (0,)  # what `behind` would have needed
         assert {hit.id for hit in behind.search(ASKED, k=1000)} == {found.id for found in ahead}
 
 

@@ -134,7 +134,7 @@ def test_bm25_is_fts5s_to_the_last_bit(notes: Collection) -> None:
     rows = notes._store.rows_of(one.id for one in documents)
     asked = [*ODD, *(one.query for one in samples.queries()), *(str(one.text)[:400] for one in documents[:20])]
     for text, found in zip(asked, bm25.search(asked, 30), strict=True):
-        theirs = lexical.search(notes._store.database, text, 30)
+        theirs = notes.store.words.search(lexical.words(text), 30)
         assert [rows[name] for name, _ in found] == theirs.documents, text
         scores = np.array([score for _, score in found])
         if len(scores):

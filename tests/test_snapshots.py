@@ -14,7 +14,7 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, CannotWrite
-from stock import FILE, own, unit
+from stock import FILE, database, own, unit
 
 HERE = Path(__file__).parent
 ROWS = unit(np.random.default_rng(0).normal(size=(20, 8)))
@@ -157,6 +157,6 @@ def test_own_vectors_are_found_after_many_snapshots(folder: Path) -> None:
     with Collection.open(folder, follow=False) as things:
         for _ in range(50):
             things.search(ASKED)
-        assert len(things._opened.database._idle) == 1
+        assert len(database(things)._idle) == 1
         things.add(own(ROWS[:1]))
         assert things.search(ASKED, k=1)[0].id == "v3"

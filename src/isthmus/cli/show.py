@@ -16,7 +16,7 @@ from isthmus.documents import Document
 from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Indexed, Skipped
 from isthmus.search.hits import Explanation
-from isthmus.storage.sqlite.staging import Begun
+from isthmus.storage.base import Begun
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned

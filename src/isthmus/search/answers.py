@@ -14,7 +14,7 @@ from isthmus.search.hits import Hit, Passage
 from isthmus.search.ranking import Ranking
 from isthmus.search.served import Served
 from isthmus.storage.base import Piece, assembled
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows, Vectors
 
 ALIKE = 0.97  # the raw cosine from which two documents count as nearly the same

@@ -21,7 +21,7 @@ from isthmus.search.probability import FIELD, field_of
 from isthmus.search.questions import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
 from isthmus.search.served import Served
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
 from isthmus.types import Mask, Matrix, Rows, Vectors
 

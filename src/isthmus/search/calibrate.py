@@ -22,7 +22,7 @@ from isthmus.search.probability import FIELD, Match, Observed, field_of
 from isthmus.search.ranking import folded_queries, ranked
 from isthmus.search.references import Corpus, References
 from isthmus.search.served import Served
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows
 
 MARGIN = 0.03  # of macro nDCG@10 that a calibration must gain on made-up questions

@@ -34,7 +34,6 @@ from isthmus.search.following import Follower, Indexed
 from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
 from isthmus.search.keeper import Keeper
-from isthmus.search.lock import WriterLock
 from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.maps import Map, mapped
 from isthmus.search.querylog import QueryLog, of_words
@@ -46,9 +45,8 @@ from isthmus.search.served import Calibrated, Served
 from isthmus.search.stats import Stats, stats
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
-from isthmus.storage.sqlite import compaction, verify
-from isthmus.storage.sqlite.compaction import Compacted
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.base import Compacted
+from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
 
 if TYPE_CHECKING:
@@ -61,8 +59,7 @@ class Collection:
     def __init__(self, opened: Opened, *, calibration: str = "auto", follow: bool = True) -> None:
         self.path = opened.folder
         self._opened = opened
-        self._lock = WriterLock(opened.folder)
-        self._store = Store(opened.database)
+        self._store = opened.store
         self._keeper = Keeper(opened, self._store, calibration, follow)
         self._log = QueryLog(self._store)
         self._searches = Searches(opened, self._keeper, self._log)
@@ -263,10 +260,10 @@ class Collection:
         if not self._opened.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
         self._opened.database.check_place()  # a lock would make a folder that is gone anew
-        with self._lock.held():
+        with self._store.sole_writer():
             self._opened.moved()
             yield Writer(self._store, self._opened.loader, self._opened.dim)
-            compaction.shrink(self._opened.database)
+            self._store.shrink()
 
     def steadily(self, work: Callable[[], Result]) -> Result:
         """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
@@ -444,8 +441,7 @@ class Collection:
 
     def verify(self) -> list[str]:
         """Read every byte of the store and of the index, and return what is wrong with them."""
-        wrong = self.steadily(lambda: [*verify.problems(self._store), *self._keeper.problems()])
-        return [*self._opened.database.problems(), *wrong]
+        return self.steadily(lambda: [*self._store.problems(), *self._keeper.problems()])
 
     def compact(self) -> Compacted:
         """Write the store anew without the holes that deleted documents left, and the index if it is far behind.
@@ -455,7 +451,7 @@ class Collection:
         """
         with self._writing():
             self.steadily(self._keeper.persist)
-            return compaction.compact(self._opened.database)
+            return self._store.compact()
 
     def close(self) -> None:
         """Finish what is under way, write the index for the next process, and let go of the files."""

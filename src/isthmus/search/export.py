@@ -12,7 +12,7 @@ import numpy as np
 from isthmus.atomic import replacing
 from isthmus.errors import CannotWrite, shown
 from isthmus.search.served import Served
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
 from isthmus.sources import Source
 from isthmus.sources.files import is_missing
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 
 AHEAD = 2 * BATCH  # documents read before they are encoded
 PIECE = 1 << 20

@@ -12,7 +12,7 @@ from isthmus.search.ranking import Allowed, Ranking, ranked
 from isthmus.search.references import Corpus
 from isthmus.search.served import Served
 from isthmus.storage.base import Found
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Rows, Vectors
 
 DEPTH = 500  # candidates of each kind, at least: pages up to here are pages of one list

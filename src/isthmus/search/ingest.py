@@ -20,7 +20,7 @@ from isthmus.files import digest_regular
 from isthmus.search.limits import Known
 from isthmus.storage.base import Entry, Piece, own_hash
 from isthmus.storage.facts import as_json, readable
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 
 ALIKE = 4  # documents of the same content that are asked for its vectors
 PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are

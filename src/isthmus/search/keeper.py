@@ -21,8 +21,7 @@ from isthmus.search.manifest import NO_ENCODER, Opened, encodings
 from isthmus.search.served import Calibrated, Served, unknown
 from isthmus.search.shelves import Piece, folded
 from isthmus.storage.base import State
-from isthmus.storage.sqlite.database import Database
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
 
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
@@ -360,8 +359,8 @@ class Keeper:
             other = None
             encoding = encodings(self.store.database)
             try:
-                other = Database(self.folder)
-                task(Keeper(self.opened, Store(other), follows=False))
+                other = self.store.again()
+                task(Keeper(self.opened, other, follows=False))
                 self.renewed, self.trouble = True, ""
             except (
                 IsthmusError,
@@ -373,7 +372,7 @@ class Keeper:
                 self.trouble = "" if moved else str(error)
             finally:
                 if other is not None:
-                    other.close()
+                    other.database.close()
 
         self.busy = Thread(target=work, name="isthmus-keeper")  # not a daemon: a program that ends waits for it
         self.busy.start()

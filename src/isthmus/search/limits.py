@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from isthmus.errors import BadInput
 from isthmus.storage.base import Piece
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 
 PARTS = 12  # different names of vectors: 'text', 'audio', 'image+text' …; leaves room for those of queries
 MODALITIES = 64  # different sets of parts; a search visits an index for each

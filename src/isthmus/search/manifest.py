@@ -20,7 +20,9 @@ from typing import TypeVar
 from isthmus import encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite
+from isthmus.storage.protocols import Engine, Store
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
+from isthmus.storage.sqlite.folder import FolderStore
 
 NO_ENCODER = "none"
 
@@ -32,13 +34,18 @@ class Opened:
     """A collection's folder, its database, and its encoder, which is loaded when first needed."""
 
     folder: Path
-    database: Database
+    store: Store
     name: str
     device: str = "cpu"
     threads: int | None = None
     encoder: Encoder | None = None
     encoding: int = 0  # how often the collection had been re-encoded when ``name`` was read
     guard: RLock = field(default_factory=RLock)
+
+    @property
+    def database(self) -> Engine:
+        """Transactions, snapshots, and the manifest."""
+        return self.store.database
 
     @property
     def dim(self) -> int | None:
@@ -94,7 +101,7 @@ class Opened:
                 return done
 
 
-def encodings(database: Database) -> int:
+def encodings(database: Engine) -> int:
     """Return how often a collection has been re-encoded."""
     return int(database.manifest("encoding").get("encoding", 0))
 
@@ -116,28 +123,29 @@ def opened(
         if isinstance(encoder, str) and encoder != NO_ENCODER:
             encoders.load(encoder, device=device, threads=threads)  # what cannot be loaded leaves nothing behind
         _make(folder)
-    database = Database(folder, writable=not there or _may_write(folder))
+    store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
-        return _with_encoder(folder, database, encoder, device, threads)
+        return _with_encoder(folder, store, encoder, device, threads)
     except BaseException:
-        database.close()
+        store.database.close()
         raise
 
 
 def _with_encoder(
-    folder: Path, database: Database, encoder: str | Encoder | None, device: str, threads: int | None
+    folder: Path, store: Store, encoder: str | Encoder | None, device: str, threads: int | None
 ) -> Opened:
+    database = store.database
     encoding = encodings(database)  # before the name: what changes in between is noticed later
     known = database.manifest("encoder").get("encoder")
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
-        return Opened(folder, database, str(known), device, threads, encoder, encoding)
+        return Opened(folder, store, str(known), device, threads, encoder, encoding)
     if known is None:
         name = asked or "mini"
-        found = Opened(folder, database, name, device, threads, None if isinstance(encoder, str) else encoder)
+        found = Opened(folder, store, name, device, threads, None if isinstance(encoder, str) else encoder)
         if _sign(found):
             return found
-        return _with_encoder(folder, database, encoder, device, threads)  # another process made it meanwhile
+        return _with_encoder(folder, store, encoder, device, threads)  # another process made it meanwhile
     if asked is not None and asked != known:
         raise BadFile(
             f"{folder} was made with the encoder {known} and was opened with {asked}: vectors of different encoders "
@@ -146,7 +154,7 @@ def _with_encoder(
         )
     if encoder is not None and not isinstance(encoder, str):
         check(folder, database, encoder)
-    return Opened(folder, database, str(known), device, threads, encoding=encoding)
+    return Opened(folder, store, str(known), device, threads, encoding=encoding)
 
 
 def _sign(found: Opened) -> bool:
@@ -163,7 +171,7 @@ def _sign(found: Opened) -> bool:
     return True
 
 
-def check(folder: Path, database: Database, encoder: Encoder) -> None:
+def check(folder: Path, database: Engine, encoder: Encoder) -> None:
     """Refuse an encoder of the same name whose vectors are others'."""
     if not _is_own(database, encoder):
         known = database.manifest("identity", "encoder")
@@ -175,7 +183,7 @@ def check(folder: Path, database: Database, encoder: Encoder) -> None:
         )
 
 
-def _is_own(database: Database, encoder: Encoder) -> bool:
+def _is_own(database: Engine, encoder: Encoder) -> bool:
     """Whether the collection's vectors are this encoder's, under whatever name it was loaded."""
     known = database.manifest("identity").get("identity")
     return known is None or bool(known == encoder.identity)

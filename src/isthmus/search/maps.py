@@ -27,7 +27,7 @@ from isthmus.search.explaining import of_passage
 from isthmus.search.hits import Hit
 from isthmus.search.questions import check_weights, rest_of
 from isthmus.storage.base import Piece, assembled
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Vectors
 
 SAME = 0.999  # the cosine from which a part made again is the part that was indexed

@@ -12,8 +12,7 @@ from threading import Lock
 from isthmus.documents import Query
 from isthmus.errors import CannotWrite
 from isthmus.storage.facts import readable
-from isthmus.storage.sqlite.query_log import QueryTable
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Queries, Store
 
 TOGETHER = 32  # queries that are written at once
 REFERENCES = 1000  # of the logged queries that a calibration takes
@@ -71,7 +70,7 @@ def of_words(query: Query) -> bool:
     return query.image is None and not query.vectors and bool(query.text)
 
 
-def kept(queries: QueryTable) -> list[tuple[Query, str | None]]:
+def kept(queries: Queries) -> list[tuple[Query, str | None]]:
     """Return the queries that were given, then those logged, newest first."""
     logged: list[tuple[str, str | None]] = [(text, None) for text in queries.recent(REFERENCES)]
     return [(Query(text=text), answer) for text, answer in [*queries.given(), *logged]]

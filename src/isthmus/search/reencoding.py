@@ -25,9 +25,7 @@ from isthmus.search.keeper import Keeper
 from isthmus.search.manifest import NO_ENCODER
 from isthmus.search.switching import switch
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
-from isthmus.storage.sqlite import staging
-from isthmus.storage.sqlite.staging import Staging
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Staging, Store
 
 Progress: TypeAlias = Callable[[int, int], None]  # (documents done, documents there are)
 
@@ -61,21 +59,21 @@ def reencode(keeper: Keeper, wanted: str | Encoder, *, drop: bool, progress: Pro
         return Reencoded(name, already=True)
     if not drop:
         _refuse(name, _unreadable(keeper.store, encoder), keeper.store.count())
-    begun = Staging.open(opened.folder, name, encoder)
+    begun = keeper.store.stage(name, encoder)
     try:
         run = Run(keeper.store, begun, encoder, progress).encode()
         if not drop or len(run.skipped) == run.total:
             _refuse(name, run.skipped, run.total)
         switch(keeper, begun, name, encoder, run.skipped)
     finally:
-        begun.database.close()
+        begun.close()
     _tidy(keeper)
     return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped))
 
 
 def _tidy(keeper: Keeper) -> None:
     """Remove what nobody needs any more: new vectors that are served now, and shelves of the old ones."""
-    staging.drop(keeper.folder)
+    keeper.store.drop_staged()
     keeper.sweep()
 
 

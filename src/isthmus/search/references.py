@@ -21,7 +21,7 @@ from isthmus.queries import Embedded, about
 from isthmus.search.questions import query_vectors
 from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
 from isthmus.storage.base import Block
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 DOCUMENTS = 1500  # sampled of each modality

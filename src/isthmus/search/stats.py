@@ -9,8 +9,8 @@ from typing import Any
 
 from isthmus.search import index_folder
 from isthmus.search.keeper import Keeper
-from isthmus.storage.sqlite.database import Database
-from isthmus.storage.sqlite.staging import Begun, begun
+from isthmus.storage.base import Begun
+from isthmus.storage.protocols import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Stats:
     reencoding: Begun | None
 
 
-def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
+def stats(folder: Path, database: Engine, keeper: Keeper) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
     store, manifest = keeper.store, database.manifest()
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -53,7 +53,7 @@ def stats(folder: Path, database: Database, keeper: Keeper) -> Stats:
         index=_index(folder, int(manifest.get("calibration", 0))),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
-        reencoding=begun(folder, database),
+        reencoding=store.staged(),
         logged=store.queries.count() if manifest.get("log") else None,
     )
 

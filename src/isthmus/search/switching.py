@@ -6,7 +6,6 @@ Whoever has the collection open sees it as it was, or as it is then: see ``Opene
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 from isthmus.calibration import Statistics
 from isthmus.encoders import Encoder
@@ -16,34 +15,29 @@ from isthmus.search.keeper import Keeper
 from isthmus.search.manifest import Opened, encodings
 from isthmus.search.served import Served
 from isthmus.search.writer import Skipped
-from isthmus.storage.sqlite.staging import Staging
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Staging
 
 
 def switch(keeper: Keeper, begun: Staging, name: str, encoder: Encoder, dropped: Sequence[Skipped]) -> None:
     """Calibrate on the new vectors, then serve them; ``dropped`` documents, which have none, are deleted."""
     opened, asked = keeper.opened, keeper.asked_spec
-    with closing(begun.whole()) as whole:
-        new = Opened(opened.folder, whole, name, opened.device, opened.threads, encoder, opened.encoding)
-        calibrating = Keeper(new, Store(whole), keeper.spec, follows=False)
+    with begun.preview() as future:
+        new = Opened(opened.folder, future, name, opened.device, opened.threads, encoder, opened.encoding)
+        calibrating = Keeper(new, future, keeper.spec, follows=False)
         with calibrating.building() as mine:  # until it is served, or it would be swept away as a draft
             served = _calibrated(calibrating, begun, asked, mine)
-            _adopt(opened, begun, served, asked, encoder, dropped)
+            with opened.guard:  # nobody loads the new encoder before it is put there
+                _adopt(opened, begun, served, asked, dropped)
+                opened.moved()
+                opened.encoder = encoder
 
 
-def _adopt(
-    opened: Opened, begun: Staging, served: Served | None, asked: str, encoder: Encoder, dropped: Sequence[Skipped]
-) -> None:
-    with closing(begun.attached()) as database, opened.guard:  # nobody loads the new encoder before it is put there
-        store = Store(database)
-        with database.writing() as transaction:
-            why = {one.id: one.why for one in dropped}  # listed as skipped, and read again by the next `index`
-            store.ledger.skip_documents(transaction, why)
-            store.remove(transaction, list(why))
-            begun.adopt(transaction, encodings(database) + 1)
-            versions.replace_all(store.calibrations, transaction, served.calibrated if served else None, asked)
-        opened.moved()
-        opened.encoder = encoder
+def _adopt(opened: Opened, begun: Staging, served: Served | None, asked: str, dropped: Sequence[Skipped]) -> None:
+    with begun.adopting(encodings(opened.database) + 1) as (store, transaction):
+        why = {one.id: one.why for one in dropped}  # listed as skipped, and read again by the next `index`
+        store.ledger.skip_documents(transaction, why)
+        store.remove(transaction, list(why))
+        versions.replace_all(store.calibrations, transaction, served.calibrated if served else None, asked)
 
 
 def _calibrated(keeper: Keeper, begun: Staging, asked: str, on_disk: bool) -> Served | None:

@@ -16,7 +16,7 @@ import numpy as np
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.storage.base import Block
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Mask, Matrix, Names, Rows, Vectors
 
 GENERATED = 400  # queries made for each kind of target

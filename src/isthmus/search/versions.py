@@ -13,7 +13,7 @@ from isthmus.search.lexical import Hybrid
 from isthmus.search.probability import Curve, Match
 from isthmus.search.served import Calibrated
 from isthmus.storage.base import StoredCalibration, Transaction
-from isthmus.storage.sqlite.calibrations import Calibrations
+from isthmus.storage.protocols import Calibrations
 
 
 def draft(calibrations: Calibrations, calibrated: Calibrated) -> Calibrated:
@@ -48,7 +48,7 @@ def replace_all(
 def read(calibrations: Calibrations, version: int) -> Calibrated:
     """Read a calibration."""
     stored = calibrations.read(version)
-    fitted = storage.from_bytes(stored.fitted, f"calibration {version} of {calibrations.database.path}")
+    fitted = storage.from_bytes(stored.fitted, f"calibration {version} of the collection")
     extras = json.loads(stored.extras)
     identity = extras.get("identity") or str(checksums.of_values(stored.fitted))  # version 1 of the tables had none
     return Calibrated(

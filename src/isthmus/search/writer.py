@@ -14,7 +14,7 @@ from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, BadVectors
 from isthmus.search.ingest import Encoding, Prepared, prepared
 from isthmus.storage.base import Entry, Transaction, assembled
-from isthmus.storage.sqlite.store import Store
+from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
 
 Action: TypeAlias = Callable[[Transaction], object]

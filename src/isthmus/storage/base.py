@@ -106,6 +106,27 @@ class StoredCalibration:
     extras: str
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A re-encoding that was begun and not finished."""
+
+    encoder: str
+    done: int
+    documents: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.documents:,} documents re-encoded into {self.encoder}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The size of the store in bytes, before and after, and whether the index of words was damaged and made again."""
+
+    before: int
+    after: int
+    words_rebuilt: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """The documents that share words with a query, best first, and their share of what could be had."""

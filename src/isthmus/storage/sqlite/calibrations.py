@@ -15,7 +15,7 @@ KEPT = 3  # calibrations, the served one among them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibrations:
+class SqliteCalibrations:
     """The table ``calibrations``."""
 
     database: Database

@@ -14,23 +14,15 @@ index on the disk. A process that is even further behind reads that one.
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from dataclasses import dataclass
 
-from isthmus.errors import BadFile, CannotWrite
+from isthmus.errors import CannotWrite
+from isthmus.storage.base import Compacted
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import Database
+from isthmus.storage.sqlite.words import words_match
 
 LEAST = 16 << 20  # bytes that must be wasted before the file is written anew without being asked
 SHARE = 1 / 3  # of the file, at least
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """The size of the store in bytes, before and after, and whether the index of words was damaged and made again."""
-
-    before: int
-    after: int
-    words_rebuilt: bool = False
 
 
 def shrink(database: Database) -> None:
@@ -58,15 +50,10 @@ def compact(database: Database) -> Compacted:
 
 def _mend_words(database: Database) -> bool:
     """Merge the segments of the index of words; where it does not match the texts, make it again."""
-    try:
-        with database.writing() as connection:
-            connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
-            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
-    except BadFile:
-        with database.writing() as connection:
-            connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
-        return True
-    return False
+    damaged = not words_match(database)
+    with database.writing() as connection:
+        connection.execute("INSERT INTO words (words) VALUES (?)", ("rebuild" if damaged else "optimize",))
+    return damaged
 
 
 def _vacuum(database: Database) -> None:

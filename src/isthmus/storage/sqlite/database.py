@@ -171,7 +171,7 @@ class Database:
             )
         return {name: value for name, value, _ in rows}
 
-    def put(self, connection: sqlite3.Connection, **values: object) -> None:
+    def put(self, connection: sqlite3.Connection, /, **values: object) -> None:
         """Set values of the manifest, inside a transaction."""
         schema.put(connection, **values)
 

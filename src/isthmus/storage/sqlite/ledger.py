@@ -14,7 +14,7 @@ SKIP = "INSERT INTO skipped VALUES (?1, ?2, ?3, ?4, seal(?1, ?2, ?3, ?4))"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ledger:
+class SqliteLedger:
     """The tables ``units`` and ``skipped``, and where documents point to them."""
 
     database: Database

@@ -13,7 +13,7 @@ KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryTable:
+class SqliteQueries:
     """The table ``asked``, and the given queries in the manifest."""
 
     database: Database

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from typing import Any
 from isthmus.calibration import Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, IsthmusError
-from isthmus.storage.base import Columns, Entry
+from isthmus.storage.base import Begun, Columns, Entry
+from isthmus.storage.protocols import Store
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import FILE, Database
-from isthmus.storage.sqlite.store import INSERT_VECTOR, Store, checksum, several, stored
+from isthmus.storage.sqlite.store import INSERT_VECTOR, checksum, several, stored
 
 FOLDER = "reencode"
 
@@ -61,27 +63,15 @@ ADOPT = (
 LEFT = "SELECT count(*) FROM documents WHERE row NOT IN (SELECT row FROM fresh.documents)"
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A re-encoding that was begun and not finished."""
-
-    encoder: str
-    done: int
-    documents: int
-
-    def __str__(self) -> str:
-        return f"{self.done:,} of {self.documents:,} documents re-encoded into {self.encoder}"
-
-
 @dataclass(slots=True, eq=False)
-class Staging:
+class SqliteStaging:
     """New vectors on their way into a collection."""
 
     folder: Path  # the collection's
     database: Database
 
     @classmethod
-    def open(cls, folder: Path, name: str, encoder: Encoder) -> Staging:
+    def open(cls, folder: Path, name: str, encoder: Encoder, around: Callable[[Database], Store]) -> SqliteStaging:
         """Open what was begun for this encoder; what was begun for another one, or is damaged, is dropped."""
         values = {"encoder": name, "identity": encoder.identity, "dim": encoder.dim}
         begun = _manifest(folder, writable=True).get("identity") == encoder.identity
@@ -93,12 +83,18 @@ class Staging:
         database = Database(folder / FOLDER)
         with database.writing() as connection:
             schema.put(connection, **values)
-        return cls(folder, database)
+        return cls(folder, database, around)
+
+    around: Callable[[Database], Store]  # what makes a store of a database
+
+    def close(self) -> None:
+        """Close it; what is kept stays until it is dropped."""
+        self.database.close()
 
     @property
     def store(self) -> Store:
         """The new vectors, by the documents' rows."""
-        return Store(self.database)
+        return self.around(self.database)
 
     def missing(self, rows: Sequence[int]) -> list[int]:
         """Return those of the rows that have no new vectors yet."""
@@ -122,12 +118,13 @@ class Staging:
                 connection.execute(f"UPDATE documents SET {columns} WHERE row = ?", (row,))
                 connection.executemany(INSERT_VECTOR, ((row, *stored(piece)) for piece in entry.pieces))
 
-    def whole(self) -> Database:
-        """Open the collection as it will be, to be read; calibrations may be drafted there."""
-        database = self.attached()
-        for view in VIEWS:
-            database.connection.execute(view)
-        return database
+    @contextmanager
+    def preview(self) -> Iterator[Store]:
+        """Give the collection as it will be, to be read; calibrations may be drafted there."""
+        with closing(self._attached()) as database:
+            for view in VIEWS:
+                database.connection.execute(view)
+            yield self.around(database)
 
     def measured(self, statistics: Statistics, sequence: int) -> None:
         """Keep the statistics of the new vectors, and a token for the state that an index of them is made from."""
@@ -135,16 +132,19 @@ class Staging:
             schema.put(connection, statistics=statistics.to_bytes())
             schema.add_state(connection, sequence)
 
-    def adopt(self, connection: sqlite3.Connection, encoding: int) -> None:
-        """Put the new vectors in the place of the old, inside a transaction of the database of ``attached``."""
-        if connection.execute(LEFT).fetchone()[0]:
-            raise BadFile(f"{self.folder} was written to while it was re-encoded. Run it again.")
-        for statement in ADOPT:
-            connection.execute(statement)
-        schema.changed(connection)
-        schema.put(connection, encoding=encoding)
+    @contextmanager
+    def adopting(self, encoding: int) -> Iterator[tuple[Store, sqlite3.Connection]]:
+        """Run the transaction that puts the new vectors in the place of the old; documents are deleted inside."""
+        with closing(self._attached()) as database, database.writing() as connection:
+            yield self.around(database), connection
+            if connection.execute(LEFT).fetchone()[0]:
+                raise BadFile(f"{self.folder} was written to while it was re-encoded. Run it again.")
+            for statement in ADOPT:
+                connection.execute(statement)
+            schema.changed(connection)
+            schema.put(connection, encoding=encoding)
 
-    def attached(self) -> Database:
+    def _attached(self) -> Database:
         """Open the collection with the new vectors beside it, as ``fresh``."""
         database = Database(self.folder, pooled=False)
         database.connection.execute("ATTACH DATABASE ? AS fresh", (str(self.database.path),))

@@ -22,12 +22,12 @@ from isthmus.errors import BadFile
 from isthmus.storage.base import Block, Columns, Entry, Piece, State, assembled, blob, own_hash
 from isthmus.storage.facts import as_json, facts
 from isthmus.storage.sqlite import schema
-from isthmus.storage.sqlite.calibrations import Calibrations
+from isthmus.storage.sqlite.calibrations import SqliteCalibrations
 from isthmus.storage.sqlite.database import Database
 from isthmus.storage.sqlite.filters import compiled
-from isthmus.storage.sqlite.ledger import Ledger
-from isthmus.storage.sqlite.query_log import QueryTable
-from isthmus.storage.sqlite.words import WordIndex
+from isthmus.storage.sqlite.ledger import SqliteLedger
+from isthmus.storage.sqlite.query_log import SqliteQueries
+from isthmus.storage.sqlite.words import SqliteWords
 from isthmus.storage.where import Condition
 from isthmus.types import Matrix, Rows
 
@@ -42,31 +42,31 @@ INSERT_VECTOR = (
 
 
 @dataclass(slots=True, eq=False)
-class Store:
+class SqliteStore:
     """What a collection holds. Everything that changes it happens inside ``changing``."""
 
     database: Database
     _filtered: dict[tuple[object, ...], Rows] = field(default_factory=dict)
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> SqliteLedger:
         """The files that documents came from, and what was skipped."""
-        return Ledger(self.database)
+        return SqliteLedger(self.database)
 
     @property
-    def calibrations(self) -> Calibrations:
+    def calibrations(self) -> SqliteCalibrations:
         """The fitted calibrations."""
-        return Calibrations(self.database)
+        return SqliteCalibrations(self.database)
 
     @property
-    def queries(self) -> QueryTable:
+    def queries(self) -> SqliteQueries:
         """The log of queries, and those given for calibration."""
-        return QueryTable(self.database)
+        return SqliteQueries(self.database)
 
     @property
-    def words(self) -> WordIndex:
+    def words(self) -> SqliteWords:
         """BM25 over the texts."""
-        return WordIndex(self.database)
+        return SqliteWords(self.database)
 
     def put(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> list[int]:
         """Add documents, in place of those with the same ids; return the new rows."""

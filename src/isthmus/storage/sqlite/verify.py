@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 from isthmus.calibration import storage
-from isthmus.errors import BadFile, IsthmusError
+from isthmus.errors import IsthmusError
 from isthmus.storage.facts import facts
 from isthmus.storage.sqlite import schema
-from isthmus.storage.sqlite.store import Store, checksum
+from isthmus.storage.sqlite.store import SqliteStore, checksum
+from isthmus.storage.sqlite.words import words_match
 
 AT_ONCE = 500  # documents that are read together
 
@@ -33,7 +34,7 @@ FACTS = "SELECT document, name, value FROM facts WHERE document BETWEEN ? AND ?"
 STRAYS = "SELECT count(*) FROM {table} WHERE document NOT IN (SELECT row FROM documents)"
 
 
-def problems(store: Store) -> list[str]:
+def problems(store: SqliteStore) -> list[str]:
     """Return what is wrong with the documents, all of which are read."""
     found: list[str] = []
     spans = range(0, store.last() + 1, AT_ONCE)
@@ -48,7 +49,7 @@ def problems(store: Store) -> list[str]:
     return found
 
 
-def _of_documents(store: Store, first: int) -> list[str]:
+def _of_documents(store: SqliteStore, first: int) -> list[str]:
     span = (first, first + AT_ONCE - 1)
     pieces: dict[int, list[Any]] = defaultdict(list)
     for row, *piece in store.database.all(VECTORS, *span):
@@ -68,35 +69,31 @@ def _of_documents(store: Store, first: int) -> list[str]:
     return found
 
 
-def _strays(store: Store) -> list[str]:
+def _strays(store: SqliteStore) -> list[str]:
     counts = {table: store.database.one(STRAYS.format(table=table))[0] for table in ("vectors", "blobs", "facts")}
     found = [f"{count} rows of {table} belong to no document." for table, count in counts.items() if count]
     orphans = len(store.database.all("PRAGMA foreign_key_check"))
     return found + ([f"{orphans} documents came from a file that is not listed."] if orphans else [])
 
 
-def _sealed(store: Store, table: str) -> list[str]:
+def _sealed(store: SqliteStore, table: str) -> list[str]:
     wrong = f"SELECT count(*) FROM {table} WHERE checksum IS NOT {schema.sealed(table)}"
     count = store.database.one(wrong)[0]
     return [f"{count} {'row' if count == 1 else 'rows'} of {table} do not match their checksum."] if count else []
 
 
-def _words(store: Store) -> list[str]:
-    if store.database.writable:  # the check is written as an insertion, though it changes nothing
-        try:
-            with store.database.writing() as connection:
-                connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")  # 1: with the texts
-        except BadFile:
-            return ["the index of words does not match the documents' texts. `isthmus compact` makes it again."]
+def _words(store: SqliteStore) -> list[str]:
+    if store.database.writable and not words_match(store.database):
+        return ["the index of words does not match the documents' texts. `isthmus compact` makes it again."]
     return []
 
 
-def _statistics(store: Store) -> list[str]:
+def _statistics(store: SqliteStore) -> list[str]:
     store.statistics()  # knows its own damage
     return []
 
 
-def _calibrations(store: Store) -> list[str]:
+def _calibrations(store: SqliteStore) -> list[str]:
     for version in store.calibrations.versions():
         storage.from_bytes(store.calibrations.read(version).fitted, f"calibration {version}")
     return []

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from isthmus.errors import BadFile
 from isthmus.storage.base import Found
 from isthmus.storage.sqlite.database import Database
 from isthmus.storage.sqlite.filters import compiled
@@ -19,7 +20,7 @@ K1 = 1.2  # FTS5's own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WordIndex:
+class SqliteWords:
     """The tables ``words`` and ``terms``."""
 
     database: Database
@@ -57,3 +58,21 @@ class WordIndex:
             terms = "SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term"
             counts = run(terms).fetchall()
         return sum(max(float(np.log((total - n + 0.5) / (n + 0.5))), 1e-6) * (K1 + 1) for (n,) in counts)
+
+
+def words_match(database: Database) -> bool:
+    """Whether the index of words matches the texts, and each word is found when it is looked up.
+
+    The first is SQLite's own check, which is written as an insertion and changes nothing. It does not look words up.
+    """
+    try:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")  # 1: with the texts
+    except BadFile:
+        return False
+    with database.connected() as connection:
+        for term, documents in connection.execute("SELECT term, doc FROM terms"):
+            found = connection.execute("SELECT doc FROM terms WHERE term = ?", (term,)).fetchone()
+            if found is None or found[0] != documents:
+                return False
+    return True
