@@ -6,7 +6,7 @@ TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mteb check bench reproduce clean
+.PHONY: help demo test test-all check docs bench reproduce clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,15 +17,19 @@ demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated s
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
 	@$(TEST)/python -m pytest
 
-test-mteb: $(TEST_VENV)/.made ## Run the tests that need mteb, which is large: 365 MB beyond what the others install
+test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), and the wheel in an empty environment
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[mteb]'
-	@$(TEST)/python -m pytest tests/test_mteb.py tests/test_encoders.py
+	@$(TEST)/python -m pytest -m '' tests/test_mteb.py tests/test_encoders.py tests/test_install.py
 
-check: $(TEST_VENV)/.made ## Check format, lint and types
+check: $(TEST_VENV)/.made docs ## Check format, lint, types and the links of the documentation
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'
 	$(TEST)/ruff format --check .
 	$(TEST)/ruff check .
 	$(TEST)/mypy
+
+docs: $(TEST_VENV)/.made ## Build the documentation site in out/site; a broken link fails
+	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(TEST)/mkdocs build --strict --quiet
 
 bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machine's limits
 	@$(TEST)/python bench/bias.py

@@ -18,7 +18,7 @@ from isthmus.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent
 HELPERS = ("corpora", "flickr8k", "mixture", "tables", "yardsticks")  # of reproduce: what its scripts share
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reproduce").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "reproduce").glob("*.md")])
 
 
 def cells(line: str) -> list[str]:
@@ -54,8 +54,32 @@ def test_the_defaults_in_the_table_of_specs_are_those_of_the_code() -> None:
                     assert str(actual).lower() in (value, f"{value}.0"), (name, setting)
 
 
-def test_every_module_stands_in_the_readmes_tree() -> None:
-    tree = (ROOT / "README.md").read_text().split("## What is here")[1].split("## Read on")[0]
+def test_the_readme_is_short_and_says_what_there_is() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert "one index per modality" in text
+    verbs = {verb.__name__ for verb in VERBS}
+    shown = re.findall(r"(?:^    |`)isthmus ([a-z]+)", text, re.MULTILINE)
+    assert len(shown) >= 3
+    assert [verb for verb in shown if verb not in verbs] == []
+
+
+def test_every_page_stands_in_the_index_and_in_the_sites_navigation() -> None:
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES if ROOT / "docs" in page.parents]
+    navigation, index = (ROOT / "mkdocs.yml").read_text(), (ROOT / "docs/index.md").read_text()
+    assert [page for page in pages if f" {page}\n" not in navigation] == []
+    assert [page for page in pages if f"({page})" not in index and page != "index.md"] == []
+
+
+def test_every_name_in_the_reference_exists() -> None:
+    for page in sorted((ROOT / "docs/reference").glob("*.md")):
+        for path in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE):
+            module, name = path.rsplit(".", 1)  # by module: a function hides the module of the same name
+            assert hasattr(importlib.import_module(module), name), f"{page.name}: {path}"
+
+
+def test_every_module_stands_in_the_tree() -> None:
+    tree = (ROOT / "docs/architecture.md").read_text().split("## Modules")[1].split("## Add a calibration")[0]
     root = Path(isthmus.__file__).parent
     rooms = [str(root / room) for room in ("", "align", "calibration", "encoders", "search")]
     names = {m.name for m in pkgutil.iter_modules(rooms)}
@@ -92,17 +116,25 @@ def test_every_reproduce_script_is_listed_and_has_expected_values() -> None:
 
 
 def test_the_readmes_table_of_proof_is_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/collection.csv").open() as file:
+        header, *expected = list(csv.reader(file))
+    text = (ROOT / "README.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
+    assert [cells(line) for line in text.strip().splitlines()[1:]] == expected
+
+
+def test_the_table_of_clip_vectors_is_what_reproduce_expects() -> None:
     with (ROOT / "reproduce/expected/clip_f8k.csv").open() as file:
         expected = {row["calibration"]: row for row in csv.DictReader(file)}
-    shown = [cells(line) for line in (ROOT / "README.md").read_text().splitlines() if line.count("|") == 5][2:]
+    text = (ROOT / "docs/vectors.md").read_text()
+    shown = [cells(line) for line in text.splitlines() if line.count("|") == 5][2:]
     assert len(shown) == 6
     for name, images, rank, ndcg in shown:
         row = expected[name.split(" ")[0]]
         assert (images, rank, ndcg) == (row["images in top 10"], row["median rank of the image"], row["nDCG@10"])
-    assert f"all {len(expected)} rows" in (ROOT / "README.md").read_text()
+    assert f"all {len(expected)} rows" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/mini.md"])
+@pytest.mark.parametrize("page", ["docs/vectors.md", "docs/mini.md"])
 def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) -> None:
     with (ROOT / "reproduce/expected/mini_mix.csv").open() as file:
         expected = [list(row.values()) for row in csv.DictReader(file)]

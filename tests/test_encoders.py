@@ -21,7 +21,7 @@ from tiny import LENGTH, write_encoder, write_fusion, write_sentence_transformer
 ROOM = LENGTH - 2
 TEXTS = ["a cat sits on the red sofa", "dog", "the house", "a cat", "red red red grass", "cat and dog and tree"]
 ODD_TEXTS = ["the and of a", "🐱🐱 🐱", "שלום עולם", "cat שלום 猫 кот", "zebra quagga", "\ud83d lone", "!?"]
-MTEB = ["mteb"] if find_spec("mteb") else []  # which `make test-mteb` installs
+MTEB = ["mteb"] if find_spec("mteb") else []  # which `make test-all` installs
 LONG = " ".join(np.random.default_rng(0).choice(["cat", "dog", "sofa", "tree"], 5 * ROOM))
 
 

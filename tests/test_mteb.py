@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("mteb", reason="mteb brings 365 MB: make test-mteb installs it and runs these")
+pytest.importorskip("mteb", reason="mteb brings 365 MB: make test-all installs it and runs these")
 
 import datasets
 import mteb
