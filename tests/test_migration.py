@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -99,3 +103,25 @@ def test_a_migration_that_is_interrupted_leaves_the_old_version_whole(
     assert (folder / FILE).read_bytes() == before
     with Collection.open(folder, follow=False) as things:
         _close(_answers(things), expected["answers"])
+
+
+KILLED = """
+import os, signal, sys
+from isthmus import Collection
+from isthmus.storage.sqlite import schema
+schema.add_state = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # the last step
+Collection.open(sys.argv[1])
+"""
+
+
+def test_killed_in_the_middle_of_a_migration_it_is_still_of_the_old_version(
+    folder: Path, expected: dict[str, Any]
+) -> None:
+    source = Path(__file__).parent.parent / "src"
+    command = [sys.executable, "-c", KILLED, str(folder)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(source)}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert _version(folder) == 1
+    with Collection.open(folder, follow=False) as things:
+        _close(_answers(things), expected["answers"])
+        assert things.verify() == []

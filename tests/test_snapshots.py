@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
+from typing import cast
 
 import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, CannotWrite
+from isthmus.search import versions
+from isthmus.storage.sqlite.database import Database
 from stock import FILE, database, own, unit
 
 HERE = Path(__file__).parent
@@ -160,3 +167,115 @@ def test_own_vectors_are_found_after_many_snapshots(folder: Path) -> None:
         assert len(database(things)._idle) == 1
         things.add(own(ROWS[:1]))
         assert things.search(ASKED, k=1)[0].id == "v3"
+
+
+@pytest.fixture
+def immutable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collection]:
+    """A collection in a folder where this process may not make what WAL needs."""
+    connect = Database.connect
+
+    def refused(self: Database, mode: str = "rw") -> sqlite3.Connection:
+        connection = connect(self, mode)
+        if mode == "ro":
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+            broken = Broken(connection, error)
+            return cast("sqlite3.Connection", broken)
+        return connection
+
+    monkeypatch.setattr("isthmus.search.manifest._may_write", lambda _: False)
+    monkeypatch.setattr(Database, "connect", refused)
+    with Collection.open(folder, follow=False) as things:
+        yield things
+
+
+class Broken:
+    """A connection that can be closed and nothing else."""
+
+    def __init__(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+        self._connection, self._error = connection, error
+
+    def execute(self, *_: object) -> None:
+        raise self._error
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def test_a_collection_that_may_only_be_read_is_searched_while_it_is_iterated(immutable: Collection) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = [(one.id, len(pool.submit(immutable.search, ASKED, 20).result(timeout=60))) for one in immutable]
+    assert found == [(f"v{i}", 20) for i in range(20)]
+
+
+def test_threads_search_a_collection_that_may_only_be_read(immutable: Collection) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: (len(immutable.search(ASKED, 20)), len(immutable.verify())), range(12)))
+    assert found == [(20, 0)] * 12
+
+
+def test_a_collection_that_may_only_be_read_sees_what_others_wrote_meanwhile(immutable: Collection) -> None:
+    assert {hit.document.metadata["n"] for hit in immutable.search(ASKED, 20)} == {-1}
+    paths = os.pathsep.join([str(HERE.parent / "src"), str(HERE)])
+    command = [sys.executable, "-c", REPLACING, str(immutable.path), "2"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True)
+    assert {hit.document.metadata["n"] for hit in immutable.search(ASKED, 20)} == {1}
+
+
+def test_a_search_never_waits_for_a_writer(folder: Path) -> None:
+    """A transaction of this very process is open, and one of another is: neither keeps a search from its answer."""
+    with Collection.open(folder, follow=False) as things, database(things).writing(), ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(things.search, ASKED, 20).result(timeout=60)) == 20
+        assert len(pool.submit(lambda: list(things)).result(timeout=60)) == 20
+
+
+@pytest.mark.parametrize("leftover", ["no index", "a draft"])
+def test_opening_and_searching_never_wait_for_another_process_that_writes(folder: Path, leftover: str) -> None:
+    with Collection.open(folder, follow=False) as things:
+        if leftover == "a draft":
+            versions.draft(things.store.calibrations, things._keeper.read(1))
+    if leftover == "no index":
+        shutil.rmtree(folder / "index")
+    with closing(sqlite3.connect(folder / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with Collection.open(folder, follow=False) as things:
+            assert len(things.search(ASKED, 20)) == 20
+
+
+def test_verify_beside_a_writer_reports_no_damage_that_is_not_there(folder: Path) -> None:
+    done = Event()
+    found: list[str] = []
+
+    def check() -> None:
+        with Collection.open(folder, follow=False) as other:
+            while not done.is_set():
+                found.extend(other.verify())
+
+    with Collection.open(folder, follow=False) as things:
+        checker = Thread(target=check)
+        checker.start()
+        for number in range(40):
+            things.add(generation(number))
+        done.set()
+        checker.join()
+    assert found == []
+
+
+@pytest.mark.parametrize("leftover", ["no index", "a draft"])
+def test_opening_and_searching_go_on_where_nothing_can_be_written(
+    folder: Path, leftover: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: neither a row nor an index can be written."""
+    with Collection.open(folder, follow=False) as things:
+        if leftover == "a draft":
+            versions.draft(things.store.calibrations, things._keeper.read(1))
+    if leftover == "no index":
+        shutil.rmtree(folder / "index")
+
+    def full(*_: object, **__: object) -> None:
+        raise CannotWrite("the disk is full")
+
+    monkeypatch.setattr(Database, "writing", full)
+    monkeypatch.setattr("isthmus.search.index_folder.write", full)
+    with Collection.open(folder, follow=False) as things:
+        assert len(things.search(ASKED, 20)) == 20

@@ -14,7 +14,7 @@ def compact(into: In, json: Json = False) -> None:
 
         isthmus compact --in things.isthmus
 
-    It needs as much free disk as the collection has. Searches go on meanwhile, and killed at any time nothing is lost.
+    It needs twice as much free disk as the collection has. Searches continue, and nothing is lost if it is killed.
     This also happens by itself when a third of the file is wasted. An index of words that `isthmus stats --verify`
     found damaged is made again.
     """

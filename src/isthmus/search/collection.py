@@ -444,13 +444,13 @@ class Collection:
         return self.steadily(lambda: [*self._store.problems(), *self._keeper.problems()])
 
     def compact(self) -> Compacted:
-        """Write the store anew without the holes that deleted documents left, and the index if it is far behind.
+        """Write the store anew without the holes that deleted documents left, and the index if it is behind.
 
-        Needs as much free disk as the store has; searches go on meanwhile. By itself the store is written anew when a
-        third of it is wasted.
+        Needs twice as much free disk as the store has; searches go on meanwhile. By itself the store is written anew
+        when a third of it is wasted.
         """
         with self._writing():
-            self.steadily(self._keeper.persist)
+            self.steadily(self._keeper.tidy)
             return self._store.compact()
 
     def close(self) -> None:

@@ -233,6 +233,18 @@ class Keeper:
         if served.stale or not index_folder.places(self.folder, served.calibrated.version):
             self._serve(self._built(served.calibrated), encoding)
 
+    def tidy(self) -> None:
+        """Bring the index on the disk up to date, and forget what only an older one needs to know."""
+        if not self.version():
+            self.store.trim(self.store.state().sequence)  # there is no index yet
+            return
+        encoding = encodings(self.store.database)
+        served = self.served()
+        there = [place.name for place in index_folder.places(self.folder, self.version())]
+        if Origin.of(served.calibrated, served.state, served.last).name not in there:
+            self._serve(self._built(served.calibrated), encoding)
+        self.store.trim(served.sequence)
+
     def calibrated(
         self,
         spec: str,

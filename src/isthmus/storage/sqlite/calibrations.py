@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from isthmus.errors import BadFile
+from isthmus.errors import BadFile, CannotWrite
 from isthmus.storage.base import StoredCalibration
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import Database
@@ -45,7 +46,7 @@ class SqliteCalibrations:
         """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
         newer = "FROM calibrations WHERE version > ?"
         if self.database.one(f"SELECT count(*) {newer}", self.served())[0]:
-            with self.database.writing() as connection:
+            with suppress(CannotWrite), self.database.writing(wait=False) as connection:  # else the next one does it
                 connection.execute(f"DELETE {newer}", (self.served(),))
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:

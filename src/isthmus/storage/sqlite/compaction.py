@@ -4,8 +4,9 @@
     compact    the same when it is asked for; the index of words is put in order as well, or made again where it does
                not match the texts
 
-Writing a store anew takes about as long as copying it, and as much free disk. Other processes read on meanwhile; who
-wants to write waits. Killed at any time, the file is the old one or the new one.
+Writing a store anew takes about as long as copying it twice, and twice as much free disk: SQLite makes a copy in its
+folder for temporary files (``SQLITE_TMPDIR``, else ``/var/tmp``), and moves it through the journal beside the store.
+Searches go on meanwhile; who wants to write waits. Killed at any time, the file is the old one or the new one.
 
 Rows of ``gone`` and ``states`` are needed by whoever has an older index; ``Store.trim`` cuts what is older than the
 index on the disk. A process that is even further behind reads that one.
@@ -13,6 +14,7 @@ index on the disk. A process that is even further behind reads that one.
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing, suppress
 
 from isthmus.errors import CannotWrite
@@ -34,9 +36,23 @@ def shrink(database: Database) -> None:
         return
     there = int(database.one("SELECT count(*) FROM documents")[0])
     wasted = max(free, count * deleted / (deleted + there))  # free pages, or holes in pages that are still used
-    if page * wasted >= LEAST and wasted >= SHARE * count:
-        with suppress(CannotWrite):
-            _vacuum(database)
+    if page * wasted < LEAST or wasted < SHARE * count:
+        return
+    try:
+        if shutil.disk_usage(database.path.parent).free < 2 * page * count:
+            raise CannotWrite("there is no room for a copy and its journal")
+        forget_history(database)
+        _vacuum(database)
+    except CannotWrite:
+        with suppress(CannotWrite), database.writing(wait=False) as connection:
+            schema.put(connection, deleted=0)  # not tried again before as much is wasted once more
+
+
+def forget_history(database: Database) -> None:
+    """Forget which rows were deleted when: whoever has an older index makes it again."""
+    with database.writing() as connection:
+        connection.execute("DELETE FROM gone")
+        connection.execute("DELETE FROM states WHERE sequence < ?", (database.sequence(),))
 
 
 def compact(database: Database) -> Compacted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, RLock, local
 from typing import Any
@@ -24,11 +25,20 @@ class ChangedMeanwhile(BadFile):
     """A file that was taken not to change did: what was read may be of two states."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """A connection that reads; ``seen`` is how the files looked if it takes them not to change."""
+
+    connection: sqlite3.Connection
+    seen: tuple[int, int, int] | None = None
+
+
 class Database:
     """Connections to a collection's file: one that writes, used by one thread at a time, and a pool that reads.
 
-    Inside ``reading()`` everything a thread reads is of one committed state, whatever others write meanwhile.
-    ``pooled=False`` reads on the writing connection alone: for one that has other files attached to it.
+    Whoever reads never waits for whoever writes. Inside ``reading()`` everything a thread reads is of one committed
+    state, whatever others write meanwhile. ``pooled=False`` reads on the writing connection alone: for one that has
+    other files attached to it.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, pooled: bool = True) -> None:
@@ -36,10 +46,9 @@ class Database:
         self.writable = writable
         self.pooled = pooled
         self.closed = False
-        self.immutable = False  # opened as a file that nobody changes
-        self.lock = RLock()
-        self._idle: list[sqlite3.Connection] = []
-        self._pool = Lock()  # of the idle connections; never held while something is read or written
+        self.lock = RLock()  # of the connection that writes
+        self._idle: list[Reader] = []
+        self._pool = Lock()  # of the idle readers; never held while something is read or written
         self._thread = local()
         with self.explained():
             self.connection = self._connect()
@@ -52,26 +61,31 @@ class Database:
                 raise
 
     def _connect(self) -> sqlite3.Connection:
-        address = self.path.absolute().as_uri()
+        if not self.writable:
+            return self._reader().connection
+        connection = _open(f"{self.path.absolute().as_uri()}?mode=rwc")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opened only when first used
+        return connection
+
+    def _reader(self) -> Reader:
+        """Open a connection that reads; where this user may not make what WAL needs, as a file that does not change."""
         if self.writable:
-            connection = _open(f"{address}?mode=rwc")
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opened only when first used
-            return connection
-        self._seen = self._looks()
-        connection = _open(f"{address}?mode=ro")
+            return Reader(self.connect("ro"))
+        seen = self._looks()
+        connection = self.connect("ro")
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:  # nobody has it open, and in this folder we may not make what WAL needs
+        except sqlite3.OperationalError as error:
             connection.close()
-            if self._seen[1]:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+            if seen[1]:
                 raise CannotWrite(
                     f"{self.path} was not closed by its last writer, and this user may not finish its work. Open it "
                     "once as a user who may write there."
                 ) from None
-            self.immutable = True
-            return _open(f"{address}?mode=ro&immutable=1")
-        self.immutable = False
-        return connection
+            return Reader(self.connect("ro&immutable=1"), seen)
+        return Reader(connection)
 
     def connect(self, mode: str = "rw") -> sqlite3.Connection:
         """Open another connection to the file, which the caller closes."""
@@ -82,12 +96,6 @@ class Database:
         journal = self.path.with_name(f"{FILE}-wal")
         status = self.path.stat()
         return status.st_mtime_ns, journal.stat().st_size if journal.exists() else 0, status.st_size
-
-    def _fresh(self) -> sqlite3.Connection:
-        if self.immutable and not self.closed and self._looks() != self._seen:
-            self.connection.close()
-            self.connection = self._connect()
-        return self.connection
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -119,7 +127,10 @@ class Database:
             if not tables:
                 raise BadFile(f"{self.path} holds no collection. Make one with `isthmus index PATH --into DIR`.")
             if schema.check(self._version(), str(self.path)):
-                raise CannotWrite(f"{self.path} is of an older isthmus and cannot be brought up to date: read-only.")
+                raise CannotWrite(
+                    f"{self.path} was written by an older isthmus and must be migrated, which this user may not do. Open "
+                    "it once as a user who may write there, or copy the folder and open the copy."
+                )
             return
         if not tables:
             self._create()
@@ -194,14 +205,39 @@ class Database:
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection that this thread reads on: that of its snapshot, or the shared one."""
+        """Give the connection that this thread reads on: of its transaction, of its snapshot, or one of the pool."""
         reader = getattr(self._thread, "reader", None)
         with self.explained():
             if reader is not None:
                 yield reader
-                return
-            with self.lock:
-                yield self._fresh()
+            elif getattr(self._thread, "writing", False) or not self.pooled:
+                with self.lock:
+                    yield self.connection
+            else:
+                with self._borrowed() as borrowed:
+                    yield borrowed.connection
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[Reader]:
+        """Give a reader of the pool, and take it back."""
+        if self.closed:
+            raise CannotWrite(f"{self.path} was closed. Open the collection again.")
+        with self._pool:
+            reader = self._idle.pop() if self._idle else None
+        if reader is not None and reader.seen is not None and reader.seen != self._looks():
+            reader.connection.close()  # what it remembers of the file is out of date
+            reader = None
+        reader = reader or self._reader()
+        try:
+            yield reader
+        finally:
+            with suppress(sqlite3.Error):
+                reader.connection.rollback()
+            with self._pool:
+                if self.closed or reader.connection.in_transaction:
+                    reader.connection.close()
+                else:
+                    self._idle.append(reader)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -221,7 +257,7 @@ class Database:
         if self.closed:
             raise CannotWrite(f"{self.path} was closed. Open the collection again.")
         self.check_place()
-        with self._still() if self.immutable else self._snapshot() as connection:
+        with self._snapshot() as connection:
             yield lambda: self._using(connection)
 
     @contextmanager
@@ -233,57 +269,40 @@ class Database:
             self._thread.reader = before
 
     @contextmanager
-    def _still(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection to a file that is taken not to change, and check afterwards that it did not."""
-        with self.lock:
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection of the pool with a transaction that began now."""
+        with self._borrowed() as reader:
             with self.explained():
-                connection = self._fresh()
-            yield connection
-            if self._looks() != self._seen:
+                reader.connection.execute("BEGIN")
+                # the transaction begins with the first read
+                reader.connection.execute("SELECT value FROM manifest WHERE name = 'sequence'").fetchone()
+            yield reader.connection
+            if reader.seen is not None and reader.seen != self._looks():
                 raise ChangedMeanwhile(f"{self.path} was changed while it was read. Try again.")
 
     @contextmanager
-    def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection of the pool with a transaction that began now."""
-        with self.explained():
-            with self._pool:
-                connection = self._idle.pop() if self._idle else None
-            connection = connection or self.connect("ro")
-            connection.execute("BEGIN")
-            connection.execute("SELECT value FROM manifest WHERE name = 'sequence'").fetchone()  # here it begins
-        try:
-            yield connection
-        finally:
-            with suppress(sqlite3.Error):
-                connection.rollback()
-            with self._pool:
-                if self.closed or connection.in_transaction:
-                    connection.close()
-                else:
-                    self._idle.append(connection)
-
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: all of it, or nothing."""
+    def writing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
+        """Run a transaction: all of it, or nothing. ``wait=False`` raises at once where somebody else writes."""
         if not self.writable:
             raise CannotWrite(f"{self.path} was opened for reading only: its folder cannot be written to.")
         self.check_place()
-        snapshot, self._thread.reader = getattr(self._thread, "reader", None), None  # reads inside see what is written
+        if not self.lock.acquire(blocking=wait):
+            raise CannotWrite(f"{self.path} is being written to by another thread.")
+        outside = getattr(self._thread, "reader", None), getattr(self._thread, "writing", False)
+        self._thread.reader, self._thread.writing = None, True  # reads inside see what is written
         try:
-            with self.lock, self.explained():
+            with self.explained():
+                self.connection.execute(f"PRAGMA busy_timeout = {int(WAIT * 1000) if wait else 0}")
                 self.connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield self.connection
-                except BaseException:
-                    self._undo()
-                    raise
-                try:
                     self.connection.execute("COMMIT")
                 except BaseException:
                     self._undo()
                     raise
         finally:
-            self._thread.reader = snapshot
+            self._thread.reader, self._thread.writing = outside
+            self.lock.release()
         self.check_place()  # what went into a file without a name is not acknowledged
 
     def _undo(self) -> None:
@@ -334,7 +353,7 @@ class Database:
         """Close the file; a snapshot that somebody still reads is closed when it ends."""
         with self.lock, self._pool:
             self.closed = True
-            for connection in (*self._idle, self.connection):
+            for connection in (*(reader.connection for reader in self._idle), self.connection):
                 connection.close()
             self._idle.clear()
 

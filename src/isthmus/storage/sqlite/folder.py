@@ -58,4 +58,5 @@ class FolderStore(SqliteStore):
 
     def problems(self) -> list[str]:
         """Return what is wrong with everything stored, all of which is read."""
-        return [*self.database.problems(), *verify.problems(self)]
+        with self.database.reading():
+            return [*self.database.problems(), *verify.problems(self)]

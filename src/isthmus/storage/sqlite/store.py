@@ -18,7 +18,7 @@ import numpy as np
 from isthmus import checksums
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
-from isthmus.errors import BadFile
+from isthmus.errors import BadFile, CannotWrite
 from isthmus.storage.base import Block, Columns, Entry, Piece, State, assembled, blob, own_hash
 from isthmus.storage.facts import as_json, facts
 from isthmus.storage.sqlite import schema
@@ -161,8 +161,8 @@ class SqliteStore:
         return found
 
     def trim(self, sequence: int) -> None:
-        """Forget what only an index older than a change needs to know."""
-        with self.database.writing() as connection:
+        """Forget what only an index older than a change needs to know; not now where somebody writes, or no room is."""
+        with suppress(CannotWrite), self.database.writing(wait=False) as connection:
             connection.execute("DELETE FROM gone WHERE sequence <= ?", (sequence,))
             connection.execute("DELETE FROM states WHERE sequence < ?", (sequence,))
 
