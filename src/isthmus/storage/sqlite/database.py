@@ -128,8 +128,8 @@ class Database:
                 raise BadFile(f"{self.path} holds no collection. Make one with `isthmus index PATH --into DIR`.")
             if schema.check(self._version(), str(self.path)):
                 raise CannotWrite(
-                    f"{self.path} was written by an older isthmus and must be migrated, which this user may not do. Open "
-                    "it once as a user who may write there, or copy the folder and open the copy."
+                    f"{self.path} was written by an older isthmus and must be migrated, which this user may not do. "
+                    "Open it once as a user who may write there, or copy the folder and open the copy."
                 )
             return
         if not tables:
