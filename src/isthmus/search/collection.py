@@ -81,7 +81,8 @@ class Collection:
         ``encoder``: a name, an encoder, or ``"none"`` for documents that bring their own vectors; left out, the
         collection's own, and ``mini`` for a new one. ``calibration``: what the first calibration is. ``create=False``
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
-        drifted. ``device`` and ``threads`` are for the encoder.
+        drifted. ``device`` and ``threads`` are for the encoder. The path ``":memory:"`` makes a new collection that is
+        never written to disk and ends with this object.
         """
         arguments.path(path)
         if encoder is not None:

@@ -63,14 +63,14 @@ class Origin:
         return f"{self.version}-{self.state.sequence}"
 
 
-def places(folder: Path, version: int) -> list[Path]:
+def places(folder: Path | None, version: int) -> list[Path]:
     """Return where indexes of a calibration lie in a collection's folder, the newest first."""
     found = [(place, _numbers(place)) for place in _entries(folder)]
     mine = [(numbers[1], place) for place, numbers in found if numbers is not None and numbers[0] == version]
     return [place for _, place in sorted(mine, reverse=True)]
 
 
-def keep_only(folder: Path, name: str | None) -> None:
+def keep_only(folder: Path | None, name: str | None) -> None:
     """Remove every index but one, and what killed processes left; by whoever holds the lock.
 
     Who has an index open keeps it until the end.
@@ -95,7 +95,9 @@ def _draft(place: Path) -> Path:
     return place.with_name(f"{place.name}.{secrets.token_hex(8)}{DRAFT}")
 
 
-def _entries(folder: Path) -> list[Path]:
+def _entries(folder: Path | None) -> list[Path]:
+    if folder is None:
+        return []
     try:
         return sorted((folder / FOLDER).iterdir())
     except OSError:  # there is none, or it is no folder

@@ -61,9 +61,9 @@ class Keeper:
     lock: BaseFileLock | None = None  # of ``index/``
 
     @property
-    def folder(self) -> Path:
-        """Where the collection is."""
-        return self.opened.folder
+    def folder(self) -> Path | None:
+        """Where the index is kept; None where there is no such place."""
+        return self.store.folder
 
     @property
     def writable(self) -> bool:
@@ -162,7 +162,7 @@ class Keeper:
         """Hold the lock of ``index/``; yields whether this process has it, and may write there."""
         from filelock import FileLock, Timeout  # late: readers never need it
 
-        if not self.writable:
+        if not self.writable or self.folder is None:
             yield False
             return
         self.store.database.check_place()  # a lock would make a folder that is gone anew
@@ -185,6 +185,10 @@ class Keeper:
                 index_folder.keep_only(self.folder, self._newest())
                 self.store.calibrations.forget_drafts()
 
+    def _names(self) -> list[str]:
+        """Return the names of the indexes on the disk."""
+        return [place.name for place in index_folder.places(self.folder, self.version())]
+
     def _newest(self) -> str | None:
         """Return the name of the newest index that is of this history, as far as its description tells."""
         for place in index_folder.places(self.folder, self.version()):
@@ -202,13 +206,13 @@ class Keeper:
             state, last = self.store.state(), self.store.last()
             served = self._built_from(calibrated, state, last, on_disk=mine)
             name = Origin.of(calibrated, state, last).name
-            if mine and calibrated.version == self.version() and (self.folder / index_folder.FOLDER / name).exists():
+            if mine and calibrated.version == self.version() and name in self._names():
                 index_folder.keep_only(self.folder, name)
                 self.store.trim(served.sequence)
         return served
 
     def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Served:
-        if calibrated.version and on_disk:
+        if calibrated.version and on_disk and self.folder is not None:
             try:
                 origin = Origin.of(calibrated, state, last)
                 place = index_folder.write(self.folder, self._pieces(calibrated, last), origin)
@@ -225,7 +229,7 @@ class Keeper:
 
     def persist(self) -> None:
         """Write the shelves where the next process finds them, when those there are missing or far behind."""
-        if self.current is None or not self.current.calibrated.version or not self.writable:
+        if self.current is None or not self.current.calibrated.version or not self.writable or self.folder is None:
             return
         encoding = encodings(self.store.database)
         with self.guard, self.store.database.reading():
@@ -240,8 +244,8 @@ class Keeper:
             return
         encoding = encodings(self.store.database)
         served = self.served()
-        there = [place.name for place in index_folder.places(self.folder, self.version())]
-        if Origin.of(served.calibrated, served.state, served.last).name not in there:
+        name = Origin.of(served.calibrated, served.state, served.last).name
+        if self.folder is not None and name not in self._names():
             self._serve(self._built(served.calibrated), encoding)
         self.store.trim(served.sequence)
 
@@ -280,7 +284,7 @@ class Keeper:
         """Serve what was made since ``encoding`` was read, unless vectors of two encoders may have met in it."""
         with self.guard:
             if encodings(self.store.database) != encoding:
-                raise BadFile(f"{self.folder} was re-encoded meanwhile. Try again.")
+                raise BadFile(f"{self.opened.folder} was re-encoded meanwhile. Try again.")
             self.current = served
         return served
 
@@ -368,11 +372,10 @@ class Keeper:
         """Work on a connection of its own; searches go on with what is served until it is done."""
 
         def work() -> None:
-            other = None
             encoding = encodings(self.store.database)
             try:
-                other = self.store.again()
-                task(Keeper(self.opened, other, follows=False))
+                with self.store.again() as other:
+                    task(Keeper(self.opened, other, follows=False))
                 self.renewed, self.trouble = True, ""
             except (
                 IsthmusError,
@@ -382,9 +385,6 @@ class Keeper:
             ) as error:  # RuntimeError: the interpreter is ending
                 moved = encodings(self.store.database) != encoding  # then what it was for is gone
                 self.trouble = "" if moved else str(error)
-            finally:
-                if other is not None:
-                    other.database.close()
 
         self.busy = Thread(target=work, name="isthmus-keeper")  # not a daemon: a program that ends waits for it
         self.busy.start()

@@ -37,7 +37,7 @@ class Stats:
 def stats(folder: Path, database: Engine, keeper: Keeper) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
     store, manifest = keeper.store, database.manifest()
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in folder.rglob("*") if path.is_file()] if keeper.folder is not None else []
     index = [path for path in files if path.is_relative_to(folder / "index")]
     return Stats(
         path=str(folder),
@@ -50,7 +50,7 @@ def stats(folder: Path, database: Engine, keeper: Keeper) -> Stats:
         drift=_drift(keeper, int(manifest.get("calibration", 0))),
         refitting=keeper.refitting,
         trouble=keeper.trouble,
-        index=_index(folder, int(manifest.get("calibration", 0))),
+        index=_index(keeper.folder, int(manifest.get("calibration", 0))),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
         reencoding=store.staged(),
@@ -89,7 +89,7 @@ def _drift(keeper: Keeper, version: int) -> dict[str, float]:
     return calibration.drift(keeper.read(version).fitted.statistics, keeper.store.statistics()) if version else {}
 
 
-def _index(folder: Path, version: int) -> dict[str, str]:
+def _index(folder: Path | None, version: int) -> dict[str, str]:
     for place in index_folder.places(folder, version):
         try:
             shelves = index_folder.described(place)["shelves"]

@@ -282,8 +282,8 @@ class Store(Protocol):
         """Where an index may be kept beside the store; None where there is no such place."""
         ...
 
-    def again(self) -> Store:
-        """Open the same store once more, for another thread; the caller closes its ``database``."""
+    def again(self) -> AbstractContextManager[Store]:
+        """Open the same store once more, for work on another thread."""
         ...
 
     def sole_writer(self) -> AbstractContextManager[None]:
@@ -484,10 +484,6 @@ class Store(Protocol):
 
     def passed(self, state: State) -> bool:
         """Whether the documents have been in a state, and what has changed since is known."""
-        ...
-
-    def token(self, sequence: int) -> str | None:
-        """Return the token of the documents' state after a change; None where it is not known, or no longer."""
         ...
 
     def blocks(self, after: int = -1, last: int | None = None, size: int = 2048) -> Iterator[Block]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +27,11 @@ class FolderStore(SqliteStore):
         """Where an index may be kept beside the store."""
         return self.database.path.parent
 
-    def again(self) -> FolderStore:
-        """Open the same store once more, on connections of its own, which the caller closes."""
-        return FolderStore(Database(self.folder))
+    @contextmanager
+    def again(self) -> Iterator[FolderStore]:
+        """Open the same store once more, on connections of its own, for work on another thread."""
+        with closing(Database(self.folder)) as database:
+            yield FolderStore(database)
 
     def sole_writer(self) -> AbstractContextManager[None]:
         """Hold the lock of the only writer, or say who has it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,22 +43,23 @@ class SqliteWords:
         match = " OR ".join(f'"{word}"' for word in words)
         # a plain rowid would have FTS5 begin again for each: the plus sign has it read the matches once
         rows = self.database.all(f"SELECT rowid, -bm25(words) FROM words WHERE words MATCH ? {rest}", match, *values)
-        most = self._most(words)
-        return Found([row for row, _ in rows], np.array([score for _, score in rows]) / max(most, 1e-9))
-
-    def _most(self, words: Sequence[str]) -> float:
-        """Return the BM25 score that a document with every word of the query, many times over, comes near to."""
         total = int(self.database.one("SELECT count(*) FROM words_docsize")[0])
         with self.database.connected() as connection:
-            run = connection.execute
-            run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.question USING fts5 (text, tokenize = '{TOKENS}')")
-            run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.question_terms USING fts5vocab (temp, question, 'row')")
-            run("DELETE FROM temp.question")
-            run("INSERT INTO temp.question VALUES (?)", (" ".join(words),))
-            # CROSS JOIN keeps the order: the query's few words are looked up, not the collection's many read through
-            terms = "SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term"
-            counts = run(terms).fetchall()
-        return sum(max(float(np.log((total - n + 0.5) / (n + 0.5))), 1e-6) * (K1 + 1) for (n,) in counts)
+            most = best_possible(connection, words, total)
+        return Found([row for row, _ in rows], np.array([score for _, score in rows]) / max(most, 1e-9))
+
+
+def best_possible(connection: sqlite3.Connection, words: Sequence[str], total: int) -> float:
+    """Return the BM25 score that one of ``total`` texts, with every word of a query many times over, comes near to."""
+    run = connection.execute
+    run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.question USING fts5 (text, tokenize = '{TOKENS}')")
+    run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.question_terms USING fts5vocab (temp, question, 'row')")
+    run("DELETE FROM temp.question")
+    run("INSERT INTO temp.question VALUES (?)", (" ".join(words),))
+    # CROSS JOIN keeps the order: the query's few words are looked up, not the collection's many read through
+    terms = "SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term"
+    counts = run(terms).fetchall()
+    return sum(max(float(np.log((total - n + 0.5) / (n + 0.5))), 1e-6) * (K1 + 1) for (n,) in counts)
 
 
 def words_match(database: Database) -> bool:

@@ -1,0 +1,52 @@
+"""A parsed ``where``, applied to documents in memory."""
+
+from __future__ import annotations
+
+import operator
+
+from isthmus.storage.facts import Scalar, readable
+from isthmus.storage.memory.engine import Contents, StoredDocument
+from isthmus.storage.where import COLUMNS, All, Compare, Condition, Either, Everything, Exists, Not, OneOf
+
+SIGNS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
+def allowed(contents: Contents, condition: Condition) -> list[int]:
+    """Return the rows of the documents that a filter lets through, in order."""
+    return [row for row, held in contents.documents.items() if matches(held, condition)]
+
+
+def matches(held: StoredDocument, condition: Condition) -> bool:
+    """Whether a filter lets a document through."""
+    match condition:
+        case Everything():
+            return True
+        case OneOf(name, values):
+            return any(_plain(name, value) in _values(held, name) for value in values)
+        case Compare(name, sign, value):
+            asked = _plain(name, value)
+            return any(SIGNS[sign](one, asked) for one in _values(held, name) if _alike(one, asked))
+        case Exists(name):
+            return bool(_values(held, name))
+        case Not(inner):
+            return not matches(held, inner)
+        case All(several):
+            return all(matches(held, one) for one in several)
+        case Either(several):
+            return any(matches(held, one) for one in several)
+
+
+def _values(held: StoredDocument, name: str) -> list[Scalar]:
+    if name in COLUMNS:
+        return [held.document.id if name == "id" else held.entry.modality]
+    wanted = readable(name)
+    return [value for known, value in held.facts if known == wanted]
+
+
+def _plain(name: str, value: Scalar) -> Scalar:
+    """Return a value as it is compared: ids and modalities are texts, and compare as such."""
+    return str(value) if name in COLUMNS else value
+
+
+def _alike(one: Scalar, other: Scalar) -> bool:
+    return isinstance(one, str) == isinstance(other, str)

@@ -1,0 +1,420 @@
+"""Documents with their vectors, in memory."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from isthmus.calibration import Statistics
+from isthmus.documents import Document
+from isthmus.encoders import Encoder
+from isthmus.errors import BadFile
+from isthmus.storage.base import (
+    Begun,
+    Block,
+    Columns,
+    Compacted,
+    Entry,
+    Piece,
+    State,
+    assembled,
+    own_hash,
+)
+from isthmus.storage.facts import as_json, facts
+from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
+from isthmus.storage.memory.filters import allowed
+from isthmus.storage.memory.parts import MemoryCalibrations, MemoryLedger, MemoryQueries, MemoryWords
+from isthmus.storage.where import Condition
+from isthmus.types import Matrix, Rows
+
+
+class MemoryStore:
+    """What a collection in memory holds."""
+
+    def __init__(self, database: MemoryEngine | None = None) -> None:
+        self.database = database or MemoryEngine()
+        self.ledger = MemoryLedger(self.database)
+        self.calibrations = MemoryCalibrations(self.database)
+        self.queries = MemoryQueries(self.database)
+        self.words = MemoryWords(self.database)
+        self._staging: MemoryStaging | None = None
+
+    @property
+    def folder(self) -> None:
+        """There is no place for an index: what is served stays in memory."""
+
+    @property
+    def _held(self) -> dict[int, StoredDocument]:
+        return self.database.now.documents
+
+    @contextmanager
+    def again(self) -> Iterator[MemoryStore]:
+        """Give the same store to another thread."""
+        yield self
+
+    @contextmanager
+    def sole_writer(self) -> Iterator[None]:
+        """Hold the lock of the only writer: threads wait for each other."""
+        with self.database.lock:
+            yield
+
+    def stage(self, name: str, encoder: Encoder) -> MemoryStaging:
+        """Open a place for another encoder's vectors; what was begun for the same one is gone on with."""
+        if self._staging is None or self._staging.identity != encoder.identity:
+            self._staging = MemoryStaging(self, name, encoder.identity, encoder.dim)
+        return self._staging
+
+    def staged(self) -> Begun | None:
+        """Return how far a re-encoding has come; None when there is none."""
+        begun = self._staging
+        if begun is None or self.database.manifest("identity").get("identity") == begun.identity:
+            return None
+        return Begun(begun.name, len(self._held.keys() & begun.store.database.now.documents.keys()), len(self._held))
+
+    def drop_staged(self) -> None:
+        """Forget a re-encoding that was begun."""
+        self._staging = None
+
+    def shrink(self) -> None:
+        """Do nothing: memory of deleted documents is free already."""
+
+    def compact(self) -> Compacted:
+        """Do nothing: there are no holes."""
+        return Compacted(0, 0)
+
+    def problems(self) -> list[str]:
+        """Return nothing: what is in memory has no checksums."""
+        return []
+
+    def put(self, transaction: Contents, /, entries: Sequence[Entry]) -> list[int]:
+        """Add documents, in place of those with the same ids; return the new rows."""
+        self.remove(transaction, [entry.document.id for entry in entries])
+        added: list[int] = []
+        for entry in entries:
+            row, transaction.next_row = transaction.next_row, transaction.next_row + 1
+            transaction.documents[row] = _stored(entry)
+            transaction.rows[entry.document.id] = row
+            added.append(row)
+        return added
+
+    def remove(self, transaction: Contents, /, ids: Sequence[str]) -> list[str]:
+        """Take documents out; return the ids of those that were there."""
+        there = [name for name in ids if name in transaction.rows]
+        for name in there:
+            row = transaction.rows.pop(name)
+            del transaction.documents[row]
+            transaction.gone[row] = transaction.manifest["sequence"] + 1
+        return there
+
+    def touched(self, transaction: Contents, /, statistics: Statistics) -> None:
+        """Note that documents changed, and the statistics of what is there now."""
+        transaction.changed()
+        transaction.manifest["statistics"] = statistics
+
+    def set_dim(self, transaction: Contents, /, dim: int | None) -> None:
+        """Note how many numbers a vector has."""
+        transaction.manifest["dim"] = dim
+
+    def met(self, transaction: Contents, /, seen: Sequence[tuple[int | None, int | None, str]]) -> None:
+        """Note the file and the run in which unchanged documents were met: (file, run, id)."""
+        for unit, run, name in seen:
+            row = transaction.rows[name]
+            held = transaction.documents[row]
+            transaction.documents[row] = replace(held, entry=replace(held.entry, unit=unit, run=run))
+
+    def of_unit(self, number: int, *, but_run: int | None = None) -> list[str]:
+        """Return the ids of a file's documents, with ``but_run`` of those that this run has not met."""
+        entries = [held.entry for held in self._held.values() if held.entry.unit == number]
+        return [entry.document.id for entry in entries if but_run is None or entry.run != but_run]
+
+    def filtered(self, condition: Condition) -> Rows:
+        """Return the rows that a filter lets through."""
+        return np.array(allowed(self.database.now, condition), dtype=np.int64)
+
+    def trim(self, sequence: int) -> None:
+        """Forget what only an index older than a change needs to know."""
+        with self.database.writing() as transaction:
+            transaction.gone = {row: at for row, at in transaction.gone.items() if at > sequence}
+            transaction.states = {at: token for at, token in transaction.states.items() if at >= sequence}
+
+    def statistics(self) -> Statistics:
+        """Return the statistics of the raw vectors, which follow every change."""
+        found: Statistics = self.database.manifest("statistics").get("statistics", Statistics({}))
+        return found
+
+    def count(self) -> int:
+        """Return how many documents there are."""
+        return len(self._held)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many documents each modality has."""
+        return dict(sorted(Counter(held.entry.modality for held in self._held.values()).items()))
+
+    def modalities(self) -> set[str]:
+        """Return the modalities there are."""
+        return set(self.counts())
+
+    def parts(self) -> set[str]:
+        """Return the parts that documents have vectors for."""
+        return set(self.statistics().parts)
+
+    def fields(self) -> list[str]:
+        """Return the names of the metadata."""
+        return sorted({name for held in self._held.values() for name, _ in held.facts})
+
+    def copies(self, row: int) -> set[int]:
+        """Return the rows of the documents that hold the very same parts as this one, itself among them."""
+        if row not in self._held or not any(self.hashes(row)[:2]):
+            return {row}
+        return {row, *(other for other in self._held if self.hashes(other) == self.hashes(row))}
+
+    def ids(self, condition: Condition) -> list[str]:
+        """Return the ids of the documents that a filter lets through, in the order they were added."""
+        return [self._held[row].document.id for row in allowed(self.database.now, condition)]
+
+    def names(self) -> dict[int, str]:
+        """Return the id of every document by its row."""
+        return {row: held.document.id for row, held in self._held.items()}
+
+    def names_like(self, start: str) -> list[str]:
+        """Return some ids that begin alike."""
+        return [name for name in self.database.now.rows if name.lower().startswith(start.lower())][:200]
+
+    def page(self, after: int, count: int) -> list[int]:
+        """Return the next rows after one, in order."""
+        return [row for row in self._held if row > after][:count]
+
+    def rows(self, modality: str | None = None) -> list[int]:
+        """Return the rows of all documents in order, or of those of a modality."""
+        return [row for row, held in self._held.items() if modality is None or held.entry.modality == modality]
+
+    def rows_with(self, part: str, count: int) -> list[int]:
+        """Return some documents that have a vector of a part."""
+        return [r for r, held in self._held.items() if any(piece.part == part for piece in held.entry.pieces)][:count]
+
+    def texts(self, rows: Sequence[int]) -> dict[int, str]:
+        """Return the texts of these documents."""
+        found = {row: self._held[row].document.text for row in rows if row in self._held}
+        return {row: text for row, text in found.items() if text}
+
+    def other_modalities(self, known: Sequence[str]) -> list[tuple[str, str]]:
+        """Return (id, modality) of the documents whose modality is none of these."""
+        entries = [held.entry for held in self._held.values()]
+        return [(entry.document.id, entry.modality) for entry in entries if entry.modality not in known]
+
+    def columns(self, rows: Sequence[int]) -> dict[int, Columns]:
+        """Return what is stored of documents beside their vectors."""
+        return {row: _columns(self._held[row]) for row in rows if row in self._held}
+
+    def hashes(self, row: int) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Return the hashes of a document's text, image and own vectors."""
+        entry = self._held[row].entry
+        return entry.text_hash, entry.image_hash, entry.own_hash
+
+    def origin(self, name: str) -> tuple[int | None, int | None]:
+        """Return the file and the run that a document came with."""
+        entry = self._held[self.database.now.rows[name]].entry
+        return entry.unit, entry.run
+
+    def same_content(self, hashes: Mapping[str, bytes], count: int) -> list[tuple[int, bytes | None]]:
+        """Return some documents, (row, hash of own vectors), whose text or image, by kind, has these hashes."""
+        found = [
+            (row, held.entry.own_hash)
+            for row, held in self._held.items()
+            if all(getattr(held.entry, f"{kind}_hash") == digest for kind, digest in hashes.items())
+        ]
+        return found[:count]
+
+    def encoded_row(self, modality: str) -> int | None:
+        """Return a document of a modality whose vectors are all the encoder's; None when there is none."""
+        entries = ((row, held.entry) for row, held in self._held.items())
+        return next((row for row, e in entries if e.modality == modality and e.own_hash is None), None)
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return the row of each of these ids that is there."""
+        rows = self.database.now.rows
+        return {name: rows[name] for name in ids if name in rows}
+
+    def has_text(self, rows: Sequence[int]) -> set[int]:
+        """Return those of the rows whose documents have a text."""
+        return set(self.texts([int(row) for row in rows]))
+
+    def document(self, row: int) -> Document:
+        """Return the document in a row that is known to be there."""
+        if row not in self._held:
+            raise BadFile(f"There is no document in row {row}.")
+        return _restored(self._held[row])
+
+    def documents(self, rows: Sequence[int]) -> dict[int, Document]:
+        """Return the documents in these rows."""
+        return {int(row): _restored(self._held[int(row)]) for row in rows if int(row) in self._held}
+
+    def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
+        """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
+        pieces = self._held[row].entry.pieces
+        counts = Counter(piece.part for piece in pieces)
+        single = [(piece.part, piece.vector) for piece in pieces if counts[piece.part] == 1]
+        for size in range(len(single), 0, -1):
+            for some in combinations(single, size):
+                if own_hash(dict(some)) == digest:
+                    return dict(some)
+        return {}
+
+    def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
+        """Return the stored vectors of these documents."""
+        return {int(row): list(self._held[int(row)].entry.pieces) for row in rows if int(row) in self._held}
+
+    def recounted(self, *, but: Sequence[int] = ()) -> Statistics:
+        """Return the statistics taken anew from the vectors of all documents but some."""
+        statistics = Statistics({})
+        for row, held in self._held.items():
+            if row not in but:
+                statistics = statistics.add(*assembled([held.entry.pieces]))
+        return statistics
+
+    def gone_since(self, sequence: int) -> Rows:
+        """Return the rows of documents that were deleted or replaced after a change."""
+        return np.array([row for row, at in self.database.now.gone.items() if at > sequence], dtype=np.int64)
+
+    def state(self) -> State:
+        """Return which state the documents are in."""
+        sequence = self.database.sequence()
+        return State(sequence, self.database.now.states[sequence])
+
+    def passed(self, state: State) -> bool:
+        """Whether the documents have been in a state, and what has changed since is known."""
+        return self.database.now.states.get(state.sequence) == state.token
+
+    def blocks(self, after: int = -1, last: int | None = None, size: int = 2048) -> Iterator[Block]:
+        """Yield the vectors of documents after a row, up to ``last``, in order, never more than a block at a time."""
+        wanted = [row for row in self._held if row > after and (last is None or row <= last)]
+        for start in range(0, len(wanted), size):
+            yield self.sample(wanted[start : start + size])
+
+    def last(self) -> int:
+        """Return the row of the document that was added last; -1 when there is none."""
+        return max(self._held, default=-1)
+
+    def sample(self, rows: Sequence[int]) -> Block:
+        """Return the vectors of these documents."""
+        there = sorted(int(row) for row in rows if int(row) in self._held)
+        pieces = [self._held[row].entry.pieces for row in there]
+        return Block(np.array(there, dtype=np.intp), [self._held[row].document.id for row in there], *assembled(pieces))
+
+
+@dataclass(slots=True, eq=False)
+class MemoryStaging:
+    """Another encoder's vectors, until all of them are there."""
+
+    main: MemoryStore
+    name: str
+    identity: str
+    dim: int
+    store: MemoryStore
+
+    def __init__(self, main: MemoryStore, name: str, identity: str, dim: int) -> None:
+        self.main, self.name, self.identity, self.dim = main, name, identity, dim
+        self.store = MemoryStore()
+
+    def missing(self, rows: Sequence[int]) -> list[int]:
+        """Return those of the rows that have no new vectors yet."""
+        return [row for row in rows if row not in self.store.database.now.documents]
+
+    def keep(self, made: Sequence[tuple[int, Entry, Columns]]) -> None:
+        """Keep documents' new vectors, each under its row."""
+        with self.store.database.writing() as transaction:
+            for row, entry, _ in made:
+                transaction.documents[row] = _stored(entry)
+                transaction.rows[entry.document.id] = row
+
+    def measured(self, statistics: Statistics, sequence: int) -> None:
+        """Keep the statistics of the new vectors, and a token for the state that an index of them is made from."""
+        with self.store.database.writing() as transaction:
+            transaction.manifest["statistics"] = statistics
+            transaction.states[sequence] = secrets.token_hex(16)
+
+    def _future(self, now: Contents) -> Contents:
+        """Return contents with the new vectors in the place of the old, as far as there are new ones."""
+        staged, future = self.store.database.now, now.copy()
+        future.documents = {row: _with_vectors(now.documents[row], staged.documents[row].entry)
+                            for row in now.documents if row in staged.documents}  # fmt: skip
+        future.rows = {held.document.id: row for row, held in future.documents.items()}
+        future.manifest["statistics"] = staged.manifest.get("statistics", Statistics({}))
+        future.states = {at: token for at, token in staged.states.items() if at == now.manifest["sequence"]}
+        return future
+
+    @contextmanager
+    def preview(self) -> Iterator[MemoryStore]:
+        """Give the collection as it will be, to be read; calibrations may be drafted there."""
+        future = self._future(self.main.database.now)
+        future.states = future.states or {future.manifest["sequence"]: secrets.token_hex(16)}
+        preview = MemoryStore(_Preview(future, self))
+        yield preview
+
+    @contextmanager
+    def adopting(self, encoding: int) -> Iterator[tuple[MemoryStore, Contents]]:
+        """Run the transaction that puts the new vectors in the place of the old; documents are deleted inside."""
+        with self.main.database.writing() as transaction:
+            yield self.main, transaction
+            sequence = transaction.manifest["sequence"]
+            if transaction.documents.keys() - self.store.database.now.documents.keys():
+                raise BadFile("The collection was written to while it was re-encoded. Run it again.")
+            future = self._future(transaction)
+            transaction.documents, transaction.states = future.documents, future.states
+            transaction.gone = {row: at for row, at in transaction.gone.items() if at > sequence}
+            own = {"encoder": self.name, "identity": self.identity, "dim": self.dim, "encoding": encoding}
+            transaction.manifest |= own | {"statistics": future.manifest["statistics"]}
+            transaction.changed()
+
+    def close(self) -> None:
+        """Keep what is staged until it is dropped."""
+
+
+class _Preview(MemoryEngine):
+    """The collection as it will be; its statistics and its state come with the last of the new vectors."""
+
+    def __init__(self, contents: Contents, staging: MemoryStaging) -> None:
+        super().__init__(contents)
+        self._staging = staging
+
+    @property
+    def now(self) -> Contents:
+        """What will be there, with what has been measured of it so far."""
+        now = super().now
+        staged = self._staging.store.database.now
+        sequence = now.manifest["sequence"]
+        if "statistics" in staged.manifest and sequence in staged.states:
+            now.manifest["statistics"] = staged.manifest["statistics"]
+            now.states[sequence] = staged.states[sequence]
+        return now
+
+
+def _stored(entry: Entry) -> StoredDocument:
+    document = entry.document
+    metadata = as_json(document.metadata, f"Document {document.id!r}")
+    return StoredDocument(entry, metadata, frozenset(facts(document.metadata)))
+
+
+def _restored(held: StoredDocument) -> Document:
+    """Return a document of its own to whoever asks: what they change in it changes nothing here."""
+    d = held.document
+    return Document.restored(d.id, d.text, d.image, json.loads(held.metadata), dict(d.vectors))
+
+
+def _with_vectors(held: StoredDocument, new: Entry) -> StoredDocument:
+    document = replace(held.document, vectors={}) if held.document.vectors else held.document
+    entry = replace(new, document=document, unit=held.entry.unit, run=held.entry.run)
+    return replace(held, entry=entry)
+
+
+def _columns(held: StoredDocument) -> Columns:
+    document, entry = held.document, held.entry
+    image = document.image if isinstance(document.image, str | bytes) else None
+    return Columns(document.id, document.text, image, held.metadata, entry.modality, entry.image_hash)

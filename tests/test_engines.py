@@ -1,0 +1,221 @@
+"""One battery over every engine that a collection can live on: what is promised, and that they answer alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isthmus import Collection, Document, Query
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput, CannotWrite, UnknownName
+from stock import Counting, mixed, pixels
+
+ENGINES: dict[str, Callable[[Path], str]] = {
+    "folder": lambda folder: str(folder / "c"),
+    "memory": lambda _: ":memory:",
+}
+QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]
+FILTERS: list[dict[str, Any]] = [
+    {"number": 4},
+    {"number": {"gte": 10, "lt": 20}},
+    {"odd": True, "number": [1, 2, 3]},
+    {"not": {"odd": True}},
+    {"or": [{"number": 3}, {"id": ["d0-5", "d0-6"]}]},
+    {"modality": "image"},
+    {"number": {"not": 5}},
+    {"missing": None},
+    {"number": {"exists": True}, "id": {"gt": "d0-2"}},
+    {"number": "4"},
+    {},
+]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def things(engine: str, tmp_path: Path, counting: Counting) -> Iterator[Collection]:
+    with Collection.open(ENGINES[engine](tmp_path), counting, calibration="center+nnn(k=4)", follow=False) as opened:
+        opened.add(mixed(40))
+        yield opened
+
+
+@pytest.fixture
+def both(tmp_path: Path, encoder: Encoder) -> Iterator[list[Collection]]:
+    """The same collection on every engine."""
+    made = [Collection.open(at(tmp_path), encoder, calibration="center", follow=False) for at in ENGINES.values()]
+    for one in made:
+        one.add(mixed(40))
+        one.delete(["d0-3", "d0-4"])
+        one.add([Document("d0-5", "a red cat on a red sofa", metadata={"number": 5, "tags": ["a", "b"]})])
+        one.calibrate("center+nnn(k=4)")
+    yield made
+    for one in made:
+        one.close()
+
+
+def answers(things: Collection, **options: Any) -> list[list[tuple[object, ...]]]:
+    asked = [query for query in QUERIES if query.text] if options.get("hybrid") else QUERIES
+    found = [things.search(query, 50, **options) for query in asked]
+    return [[(hit.id, round(hit.score, 4), hit.modality, hit.rank, hit.passage) for hit in hits] for hits in found]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"hybrid": True}, {"group": True}, {"explain": True}, {"calibration": "none"}, {"offset": 7}]
+    + [{"where": where} for where in FILTERS]
+    + [{"where": where, "hybrid": True} for where in FILTERS[:3]],
+    ids=str,
+)
+def test_all_engines_give_the_same_answers(both: list[Collection], options: dict[str, Any]) -> None:
+    first, *others = (answers(one, **options) for one in both)
+    assert all(other == first for other in others)
+
+
+def test_all_engines_hold_the_same(both: list[Collection]) -> None:
+    first, *others = both
+    for other in others:
+        assert list(other) == list(first)
+        assert (len(other), other.ids(), other.fields()) == (len(first), first.ids(), first.fields())
+        assert [other.ids(where) for where in FILTERS] == [first.ids(where) for where in FILTERS]
+        assert other.get("d0-5") == first.get("d0-5")
+        one, two = other.stats(), first.stats()
+        assert (one.documents, one.changes, one.encoder) == (two.documents, two.changes, two.encoder)
+        assert other.verify() == []
+
+
+def test_documents_are_added_changed_and_deleted(things: Collection, counting: Counting) -> None:
+    counting.took()
+    assert things.add(mixed(40)).unchanged == tuple(document.id for document in mixed(40))
+    assert counting.took() == (0, 0)
+    things.update("d0-2", metadata={"lang": "en"})
+    assert things.get("d0-2").metadata["lang"] == "en"
+    assert [hit.id for hit in things.search("dog", where={"lang": "en"})] == ["d0-2"]
+    assert things.delete(["d0-2", "none"]) == 1
+    assert "d0-2" not in things
+    with pytest.raises(UnknownName, match="d0-2"):
+        things.get("d0-2")
+    assert {hit.id for hit in things.search("dog", k=100)} == {document.id for document in things}
+
+
+def test_what_is_changed_in_a_document_that_was_given_out_changes_nothing(things: Collection) -> None:
+    found = things.get("d0-1")
+    assert isinstance(found.metadata, dict)
+    found.metadata["number"] = "changed"
+    assert things.get("d0-1").metadata["number"] == 1
+
+
+def test_a_change_that_fails_changes_nothing(things: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(things)
+
+    def fails(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(things.store), "touched", fails)
+        for change in (lambda: things.add(mixed(3, seed=9)), lambda: things.delete("d0-1")):
+            with pytest.raises(KeyboardInterrupt):
+                change()
+    assert list(things) == before
+    assert len(things.search("dog", k=100)) == len(before)
+
+
+def test_searches_see_one_state_while_all_is_replaced(things: Collection) -> None:
+    def generation(number: int) -> list[Document]:
+        return [Document(f"g{i}", f"a red cat {i}", metadata={"g": number}) for i in range(10)]
+
+    things.add(generation(-1))
+    things.search("cat")
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(lambda: [things.add(generation(number)) for number in range(20)])
+        while not writing.done():
+            hits = things.search("a red cat", k=10, where={"g": {"gte": -1}})
+            assert len(hits) == 10
+            assert len({hit.document.metadata["g"] for hit in hits}) == 1
+        writing.result()
+
+
+def test_iterating_meets_the_documents_as_they_were_at_the_start(things: Collection) -> None:
+    met = []
+    for document in things:
+        met.append(document.id)
+        things.add([Document(document.id, "another text")])
+    assert met == [document.id for document in mixed(40)]
+
+
+def test_a_calibration_is_kept_and_served(things: Collection) -> None:
+    made = things.calibrate("center", queries=["a red cat", ("the dog", "d0-0")])
+    assert things.calibration is not None
+    assert (things.calibration.version, str(things.calibration.fitted.spec)) == (made.version, "center")
+    assert things.asked_calibration == "center"
+    again = things.calibrate("none")
+    assert again.version == made.version + 1
+    assert [hit.score for hit in things.search("dog", 3)] == pytest.approx(
+        [hit.similarity for hit in things.search("dog", 3)], abs=1e-5
+    )
+
+
+def test_queries_are_logged_when_that_is_switched_on(things: Collection) -> None:
+    things.search("a red cat")
+    assert things.stats().logged is None
+    things.log_queries()
+    things.search("a red cat")
+    assert things.stats().logged == 1
+    things.log_queries(False)
+    assert things.stats().logged is None
+
+
+def test_a_source_is_followed(things: Collection, tmp_path: Path) -> None:
+    rows = [{"id": f"r{i}", "text": f"a note about tea {i}"} for i in range(5)]
+    table = tmp_path / "rows.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)) + "\n{broken\n")
+    report = things.index(table)
+    assert (report.added, len(report.skipped)) == (5, 1)
+    assert things.stats().sources == {str(table): 1}
+    assert [place for place, _ in things.stats().skipped] == ["rows.jsonl, line 6"]
+    table.write_text("\n".join(map(json.dumps, rows[:3])) + "\n")
+    report = things.index(table)
+    assert (report.unchanged, report.removed, report.skipped) == (3, 2, [])
+    assert things.index(table).unchanged == 3
+    assert len(things) == 43
+
+
+def test_it_can_be_reencoded(things: Collection, other: str) -> None:
+    done = things.reencode(other)
+    assert done.encoded == 40
+    assert things.stats().encoder["dim"] == 12
+    assert {hit.id for hit in things.search("dog", k=100)} == {document.id for document in things}
+    things.add([Document("new", "a cat")])
+    things.delete("d0-1")
+    assert len(things.search("dog", k=100)) == len(things) == 40
+    assert things.reencode(other).already
+
+
+def test_vectors_are_exported(things: Collection, tmp_path: Path) -> None:
+    count = things.export_vectors(tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz") as rows:
+        assert len(rows["vectors"]) == count
+        assert set(rows["id"]) == {document.id for document in things}
+
+
+def test_it_can_be_compacted_and_closed(things: Collection) -> None:
+    things.compact()
+    assert len(things.search("dog", k=100)) == 40
+    things.close()
+    with pytest.raises(CannotWrite, match="closed"):
+        things.get("d0-1")
+
+
+def test_another_encoder_or_a_bad_document_is_refused(things: Collection) -> None:
+    with pytest.raises(BadInput):
+        things.add(["a text"])  # type: ignore[list-item]
+    assert things.add([Document("bad", image=b"no picture")]).skipped
+    assert len(things) == 40
