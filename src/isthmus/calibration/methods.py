@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
@@ -35,6 +35,11 @@ class Method:
 
     kind: Kind
     settings: type[Any]
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether it is a bias of which a share ``alpha`` is subtracted."""
+        return self.kind is Kind.BIAS and any(field.name == "alpha" for field in fields(self.settings))
 
 
 METHODS: dict[str, Method] = {

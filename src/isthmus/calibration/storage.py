@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from isthmus.atomic import replacing
 from isthmus.calibration._sealed import sealed, unsealed
 from isthmus.calibration.bank import References
+from isthmus.calibration.bias import Coefficients
 from isthmus.calibration.fitted import Fitted
-from isthmus.calibration.learned import Coefficients
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale
@@ -88,7 +88,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
 def _tensors(fitted: Fitted) -> dict[str, NDArray[Any]]:
     tensors: dict[str, NDArray[Any]] = {**fitted.statistics.tensors()}
     tensors |= {f"shift/{name}": tensor for name, tensor in fitted.shift.tensors().items()}
-    if fitted.spec.bias is not None or fitted.spec.learned is not None:
+    if fitted.spec.correction is not None:
         tensors |= {f"references/{name}": bank for name, bank in fitted.references.vectors.items()}
     tensors |= {f"rows/{name}": rows for name, rows in fitted.references.rows.items()}
     if fitted.gallery is not None:
