@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +48,7 @@ class Reader:
         from onnxruntime import InferenceSession, SessionOptions
         from tokenizers import Tokenizer
 
-        folder = Path(encoders.__file__).parent / "mini"
+        folder = encoders.MINI
         options = SessionOptions()
         options.log_severity_level = 3  # it warns of every weight of the upper layers
         options.intra_op_num_threads = threads

@@ -24,7 +24,6 @@ from isthmus.encoders.images import in_order
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
 
-FORGE = "forge"
 TRAINED = "prompt.txt"  # what `isthmus train forge` writes beside a model
 WORDS = 200  # that a query may have after FORGE
 PASSAGE = 300  # that a passage may have
@@ -137,18 +136,18 @@ class Method:
     prompt: str
     put: Callable[[str, str], str]
     words: int = PASSAGE
+    trainable: bool = False  # a model of `isthmus train` brings the prompt that it was trained with
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        "forge": Method("forge", instead, WORDS),
+        "forge": Method("forge", instead, WORDS, trainable=True),
         "hyde": Method("hyde", instead),
         "query2doc": Method("query2doc", beside),
         "query2doc-words": Method("query2doc", after),
     }
 )
 MINI = "forge-mini"
-NAMES = ("none", MINI, *METHODS)
 
 
 def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = "cpu") -> Rewriter:
@@ -163,16 +162,16 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
     isthmus.errors.UnknownName: No rewriter is called 'forge-mimi'. Did you mean 'forge-mini'?
     """
     kind, colon, which = name.partition(":")
-    lookup({known: known for known in NAMES}, kind, "rewriter")
-    if kind not in METHODS:
+    lookup(dict.fromkeys(NAMES), kind, "rewriter")
+    if kind in WITHOUT_MODEL:
         if colon:
             raise BadInput(f"{kind} takes no model: write {kind} alone.")
-        return Unchanged() if kind == "none" else _mini()
+        return WITHOUT_MODEL[kind]()
     method = METHODS[kind]
     return Prompted(
         method=kind,
         writer=_writer(kind, which, device),
-        prompt=read(method.prompt, _trained_with(which) if prompt is None and kind == FORGE else prompt),
+        prompt=read(method.prompt, _trained_with(which) if prompt is None and method.trainable else prompt),
         words=method.words,
         put=method.put,
     )
@@ -218,3 +217,5 @@ def _mini() -> Rewriter:
 
 
 WRITERS: Mapping[str, Callable[[str, str], Writer]] = MappingProxyType({"hf": _hf, "openai": _openai})
+WITHOUT_MODEL: Mapping[str, Callable[[], Rewriter]] = MappingProxyType({"none": Unchanged, MINI: _mini})
+NAMES = (*WITHOUT_MODEL, *METHODS)
