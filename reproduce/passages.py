@@ -31,7 +31,7 @@ from isthmus.align.rewrite import METHODS, Prompted
 from isthmus.evaluate import interval, paired, values
 from isthmus.evaluate.benchmarks import load
 from isthmus.evaluate.chat import Chat, chats
-from isthmus.search.lexical import WORD
+from isthmus.words import WORD
 from isthmus.train import forge, rewriter
 from isthmus.train.forge import Policy
 

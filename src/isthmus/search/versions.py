@@ -9,11 +9,11 @@ from typing import Any
 
 from isthmus import checksums
 from isthmus.calibration import storage
-from isthmus.search.lexical import Hybrid
 from isthmus.search.probability import Curve, Match
 from isthmus.search.served import Calibrated
 from isthmus.storage.base import StoredCalibration, Transaction
 from isthmus.storage.protocols import Calibrations
+from isthmus.words import Hybrid
 
 
 def draft(calibrations: Calibrations, calibrated: Calibrated) -> Calibrated:
