@@ -39,11 +39,15 @@ from torch import Tensor
 from isthmus.align.base import Rewritten
 from isthmus.align.prompts import read
 from isthmus.errors import BadInput
+from isthmus.train import checkpoint
 
 LONGEST = 200  # words; what is longer is no query, and BRIDGE searches the message itself
 
 # The worth of rewrites: for each query id, and the rewrite of that query, a number.
 Reward: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
+
+
+FREE = ("steps", "every", "rows")  # settings that may change without changing what is learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,28 +367,23 @@ def _seed(seed: int, step: int) -> int:
 
 
 def _log(out: Path, row: dict[str, float]) -> None:
-    with (out / "log.jsonl").open("a") as file:
-        file.write(json.dumps({name: round(value, 5) for name, value in row.items()}) + "\n")
+    checkpoint.log(out, {name: round(value, 5) for name, value in row.items()})
 
 
 def _save(out: Path, recipe: Recipe, step: int, model: Any, optimiser: torch.optim.Optimizer) -> None:
-    """Write what is trained beside its place, then move it there: an interruption leaves the one before."""
+    """Write what is trained, and no more of the model."""
     learned = {name: weight.detach() for name, weight in model.named_parameters() if weight.requires_grad}
     state = {"step": step, "recipe": asdict(recipe), "model": learned, "optimiser": optimiser.state_dict()}
-    torch.save(state, out / "checkpoint.tmp")
-    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+    checkpoint.save(out, state)
 
 
 def _resume(out: Path, recipe: Recipe, model: Any, optimiser: torch.optim.Optimizer) -> int:
     out.mkdir(parents=True, exist_ok=True)
-    path, log = out / "checkpoint.pt", out / "log.jsonl"
-    saved = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else {}
-    step = int(saved.get("step", 0))
-    if saved:
-        free = ("steps", "every", "rows")  # what may change without changing what is learned
-        changed = [
-            name for name, value in asdict(recipe).items() if name not in free and saved["recipe"][name] != value
-        ]
+    saved, log = checkpoint.load(out, next(model.parameters()).device), out / checkpoint.LOG
+    step = 0
+    if saved is not None:
+        step = int(saved["step"])
+        changed = checkpoint.changed(saved["recipe"], asdict(recipe), free=FREE)
         if changed:
             raise BadInput(
                 f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."

@@ -15,6 +15,7 @@ import torch
 
 from isthmus.align.reading import Reader
 from isthmus.align.retrievers import Cached
+from isthmus.atomic import replacing
 from isthmus.errors import BadInput
 from isthmus.train import forge_data
 from isthmus.train.forge_data import HELD_OUT, Corpus
@@ -46,9 +47,8 @@ def make_forge_mini(
         retrievers = [[Cached(each) for each in corpus.retrievers()] for corpus in corpora]
         curves["rl"] = reinforced(policy, learned, retrievers, recipe, device, report=report)
     out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f"{out.name}.tmp")
-    export(policy, beside)
-    beside.replace(out)
+    with replacing(out) as draft:
+        export(policy, draft)
     rows = [{"stage": stage, **row} for stage, curve in curves.items() for row in curve.rows]
     out.with_name(f"{out.name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
 

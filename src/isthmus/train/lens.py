@@ -16,7 +16,6 @@ gradients first and again in small chunks (Gao et al. 2021), which gives the sam
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from torch.nn import functional as F
 
 from isthmus.errors import BadInput
 from isthmus.evaluate import run_of, values
-from isthmus.train import noise
+from isthmus.train import checkpoint, noise
 from isthmus.train.judged import Judged
 from isthmus.train.sentence import Sentence
 
@@ -275,14 +274,12 @@ def _weights(model: Sentence) -> dict[str, Tensor]:
 def _log(out: Path, epoch: int, step: int, loss: float | None, found: Sequence[float]) -> str:
     """Write a line to the log, and return it in words."""
     row = {"epoch": epoch, "step": step, "loss": loss and round(loss, 4), "nDCG@10": [round(v, 4) for v in found]}
-    with (out / "log.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    checkpoint.log(out, row)
     learned = "as it starts" if loss is None else f"loss {loss:.3f}"
     return f"epoch {epoch}: {learned}, nDCG@10 of held-out queries {', '.join(f'{value:.3f}' for value in found)}"
 
 
 def _save(out: Path, recipe: Recipe, done: Progress, model: Sentence, optimiser: torch.optim.Optimizer) -> None:
-    """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
     state = {
         "recipe": repr(recipe),
         "done": [done.step, done.best, done.best_epoch, done.weights],
@@ -290,17 +287,18 @@ def _save(out: Path, recipe: Recipe, done: Progress, model: Sentence, optimiser:
         "optimiser": optimiser.state_dict(),
         "noise": noise.state(),
     }
-    torch.save(state, out / "checkpoint.tmp")
-    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+    checkpoint.save(out, state)
 
 
 def _resume(out: Path, recipe: Recipe, model: Sentence, optimiser: torch.optim.Optimizer) -> Progress | None:
-    path = out / "checkpoint.pt"
-    if not path.exists():
+    saved = checkpoint.load(out)
+    if saved is None:
         return None
-    saved = torch.load(path, map_location="cpu", weights_only=True)
     if saved["recipe"] != repr(recipe):
-        raise BadInput(f"{path} is of another recipe, {saved['recipe']}. Go on with that one, or write elsewhere.")
+        raise BadInput(
+            f"{out / checkpoint.CHECKPOINT} is of another recipe, {saved['recipe']}. Go on with that one, or write "
+            "elsewhere."
+        )
     model.load_state_dict(saved["model"])
     optimiser.load_state_dict(saved["optimiser"])
     noise.restore(saved["noise"])

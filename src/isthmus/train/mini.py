@@ -11,7 +11,6 @@ kept is the running average of the weights. Everything is seeded; a checkpoint r
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus.train import noise, pairs, towers
+from isthmus.train import checkpoint, noise, pairs, towers
 from isthmus.train.towers import ImageTower, Pretrained, TextTower
 
 
@@ -225,14 +224,12 @@ def _follow(average: nn.Module, model: nn.Module, share: float) -> None:
 
 def _log(out: Path, step: int, loss: Tensor, model: Mini) -> None:
     row = {"step": step, "loss": round(loss.item(), 4), "scale": round(model.log_scale.exp().item(), 2)}
-    with (out / "log.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    checkpoint.log(out, row)
 
 
 def _save(
     out: Path, step: int, model: Mini, average: Mini, optimiser: torch.optim.Optimizer, rng: torch.Generator
 ) -> None:
-    """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
     state = {
         "step": step,
         "models": [model.state_dict(), average.state_dict()],
@@ -240,15 +237,13 @@ def _save(
         "rng": rng.get_state(),
         "noise": noise.state(),
     }
-    torch.save(state, out / "checkpoint.tmp")
-    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+    checkpoint.save(out, state)
 
 
 def _resume(out: Path, model: Mini, average: Mini, optimiser: torch.optim.Optimizer, rng: torch.Generator) -> int:
-    path = out / "checkpoint.pt"
-    if not path.exists():
+    saved = checkpoint.load(out, next(model.parameters()).device)
+    if saved is None:
         return 0
-    saved = torch.load(path, map_location=next(model.parameters()).device, weights_only=True)
     model.load_state_dict(saved["models"][0])
     average.load_state_dict(saved["models"][1])
     optimiser.load_state_dict(saved["optimiser"])

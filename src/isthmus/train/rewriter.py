@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -23,11 +22,12 @@ from isthmus.align import prompts
 from isthmus.align.base import Retriever, Rewritten, joined
 from isthmus.align.hf import from_hub
 from isthmus.align.retrievers import Bm25, Dense
+from isthmus.atomic import replacing_folder
 from isthmus.documents import Document
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
 from isthmus.registry import lookup, suggestion
-from isthmus.train import forge, warmup
+from isthmus.train import checkpoint, forge, warmup
 from isthmus.train.forge import Lesson, Policy, Recipe
 from isthmus.train.reward import Retrieval
 
@@ -71,15 +71,12 @@ def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prom
 
 
 def write(policy: Policy, folder: Path) -> None:
-    """Write the model whole, adapters merged, beside its place, then move it there."""
+    """Write the model whole, adapters merged; it takes the place of what was there."""
     model = copy.deepcopy(policy.model).merge_and_unload() if policy.adapted else policy.model
-    beside = folder.with_name(f"{folder.name}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
-    model.save_pretrained(beside)
-    policy.words.save_pretrained(beside)
-    (beside / "prompt.txt").write_text(policy.prompt, "utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    beside.replace(folder)
+    with replacing_folder(folder) as draft:
+        model.save_pretrained(draft)
+        policy.words.save_pretrained(draft)
+        (draft / "prompt.txt").write_text(policy.prompt, "utf-8")
 
 
 def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> Retriever:
@@ -208,7 +205,7 @@ def draw(out: Path) -> None:
         return
     import matplotlib.pyplot as plt
 
-    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (out / checkpoint.LOG).read_text().splitlines()]
     steps, rewards, best = ([row[name] for row in log] for name in ("step", "reward", "best"))
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     axes.plot(steps, _smooth(best), color="#b8c4ce", label="best of each group")

@@ -18,7 +18,6 @@ How we differ from the paper, beside what model and objectives say:
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,12 +27,13 @@ import torch
 from torch import nn
 
 from isthmus.queries.kinds import MIXED
+from isthmus.train import checkpoint
 from isthmus.train.fusion.features import Report, patch_map
 from isthmus.train.fusion.lessons import Lesson, digest
 from isthmus.train.fusion.measure import coarse, measured, parted
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.recipe import Recipe
-from isthmus.train.fusion.run import LOG, Run
+from isthmus.train.fusion.run import Run
 from isthmus.train.fusion.steps import draw, follow, level, remember, step_loss
 
 QUICK = ("chooser", "balance", "choose", "kind", "scale", "shift", "log_temperature")
@@ -85,8 +85,7 @@ def _measure(model: Fusion, held: Lesson, recipe: Recipe, out: Path, when: tuple
         numbers["words parted"] = parted(model, held, MIXED)
     row = {"stage": when[0], "step": when[1], **{kind: round(value, 4) for kind, value in numbers.items()}}
     out.mkdir(parents=True, exist_ok=True)
-    with (out / LOG).open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    checkpoint.log(out, row)
     report(f"{when[0]} {when[1]}: " + ", ".join(f"{name} {value}" for name, value in list(row.items())[2:]))
     return sum(numbers.values()) / len(numbers)
 
