@@ -15,7 +15,7 @@ import test_invariants
 import test_passages
 import test_storage
 from isthmus import calibration, errors
-from isthmus.calibration import METHODS, Banks, BiasMethod, Kind, Method
+from isthmus.calibration import METHODS, Banks, BiasMethod, Method, StepKind
 from isthmus.types import Mask, Matrix
 from worlds import SPECS, world
 
@@ -61,8 +61,8 @@ TOYS = [
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(METHODS, "median", Method(Kind.BIAS, MedianBias))
-    monkeypatch.setitem(METHODS, "two_banks", Method(Kind.BIAS, TwoBanks))
+    monkeypatch.setitem(METHODS, "median", Method(StepKind.BIAS, MedianBias))
+    monkeypatch.setitem(METHODS, "two_banks", Method(StepKind.BIAS, TwoBanks))
     yield
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import check_grad
 
 from isthmus import calibration, errors
-from isthmus.calibration.bank import References
+from isthmus.calibration.bank import ReferenceBank
 from isthmus.calibration.known import Answers, lists_of
 from isthmus.calibration.listwise import PRIOR, Lists, _loss, _temperature, minimum
 from isthmus.calibration.passages import Passages
@@ -215,7 +215,7 @@ def test_another_right_document_of_a_query_is_never_a_wrong_one(monkeypatch: pyt
     known = calibration.Pairs.of([(0, 2), (0, 5), (1, 3)], queries=2, documents=6)
     scale = np.array([[0.0, 1.0], [0.0, 1.0]])
     monkeypatch.setattr("isthmus.calibration.known.FEWEST", 1)
-    references = References({"text": x[:2]}, {"text": np.arange(2)})
+    references = ReferenceBank({"text": x[:2]}, {"text": np.arange(2)})
     answers = Answers(Passages(documents), x, references, known, known)
     lists = lists_of(answers, "text", np.zeros(6), scale, scale, candidates=9)
     assert lists.counted[:, 0].all()  # the right document itself

@@ -68,7 +68,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CaptionerSettings:
     """What captioners are made with; each takes what it needs."""
 
     encoder: Encoder | None = None
@@ -101,24 +101,24 @@ def load(
         *others, last = (f"{known}:{each.model}" if each.model else known for known, each in KINDS.items())
         raise BadInput(f"{name!r} is not a captioner's full name. Write {', '.join(others)} or {last}.")
     kept = cache if isinstance(cache, CaptionCache) else CaptionCache(cache)
-    settings = Settings(encoder=encoder, prompt=read("caption", prompt), device=device, threads=threads)
+    settings = CaptionerSettings(encoder=encoder, prompt=read("caption", prompt), device=device, threads=threads)
     return Remembered(found.make(which, settings), kept)
 
 
-def _embedded(_: str, settings: Settings) -> Maker:
-    from isthmus.align.embedded import Embedded
-    from isthmus.align.ocr import Reader
+def _embedded(_: str, settings: CaptionerSettings) -> Maker:
+    from isthmus.align.embedded import EmbeddedCaptioner
+    from isthmus.align.ocr import TextReader
 
-    return Embedded(settings.encoder, reader=Reader(settings.threads))
+    return EmbeddedCaptioner(settings.encoder, reader=TextReader(settings.threads))
 
 
-def _hf(name: str, settings: Settings) -> Maker:
+def _hf(name: str, settings: CaptionerSettings) -> Maker:
     from isthmus.align.hf import open_captioner
 
     return open_captioner(name, settings.prompt, settings.device)
 
 
-def _openai(name: str, settings: Settings) -> Maker:
+def _openai(name: str, settings: CaptionerSettings) -> Maker:
     from isthmus.align.chat import ChatCaptioner, Endpoint
 
     return ChatCaptioner(Endpoint.parse(name), settings.prompt)
@@ -127,7 +127,7 @@ def _openai(name: str, settings: Settings) -> Maker:
 class CaptionerKind(NamedTuple):
     """How captioners of a kind are made, and how the model behind the colon is written; empty where there is none."""
 
-    make: Callable[[str, Settings], Maker]
+    make: Callable[[str, CaptionerSettings], Maker]
     model: str = ""
 
 

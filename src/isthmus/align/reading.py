@@ -36,14 +36,14 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reader:
+class WindowReader:
     """Reads through the lower layers of `mini`'s text tower."""
 
     tokenizer: Tokenizer
     tower: InferenceSession
 
     @classmethod
-    def open(cls, threads: int = 0) -> Reader:
+    def open(cls, threads: int = 0) -> WindowReader:
         """Load the tokenizer and the lower layers."""
         from onnxruntime import InferenceSession, SessionOptions
         from tokenizers import Tokenizer
@@ -95,9 +95,9 @@ class Reader:
 
 
 @cache
-def reader() -> Reader:
+def reader() -> WindowReader:
     """Return the reader, loaded once."""
-    return Reader.open()
+    return WindowReader.open()
 
 
 def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:

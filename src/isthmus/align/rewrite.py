@@ -37,7 +37,7 @@ LABEL = re.compile(
 QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`"}
 
 
-class Writer(Protocol):
+class LanguageModel(Protocol):
     """A language model."""
 
     @property
@@ -68,7 +68,7 @@ class Prompted:
     """A language model that is told what to make of a query; ``put`` says how that and the query are searched."""
 
     method: str
-    writer: Writer
+    writer: LanguageModel
     prompt: Prompt
     words: int = WORDS
     put: Callable[[str, str], str]
@@ -130,7 +130,7 @@ def after(query: str, passage: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class RewriteMethod:
     """How a rewriter that writes is made of a language model."""
 
     prompt: str
@@ -139,12 +139,12 @@ class Method:
     trainable: bool = False  # a model of `isthmus train` brings the prompt that it was trained with
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
+METHODS: Mapping[str, RewriteMethod] = MappingProxyType(
     {
-        "forge": Method("forge", instead, WORDS, trainable=True),
-        "hyde": Method("hyde", instead),
-        "query2doc": Method("query2doc", beside),
-        "query2doc-words": Method("query2doc", after),
+        "forge": RewriteMethod("forge", instead, WORDS, trainable=True),
+        "hyde": RewriteMethod("hyde", instead),
+        "query2doc": RewriteMethod("query2doc", beside),
+        "query2doc-words": RewriteMethod("query2doc", after),
     }
 )
 MINI = "forge-mini"
@@ -177,7 +177,7 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
     )
 
 
-def _writer(method: str, name: str, device: str) -> Writer:
+def _writer(method: str, name: str, device: str) -> LanguageModel:
     kind, _, which = name.partition(":")
     if not name or not which:
         raise BadInput(f"{method} needs a model. Write {method}:hf:NAME_OR_PATH or {method}:openai:MODEL@URL.")
@@ -191,13 +191,13 @@ def _trained_with(model: str) -> Path | None:
     return beside if kind == "hf" and which and beside.is_file() else None
 
 
-def _hf(name: str, device: str) -> Writer:
+def _hf(name: str, device: str) -> LanguageModel:
     from isthmus.align.hf import open_writer
 
     return open_writer(name, device)
 
 
-def _openai(name: str, _: str) -> Writer:
+def _openai(name: str, _: str) -> LanguageModel:
     from isthmus.align.chat import ChatWriter, Endpoint
 
     return ChatWriter(Endpoint.parse(name))
@@ -216,6 +216,6 @@ def _mini() -> Rewriter:
     return rewriter
 
 
-WRITERS: Mapping[str, Callable[[str, str], Writer]] = MappingProxyType({"hf": _hf, "openai": _openai})
+WRITERS: Mapping[str, Callable[[str, str], LanguageModel]] = MappingProxyType({"hf": _hf, "openai": _openai})
 WITHOUT_MODEL: Mapping[str, Callable[[], Rewriter]] = MappingProxyType({"none": Unchanged, MINI: _mini})
 NAMES = (*WITHOUT_MODEL, *METHODS)

@@ -13,7 +13,7 @@ from isthmus.calibration.bank import NeighbourSearch
 from isthmus.calibration.bias import Bank, Banks, BiasMethod, Coefficients, JointMethod
 from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.live import Moments, Statistics, drift
-from isthmus.calibration.methods import METHODS, Kind, Method
+from isthmus.calibration.methods import METHODS, Method, StepKind
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.storage import load
@@ -29,13 +29,13 @@ __all__ = [
     "Coefficients",
     "Fitted",
     "JointMethod",
-    "Kind",
     "Method",
     "Moments",
     "NeighbourSearch",
     "Pairs",
     "Spec",
     "Statistics",
+    "StepKind",
     "Tuned",
     "drift",
     "fit",

@@ -29,14 +29,14 @@ class NeighbourSearch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class References:
+class ReferenceBank:
     """Reference queries after the shift, by modality, and their rows in what was handed to ``fit``."""
 
     vectors: Mapping[str, Matrix]
     rows: Mapping[str, Rows]
 
     @classmethod
-    def of(cls, shifted: Matrix, queries: Vectors) -> References:
+    def of(cls, shifted: Matrix, queries: Vectors) -> ReferenceBank:
         """Group shifted reference queries by modality."""
         rows = {name: np.flatnonzero(queries.modality_code == code) for code, name in enumerate(queries.modalities)}
         return cls({name: shifted[numbers] for name, numbers in rows.items()}, rows)

@@ -9,13 +9,13 @@ One protocol, so that a new bias is a file of its own and a line in ``methods.py
 A scale may come first. So a bias moves with its banks: similarities a·s + c give columns a·b + c. ``Bank.reduce`` says
 by what slope the scale multiplies similarities, for a bias with a temperature.
 
->>> from isthmus.calibration import METHODS, Kind, Method, Spec
+>>> from isthmus.calibration import METHODS, Method, Spec, StepKind
 >>> @dataclass(frozen=True, slots=True, kw_only=True)
 ... class Median(BiasMethod):
 ...     '''Subtract each document's median similarity to the reference queries.'''
 ...     def columns(self, banks: Banks) -> Matrix:
 ...         return banks.references.reduce(lambda similarity, slope: np.median(similarity, axis=1))[:, None]
->>> METHODS["median"] = Method(Kind.BIAS, Median)
+>>> METHODS["median"] = Method(StepKind.BIAS, Median)
 >>> Spec.parse("center+median").bias
 Median()
 >>> del METHODS["median"]

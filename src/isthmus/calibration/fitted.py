@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isthmus.calibration import dense, describe, folding
-from isthmus.calibration.bank import NeighbourSearch, References
+from isthmus.calibration.bank import NeighbourSearch, ReferenceBank
 from isthmus.calibration.bias import Coefficients
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.methods import METHODS
@@ -46,7 +46,7 @@ class Fitted:
     document_modalities: tuple[str, ...]
     statistics: Statistics  # of the documents, part by part: what drift is measured from
     shift: Shift
-    references: References
+    references: ReferenceBank
     gallery: Matrix | None = None
     scale: Scale | None = None
     thresholds: Mapping[str, tuple[Matrix, ...]] = field(default_factory=dict)

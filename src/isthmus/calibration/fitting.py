@@ -8,7 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from isthmus.calibration.bank import NeighbourSearch, References, best_by_modality, pair_similarities
+from isthmus.calibration.bank import NeighbourSearch, ReferenceBank, best_by_modality, pair_similarities
 from isthmus.calibration.fitted import Fitted, must_be_vectors
 from isthmus.calibration.folding import bias_columns
 from isthmus.calibration.known import Answers
@@ -53,7 +53,7 @@ def fit_spec(
         document_modalities=documents.modalities,
         statistics=seen,
         shift=fitted_shift,
-        references=References.of(fitted_shift.queries(queries, np.float32), queries),
+        references=ReferenceBank.of(fitted_shift.queries(queries, np.float32), queries),
         gallery=_gallery(spec, fitted_shift, reference_documents),
     )
     if spec.bias is not None:

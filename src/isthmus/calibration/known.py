@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isthmus.calibration.bank import BlockedBank, NeighbourSearch, References, similarity_blocks
+from isthmus.calibration.bank import BlockedBank, NeighbourSearch, ReferenceBank, similarity_blocks
 from isthmus.calibration.listwise import FEWEST, Lists
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.passages import Passages, best_columns
@@ -27,7 +27,7 @@ class Answers:
 
     documents: Passages
     x: Matrix  # the documents' rows after the shift
-    references: References
+    references: ReferenceBank
     known: Pairs
     apart: Pairs
     search: NeighbourSearch | None = None

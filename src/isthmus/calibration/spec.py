@@ -22,7 +22,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from isthmus.calibration.bias import BiasMethod, JointMethod
-from isthmus.calibration.methods import METHODS, Kind
+from isthmus.calibration.methods import METHODS, StepKind
 from isthmus.calibration.none import NoShift
 from isthmus.calibration.perquery import PerQuery
 from isthmus.calibration.shift import ShiftMethod
@@ -43,7 +43,7 @@ class Step:
     settings: Any
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> StepKind:
         """What the step acts on."""
         return METHODS[self.name].kind
 
@@ -97,50 +97,52 @@ class Spec:
         """The spec with every setting said, defaults too: what a file keeps, so that defaults may change."""
         return "+".join(step.in_full for step in self.steps)
 
-    def _first(self, *kinds: Kind) -> Any:
+    def _first(self, *kinds: StepKind) -> Any:
         return next((step.settings for step in self.steps if step.kind in kinds), None)
 
     @property
     def shift(self) -> ShiftMethod:
         """The shift's settings; ``none``'s when the spec has no shift."""
-        found: ShiftMethod | None = self._first(Kind.SHIFT)
+        found: ShiftMethod | None = self._first(StepKind.SHIFT)
         return found or NoShift()
 
     @property
     def scale(self) -> Standardize | None:
         """The scale's settings."""
-        found: Standardize | None = self._first(Kind.SCALE)
+        found: Standardize | None = self._first(StepKind.SCALE)
         return found
 
     @property
     def bias(self) -> BiasMethod | None:
         """The bias's settings."""
-        found: BiasMethod | None = self._first(Kind.BIAS)
+        found: BiasMethod | None = self._first(StepKind.BIAS)
         return found
 
     @property
     def learned(self) -> JointMethod | None:
         """The settings of a scale and a bias at once."""
-        found: JointMethod | None = self._first(Kind.LEARNED)
+        found: JointMethod | None = self._first(StepKind.LEARNED)
         return found
 
     @property
     def correction(self) -> BiasMethod | None:
         """The settings of the step that gives documents columns: a bias, or a scale and a bias at once."""
-        found: BiasMethod | None = self._first(Kind.BIAS, Kind.LEARNED)
+        found: BiasMethod | None = self._first(StepKind.BIAS, StepKind.LEARNED)
         return found
 
     @property
     def per_query(self) -> PerQuery | None:
         """The settings of a per-query baseline."""
-        found: PerQuery | None = self._first(Kind.PER_QUERY)
+        found: PerQuery | None = self._first(StepKind.PER_QUERY)
         return found
 
     @property
     def scales_first(self) -> bool:
         """Whether the scale comes before the bias."""
         kinds = [step.kind for step in self.steps]
-        return Kind.SCALE in kinds and (Kind.BIAS not in kinds or kinds.index(Kind.SCALE) < kinds.index(Kind.BIAS))
+        return StepKind.SCALE in kinds and (
+            StepKind.BIAS not in kinds or kinds.index(StepKind.SCALE) < kinds.index(StepKind.BIAS)
+        )
 
     @property
     def alpha(self) -> float:
@@ -210,18 +212,18 @@ def _example(name: str) -> str:
 def _composed(spec: Spec) -> Spec:
     text = "+".join(step.name for step in spec.steps)
     kinds = [step.kind for step in spec.steps]
-    for kind in Kind:
+    for kind in StepKind:
         if kinds.count(kind) > 1:
             raise BadSpec(f"{text!r} has more than one {kind.value}; a calibration has at most one.")
-    if Kind.SHIFT in kinds[1:]:
+    if StepKind.SHIFT in kinds[1:]:
         raise BadSpec(f"{text!r}: the shift moves vectors, so it comes first.")
-    rest = set(kinds) - {Kind.SHIFT}
-    for alone in (Kind.LEARNED, Kind.PER_QUERY):
+    rest = set(kinds) - {StepKind.SHIFT}
+    for alone in (StepKind.LEARNED, StepKind.PER_QUERY):
         if alone in rest and len(rest) > 1:
             raise BadSpec(
                 f"{text!r}: a {alone.value} step takes the place of scale and bias; only a shift goes before."
             )
-    if kinds[-1] is Kind.SCALE and spec.dynamic:
+    if kinds[-1] is StepKind.SCALE and spec.dynamic:
         raise BadSpec(
             f"{text!r}: reference queries always have their bias on, so a scale fitted after a dynamic bias would not "
             "hold for queries that have it off. Put standardize before it."

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isthmus.atomic import replacing
 from isthmus.calibration._sealed import sealed, unsealed
-from isthmus.calibration.bank import References
+from isthmus.calibration.bank import ReferenceBank
 from isthmus.calibration.bias import Coefficients
 from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.live import Statistics
@@ -72,7 +72,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
         document_modalities=tuple(header["document_modalities"]),
         statistics=Statistics.restore(header["counts"], tensors),
         shift=spec.shift.restore(groups["shift"], header["weights"]),
-        references=References(groups["references"], {k: v.astype(np.intp) for k, v in groups["rows"].items()}),
+        references=ReferenceBank(groups["references"], {k: v.astype(np.intp) for k, v in groups["rows"].items()}),
         gallery=groups["gallery"].get("documents"),
         scale=Scale(_table(header["scale"])) if header["scale"] else None,
         thresholds=thresholds,

@@ -13,7 +13,7 @@ shares more words rises, one that shares fewer sinks. σ is the deviation of ref
 """
 
 from isthmus.words.bm25 import TextIndex
-from isthmus.words.hybrid import Hybrid, moments
+from isthmus.words.hybrid import HybridScale, moments
 from isthmus.words.query import TOKENS, WORD, attainable, query_words
 
-__all__ = ["TOKENS", "WORD", "Hybrid", "TextIndex", "attainable", "moments", "query_words"]
+__all__ = ["TOKENS", "WORD", "HybridScale", "TextIndex", "attainable", "moments", "query_words"]

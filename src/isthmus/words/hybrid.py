@@ -13,7 +13,7 @@ WEIGHT = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Hybrid:
+class HybridScale:
     """How much words count beside scores."""
 
     deviation: float  # of reference queries' best scores

@@ -16,14 +16,14 @@ from isthmus.train import checkpoint, noise
 from isthmus.train.checkpoint import LOG
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.queues import Queue
-from isthmus.train.fusion.recipe import Recipe
+from isthmus.train.fusion.recipe import FusionRecipe
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class FusionRun:
     """A model in training, its slow copy, the queues, and the best weights so far."""
 
-    recipe: Recipe
+    recipe: FusionRecipe
     lessons: str  # a digest of what is learned from
     model: Fusion
     rng: torch.Generator
