@@ -17,7 +17,7 @@ import numpy as np
 from machine import seconds, sgemm_rate
 
 from isthmus.calibration.bank import nearest_mean, over_bank
-from isthmus.calibration.nnn import mean_of_largest
+from isthmus.calibration.largest import mean_of_largest
 from isthmus.calibration.rows import unit
 from isthmus.index import FaissNeighbours
 from isthmus.types import Matrix

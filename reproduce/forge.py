@@ -26,7 +26,7 @@ from isthmus.evaluate import interval
 from isthmus.evaluate.benchmarks import beir
 from isthmus.evaluate.chat import chats
 from isthmus.train import forge, rewriter, warmup
-from isthmus.train.forge import Lesson, Policy, Recipe
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe
 from isthmus.train.reward import Retrieval
 from isthmus.train.rewriter import Trained
 
@@ -44,16 +44,16 @@ class Set:
         train = beir.load(options.data / "scifact", ["train"])
         test = beir.load(options.data / "scifact", ["test"])
         asked = [(each.id, each.query.text or "") for each in train.questions]
-        self.train = rewriter.chatty([Lesson(*pair) for pair in asked[HELD_OUT:]], seed=1, noises=options.noises)
+        self.train = rewriter.chatty([ForgeLesson(*pair) for pair in asked[HELD_OUT:]], seed=1, noises=options.noises)
         self.held_out = _messages(dict(asked[:HELD_OUT]), "train", seed=1000)
         self.test = _messages({each.id: each.query.text or "" for each in test.questions[: options.limit]}, "test")
         found = rewriter.retriever(options.retriever, train.documents, options.device)
         self.worth = Retrieval(found, {**train.qrels, **test.qrels})
 
 
-def _messages(claims: dict[str, str], split: str, seed: int = 0) -> list[Lesson]:
+def _messages(claims: dict[str, str], split: str, seed: int = 0) -> list[ForgeLesson]:
     made = chats(claims, split="train" if split == "train" else "test", seed=seed)
-    return [Lesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
+    return [ForgeLesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -76,12 +76,12 @@ def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
         return measured(rewriter.load(options.model, device=options.device, prompt=PROMPT), data, folder)
     if stage == "warm-up":
         policy = rewriter.load(options.model, device=options.device, prompt=PROMPT)
-        recipe = Recipe(steps=options.warm_steps, queries=32, rate=options.warm_rate, rows=32, seed=options.seed)
+        recipe = ForgeRecipe(steps=options.warm_steps, queries=32, rate=options.warm_rate, rows=32, seed=options.seed)
         warmup.warm_up(recipe, policy, data.train, _every(20, "warm-up", recipe))
         rewriter.write(policy, folder)
         return measured(policy, data, folder)
     policy = rewriter.load(warm if stage.startswith("warm-up") else options.model, device=options.device, prompt=PROMPT)
-    recipe = Recipe(
+    recipe = ForgeRecipe(
         steps=options.steps,
         queries=options.queries,
         rate=options.rate,
@@ -103,7 +103,7 @@ def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
 
 
 def watched(
-    policy: Policy, data: Set, folder: Path, say: Callable[[dict[str, float]], None], every: int
+    policy: ForgePolicy, data: Set, folder: Path, say: Callable[[dict[str, float]], None], every: int
 ) -> Callable[[dict[str, float]], None]:
     """Measure the held-out claims on the way, for the curve."""
 
@@ -117,7 +117,7 @@ def watched(
     return watch
 
 
-def measured(policy: Policy, data: Set, folder: Path) -> None:
+def measured(policy: ForgePolicy, data: Set, folder: Path) -> None:
     """Rewrite the test messages greedily, and keep rewrites and values."""
     rewritten = Trained(policy).rewrite(_queries(data.test))
     values = _values(rewritten, data.test, data)
@@ -165,7 +165,7 @@ def compared(results: Path, write: bool) -> int:
     return 1 if wrong else 0
 
 
-def _sample(lesson: Lesson, kept: dict[str, dict[str, dict[str, str]]]) -> str:
+def _sample(lesson: ForgeLesson, kept: dict[str, dict[str, dict[str, str]]]) -> str:
     """Return a message, what was meant by it, and what each stage made of it."""
     lines = [f"## {lesson.id}", "", *(f"> {line}" for line in lesson.query.splitlines()), ""]
     lines.append(f"- meant: {lesson.target}")
@@ -184,16 +184,16 @@ def _row(name: str, texts: Sequence[Rewritten], data: Set) -> dict[str, str]:
     return {"searched": name, **numbers, "words": f"{words:.1f}", "fell back": str(fell_back)}
 
 
-def _values(texts: Sequence[Rewritten], lessons: Sequence[Lesson], data: Set) -> dict[str, float]:
+def _values(texts: Sequence[Rewritten], lessons: Sequence[ForgeLesson], data: Set) -> dict[str, float]:
     ids = [lesson.id for lesson in lessons]
     return dict(zip(ids, data.worth(ids, [text.text for text in texts]), strict=True))
 
 
-def _queries(lessons: Sequence[Lesson]) -> list[str]:
+def _queries(lessons: Sequence[ForgeLesson]) -> list[str]:
     return [lesson.query for lesson in lessons]
 
 
-def _every(steps: int, stage: str, recipe: Recipe) -> Callable[[dict[str, float]], None]:
+def _every(steps: int, stage: str, recipe: ForgeRecipe) -> Callable[[dict[str, float]], None]:
     began = time.monotonic()
 
     def say(row: dict[str, float]) -> None:

@@ -21,13 +21,13 @@ from isthmus.align import Retriever
 from isthmus.align.retrievers import Bm25, Dense, Hybrid
 from isthmus.evaluate import interval, paired, values
 from isthmus.evaluate.benchmarks import Benchmark, load
-from isthmus.train.lens import Recipe
+from isthmus.train.lens import LensRecipe
 from isthmus.train.make import make_lens
 from isthmus.train.towers import minilm
 
 MEASURE = "nDCG@10"
 OPTIONS = {"model": "what `isthmus train lens` wrote; trained if it is not there", "device": "cpu or cuda"}
-RECIPES = {"LENS": ("", Recipe()), "gentle": ("-gentle", Recipe(negatives=2, skip=12, batch=64))}
+RECIPES = {"LENS": ("", LensRecipe()), "gentle": ("-gentle", LensRecipe(negatives=2, skip=12, batch=64))}
 Found = dict[str, dict[str, float]]
 
 

@@ -31,9 +31,9 @@ from isthmus.align.rewrite import METHODS, Prompted
 from isthmus.evaluate import interval, paired, values
 from isthmus.evaluate.benchmarks import load
 from isthmus.evaluate.chat import Chat, chats
-from isthmus.search.lexical import WORD
 from isthmus.train import forge, rewriter
-from isthmus.train.forge import Policy
+from isthmus.train.forge import ForgePolicy
+from isthmus.words import WORD
 
 MEASURE = "nDCG@10"
 CLAIMS = 100  # of 300
@@ -71,7 +71,7 @@ class Searched:
     no_new: str = ""
 
 
-def written(policy: Policy, texts: Sequence[str]) -> dict[str, str]:
+def written(policy: ForgePolicy, texts: Sequence[str]) -> dict[str, str]:
     """Return the passage that the model writes for each text, the likeliest token each time, and show it."""
     made: dict[str, str] = {}
     for start in range(0, len(texts), BATCH):

@@ -9,13 +9,13 @@ import isthmus
 LAYERS = [
     {"types", "errors", "_optional", "atomic", "budget", "checksums", "files"},
     {"isolated"},
-    {"registry", "config", "documents", "samples"},
-    {"sources", "encoders", "calibration", "index", "queries", "samples"},
+    {"registry", "documents", "samples"},
+    {"sources", "encoders", "calibration", "index", "queries", "words"},
     {"storage"},
-    {"align", "search"},
+    {"align"},
+    {"search"},
     {"evaluate", "diagnose"},
     {"train"},
-    {"serve"},
     {"cli"},
 ]
 PARTS = LAYERS[3]
@@ -37,13 +37,19 @@ def imports(path: Path) -> set[str]:
 
 
 def test_only_the_sqlite_engine_knows_sqlite() -> None:
-    others = {"align/retrievers.py", "encoders/cache.py", "cli/doctor.py"}  # databases of their own, or its version
+    others = {"words/bm25.py", "encoders/cache.py", "cli/doctor.py"}  # databases of their own, or its version
     for path in ROOT.rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith("storage/sqlite/") and name not in others:
             assert "import sqlite3" not in path.read_text(), name
     for path in (ROOT / "search").rglob("*.py"):
         assert not re.search(r"\b(SELECT|INSERT INTO|DELETE FROM|UPDATE \w+ SET|PRAGMA) ", path.read_text()), path.name
+
+
+def test_the_layers_list_what_exists() -> None:
+    found = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    listed = [name for names in LAYERS for name in names]
+    assert sorted(listed) == sorted(found - {"__init__"})
 
 
 def test_a_module_imports_only_from_its_own_layer_or_below_and_parts_are_blind_to_each_other() -> None:

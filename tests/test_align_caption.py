@@ -21,8 +21,8 @@ from isthmus import encoders, samples
 from isthmus.align import caption, embedded
 from isthmus.align.cache import CaptionCache, caption_key
 from isthmus.align.caption import Remembered
-from isthmus.align.embedded import Embedded, Pages
-from isthmus.align.ocr import Reader
+from isthmus.align.embedded import EmbeddedCaptioner, Pages
+from isthmus.align.ocr import TextReader
 from isthmus.align.order import reading_rows
 from isthmus.align.vocabulary import Vocabulary, visible
 from isthmus.documents import ImageLike
@@ -177,13 +177,13 @@ def test_a_photo_taken_at_an_angle_is_read_row_by_row() -> None:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Reader:
-    return Reader(threads=1)
+def reader() -> TextReader:
+    return TextReader(threads=1)
 
 
 @reads
 def test_a_page_is_read_line_by_line_without_a_word_on_the_terminal_or_a_connection(
-    reader: Reader, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    reader: TextReader, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
         raise AssertionError("nothing is fetched")
@@ -195,10 +195,10 @@ def test_a_page_is_read_line_by_line_without_a_word_on_the_terminal_or_a_connect
 
 @reads
 def test_the_embedded_captioner_reads_a_screenshot_and_finds_nothing_in_an_empty_picture(
-    reader: Reader, tmp_path: Path
+    reader: TextReader, tmp_path: Path
 ) -> None:
     page(PAGE[:1], (640, 60)).save(tmp_path / "shot.png")
-    captioner = Remembered(Embedded(None, reader), CaptionCache(tmp_path / "kept"))
+    captioner = Remembered(EmbeddedCaptioner(None, reader), CaptionCache(tmp_path / "kept"))
     assert captioner.caption([tmp_path / "shot.png", np.full((64, 64), 255, np.uint8)]) == [PAGE[0], ""]
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG")
     with pytest.raises(BadImage, match=r"damaged\.png"):
@@ -209,10 +209,12 @@ def test_phrases_are_added_where_little_is_written_and_none_to_a_screenshot() ->
     mini = encoders.load("mini", threads=1)
     tabby = samples.folder() / "photos/tabby.jpg"
     little, much = Written(["Mitzi"]), Written(PAGE)
-    assert Embedded(mini, little).caption([tabby]) == ["Mitzi\ncat, kitten"]
-    assert Embedded(mini, much).caption([tabby]) == ["\n".join(PAGE)]
-    assert Embedded(None, little).caption([tabby]) == ["Mitzi"]
-    assert Embedded(mini, Written([])).caption([samples.folder() / "photos/pencil.jpg"]) == [""]  # none is near
+    assert EmbeddedCaptioner(mini, little).caption([tabby]) == ["Mitzi\ncat, kitten"]
+    assert EmbeddedCaptioner(mini, much).caption([tabby]) == ["\n".join(PAGE)]
+    assert EmbeddedCaptioner(None, little).caption([tabby]) == ["Mitzi"]
+    assert EmbeddedCaptioner(mini, Written([])).caption([samples.folder() / "photos/pencil.jpg"]) == [
+        ""
+    ]  # none is near
 
 
 def test_pictures_of_text_alone_are_read_for_auto() -> None:

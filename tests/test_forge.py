@@ -21,7 +21,7 @@ from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput, UnknownName
 from isthmus.train import forge, rewriter, warmup
-from isthmus.train.forge import Lesson, Policy, Recipe, Rewrites
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites
 from isthmus.train.reward import Retrieval
 from isthmus.train.rewriter import Trained
 
@@ -37,7 +37,7 @@ def tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=split, eos_token="<end>", pad_token="<pad>", unk_token="<unk>")
 
 
-def policy(kind: str = "llama", seed: int = 0) -> Policy:
+def policy(kind: str = "llama", seed: int = 0) -> ForgePolicy:
     torch.manual_seed(seed)
     words = tokenizer()
     shared = {"vocab_size": len(words), "bos_token_id": None, "eos_token_id": END, "pad_token_id": PAD}
@@ -48,16 +48,16 @@ def policy(kind: str = "llama", seed: int = 0) -> Policy:
         )
     else:
         config = GPT2Config(**shared, n_embd=32, n_layer=2, n_head=2, n_positions=64)
-    return Policy(AutoModelForCausalLM.from_config(config), words, prompt="search :", new=4)
+    return ForgePolicy(AutoModelForCausalLM.from_config(config), words, prompt="search :", new=4)
 
 
-def lessons() -> list[Lesson]:
+def lessons() -> list[ForgeLesson]:
     """Each message is chatter around one thing."""
     rng = np.random.default_rng(0)
     made = []
     for row in range(24):
         thing, chatter = THINGS[row % len(THINGS)], rng.choice(CHATTER, 3)
-        made.append(Lesson(f"q{row}", f"{chatter[0]} {chatter[1]} {thing} {chatter[2]}", thing))
+        made.append(ForgeLesson(f"q{row}", f"{chatter[0]} {chatter[1]} {thing} {chatter[2]}", thing))
     return made
 
 
@@ -77,7 +77,7 @@ def values(out: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
-QUICK = Recipe(steps=60, queries=12, rate=5e-3, warm=5, every=20)
+QUICK = ForgeRecipe(steps=60, queries=12, rate=5e-3, warm=5, every=20)
 
 
 def test_a_tiny_model_learns_to_say_what_finds_the_document(tmp_path: Path) -> None:
@@ -260,9 +260,9 @@ def test_a_query_that_is_too_long_loses_its_end() -> None:
 
 def test_a_group_of_one_and_a_temperature_of_nothing_are_refused() -> None:
     with pytest.raises(BadInput, match="at least 2"):
-        Recipe(group=1)
+        ForgeRecipe(group=1)
     with pytest.raises(BadInput, match="above 0"):
-        Recipe(temperature=0)
+        ForgeRecipe(temperature=0)
 
 
 def test_the_warm_up_teaches_the_targets() -> None:
@@ -274,7 +274,7 @@ def test_the_warm_up_teaches_the_targets() -> None:
     found = Trained(made).rewrite([lesson.query for lesson in lessons()])
     assert np.mean([text.text == lesson.target for text, lesson in zip(found, lessons(), strict=True)]) > 0.7
     with pytest.raises(BadInput, match="'q0' has none"):
-        warmup.warm_up(QUICK, made, [Lesson("q0", "hi cat")])
+        warmup.warm_up(QUICK, made, [ForgeLesson("q0", "hi cat")])
 
 
 def test_a_reward_is_the_measure_of_what_is_found_and_no_text_is_searched_twice() -> None:
@@ -324,7 +324,7 @@ def test_the_command_warms_up_trains_writes_a_rewriter_and_resumes(folder: Path)
     made = folder / "made"
     assert {path.name for path in made.iterdir()} >= {"warm", "model", "log.jsonl", "checkpoint.pt", "curve.png"}
     loaded = rewriter.load(made / "model")
-    assert loaded.prompt == prompts.read("forge").text == Policy(loaded.model, loaded.words).prompt
+    assert loaded.prompt == prompts.read("forge").text == ForgePolicy(loaded.model, loaded.words).prompt
     (made / "model" / "prompt.txt").write_text("search :")
     assert rewriter.load(made / "model").prompt == "search :"
     assert Trained(loaded).rewrite(["hi cat"])[0].text
@@ -353,7 +353,7 @@ def test_wrong_options_of_the_command_are_refused_with_what_to_write(folder: Pat
 
 def test_chats_are_made_of_clean_queries_and_undone(folder: Path) -> None:
     pytest.importorskip("isthmus.evaluate.chat")
-    made = rewriter.chatty([Lesson("q", "Iron and salt change the colour of rain.")], noises=2)
+    made = rewriter.chatty([ForgeLesson("q", "Iron and salt change the colour of rain.")], noises=2)
     assert [lesson.target for lesson in made] == ["Iron and salt change the colour of rain."] * 2
     assert made[0].query != made[1].query
     assert all("Image Description: " in lesson.query for lesson in made)

@@ -15,7 +15,7 @@ from isthmus.cli import app
 from isthmus.cli.verbs import train_forge_mini
 from isthmus.errors import BadFile, BadInput
 from isthmus.train import forge_data
-from isthmus.train.forge_mini import Recipe
+from isthmus.train.forge_mini import ForgeMiniRecipe
 
 CLAIMS = {
     "1": "Aspirin lowers the risk of stroke in old patients.",
@@ -86,7 +86,7 @@ def test_the_commands_defaults_are_those_of_the_recipe() -> None:
     said = {name: each.default for name, each in inspect.signature(train_forge_mini).parameters.items()}
     names = {"supervised_steps": "sft_steps", "steps": "rl_steps", "rate": "rl_rate"}
     for name in (*names, "length_cost", "batch", "seed"):
-        assert said[name] == getattr(Recipe(), names.get(name, name)), name
+        assert said[name] == getattr(ForgeMiniRecipe(), names.get(name, name)), name
     assert said["held_out"] == forge_data.HELD_OUT
 
 
@@ -121,5 +121,5 @@ def test_examples_are_chats_and_clean_queries_and_what_is_clean_is_kept_whole(fo
     for each, learned in zip(asked, made, strict=True):
         kept = [word for word, keep in zip(learned.window.words, learned.teacher, strict=True) if keep]
         assert kept == learned.window.words if each.clean else len(kept) < len(learned.window.words) / 2
-    long = forge_data.Asked("talk " * 300, "talk", frozenset("a"))
+    long = forge_data.ForgeQuery("talk " * 300, "talk", frozenset("a"))
     assert forge_data.examples([long], reader(), 1) == []  # more than one window

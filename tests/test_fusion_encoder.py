@@ -21,7 +21,7 @@ from isthmus.encoders.once import Unit
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.errors import BadFile, BadImage, BadInput
 from isthmus.train.fusion.matcher import alike
-from isthmus.train.fusion.model import Fusion, Seen
+from isthmus.train.fusion.model import Fusion, TowerFeatures
 from stock import mixed, pixels
 from tiny import write_encoder, write_fusion
 
@@ -71,7 +71,7 @@ def encoder(made: Made) -> FusionEncoder:
     return made.load()
 
 
-def seen(towers: TokenTowers, document: Document) -> list[Seen]:
+def seen(towers: TokenTowers, document: Document) -> list[TowerFeatures]:
     """What the model of torch is given for each passage of a document, alone and without any padding."""
     passages = towers.split([document.text or ""], "document")[0]
     picture = towers.look([read(document.image, towers.frame)]) if document.image is not None else None
@@ -81,7 +81,7 @@ def seen(towers: TokenTowers, document: Document) -> list[Seen]:
         grid = torch.from_numpy(picture.cells)
         cells = (grid, torch.ones(grid.shape[:2], dtype=torch.bool), torch.from_numpy(picture.vectors))
     words = [tuple(map(torch.from_numpy, towers.read([passage]))) for passage in passages] or [none]
-    return [Seen(*each, *cells) for each in words]
+    return [TowerFeatures(*each, *cells) for each in words]
 
 
 @torch.no_grad()

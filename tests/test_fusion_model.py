@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from isthmus.train.fusion.layers import Shape
 from isthmus.train.fusion.matcher import alike
-from isthmus.train.fusion.model import Fusion, Seen
+from isthmus.train.fusion.model import Fusion, TowerFeatures
 
 SHAPE = Shape(dim=12, patch=10, heads=2, drop=0.0)
 POOLS = ("kinds", "mean")
@@ -24,9 +24,9 @@ def made(pool: str, *, stirred: bool = True) -> Fusion:
     return model
 
 
-def documents(n: int = 3, t: int = 5, p: int = 4) -> Seen:
+def documents(n: int = 3, t: int = 5, p: int = 4) -> TowerFeatures:
     generator = torch.Generator().manual_seed(1)
-    return Seen(
+    return TowerFeatures(
         torch.randn(n, t, 12, generator=generator),
         torch.ones(n, t, dtype=torch.bool),
         torch.rand(n, p, 10, generator=generator),
@@ -35,9 +35,9 @@ def documents(n: int = 3, t: int = 5, p: int = 4) -> Seen:
     )
 
 
-def padded(seen: Seen, text: int, patches: int) -> Seen:
+def padded(seen: TowerFeatures, text: int, patches: int) -> TowerFeatures:
     """Fill up with tokens and patches that are not there, and hold what they like."""
-    return Seen(
+    return TowerFeatures(
         F.pad(seen.text, (0, 0, 0, text), value=7.0),
         F.pad(seen.text_mask, (0, text)),
         F.pad(seen.patches, (0, 0, 0, patches), value=-3.0),
@@ -152,5 +152,5 @@ def test_the_mean_of_a_pictures_patches_is_its_vector_whatever_the_map() -> None
 
 def test_the_order_of_documents_in_a_batch_changes_nothing() -> None:
     model, seen = made("kinds"), documents()
-    turned = Seen(*(part.flip(0) for part in seen))
+    turned = TowerFeatures(*(part.flip(0) for part in seen))
     assert torch.allclose(model.document(seen).vectors.flip(0), model.document(turned).vectors, atol=1e-6)

@@ -20,15 +20,15 @@ from isthmus.queries.kinds import IMAGE, MIXED, TEXT
 from isthmus.train.fusion import data, loop, steps
 from isthmus.train.fusion.features import Pictures, Texts, patch_map
 from isthmus.train.fusion.layers import Pool
-from isthmus.train.fusion.lessons import Batch, Lesson, cared
+from isthmus.train.fusion.lessons import FusionBatch, FusionLesson, cared
 from isthmus.train.fusion.measure import measured, parted
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.objectives import ANY, contrast, matching, ranking, right
 from isthmus.train.fusion.queues import Queue
-from isthmus.train.fusion.recipe import Recipe
+from isthmus.train.fusion.recipe import FusionRecipe
 
 DIM, CELLS, PATCH = 16, 3, 8
-TRY = Recipe(
+TRY = FusionRecipe(
     steps={"pretrain": 150, "finetune": 20},
     slow=3e-3,
     quick=1e-2,
@@ -56,7 +56,7 @@ def ragged(rows: list[torch.Tensor]) -> Texts:
     return Texts(torch.cat(rows).half(), start)
 
 
-def toy(n: int, seed: int) -> Lesson:
+def toy(n: int, seed: int) -> FusionLesson:
     """Documents of a text and a picture that say different things; a query's words are near what they ask for.
 
     Words about pictures are turned by a fixed rotation, the same in every lesson: that is there to be learned.
@@ -78,7 +78,7 @@ def toy(n: int, seed: int) -> Lesson:
         asked[TEXT].append(torch.cat([frame, one, frame]))
         asked[IMAGE].append(torch.cat([frame, other, frame]))
         asked[MIXED].append(torch.cat([frame, *((one, other) if row % 2 == 0 else (other, one)), frame]))
-    return Lesson(
+    return FusionLesson(
         ragged([text[row] + 0.1 * torch.randn(4 + row % 3, DIM) for row in range(n)]),
         Pictures(torch.rand(n, CELLS, PATCH).half(), image),
         torch.arange(n),
@@ -159,7 +159,7 @@ def test_the_copy_in_the_queue_follows_slowly() -> None:
 def test_both_queues_get_what_a_step_saw() -> None:
     lesson, model, queues = toy(6, 1), Fusion(TRY.shape(DIM, PATCH)).eval(), (Queue(8), Queue(8))
     rows = torch.tensor([4, 2])
-    steps.remember(model, lesson, Batch(IMAGE, rows, rows.flip(0), rows), queues)
+    steps.remember(model, lesson, FusionBatch(IMAGE, rows, rows.flip(0), rows), queues)
     assert queues[0].ids.tolist() == [[ANY, 9], [ANY, 5]]
     assert queues[1].ids.tolist() == [[4, 9], [8, 5]]  # beside another's text
 
@@ -179,7 +179,7 @@ def test_some_documents_lose_only_what_is_not_asked_for() -> None:
 
 def test_a_recipe_refuses_what_cannot_be_trained() -> None:
     with pytest.raises(BadInput, match="batch is 1; it must be at least 2"):
-        Recipe(batch=1)
+        FusionRecipe(batch=1)
 
 
 @pytest.mark.parametrize(("kind", "texts", "images"), [(TEXT, True, False), (IMAGE, False, True), (MIXED, True, True)])
@@ -264,11 +264,11 @@ def test_the_loss_is_the_sum_of_its_parts() -> None:
     lesson, model = toy(40, 1), Fusion(TRY.shape(DIM, PATCH))
     queues = Queue(8), Queue(8)
     rows = torch.arange(8)
-    steps.remember(model, lesson, Batch(MIXED, rows, rows, rows), queues)
+    steps.remember(model, lesson, FusionBatch(MIXED, rows, rows, rows), queues)
     mine = rows + 8
-    batch = Batch(MIXED, mine, mine, mine)
+    batch = FusionBatch(MIXED, mine, mine, mine)
 
-    def loss(recipe: Recipe) -> float:
+    def loss(recipe: FusionRecipe) -> float:
         return float(steps.step_loss(model, lesson, batch, queues, recipe, torch.Generator().manual_seed(3)))
 
     fused = model.document(lesson.documents(mine, mine))
@@ -300,7 +300,7 @@ def test_queues_are_fed_by_the_slow_copy_and_begin_empty_in_each_stage(
         trained.append(model)
         return real_loss(model, *given)
 
-    def remember(model: Fusion, lesson: Lesson, batch: Batch, queues: tuple[Queue, Queue]) -> None:
+    def remember(model: Fusion, lesson: FusionLesson, batch: FusionBatch, queues: tuple[Queue, Queue]) -> None:
         seen.append((model is trained[-1], len(queues[0].vectors)))
         real(model, lesson, batch, queues)
 

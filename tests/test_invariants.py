@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus import calibration
-from isthmus.calibration.nnn import largest, mean_of_largest
+from isthmus.calibration.largest import largest, mean_of_largest
 from isthmus.calibration.qbnorm import soft_maximum
 from isthmus.calibration.rows import unit
 from isthmus.types import Matrix, Vectors

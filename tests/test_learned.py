@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import check_grad
 
 from isthmus import calibration, errors
-from isthmus.calibration.known import _lists
-from isthmus.calibration.learned import PRIOR, Learned, Lists, _loss, _temperature
+from isthmus.calibration.bank import ReferenceBank
+from isthmus.calibration.known import Answers, lists_of
+from isthmus.calibration.listwise import PRIOR, Lists, _loss, _temperature, minimum
 from isthmus.calibration.passages import Passages
 from isthmus.calibration.rows import unit
 from isthmus.calibration.tune import ndcg_at_10
@@ -61,11 +62,10 @@ def test_the_fit_is_a_minimum_below_the_prior() -> None:
     u = rng.normal(size=shape) - 1.5 * modality  # one modality's scores are too low
     u[:, 0] += 2
     lists = Lists(u, rng.normal(size=shape), modality, np.ones(shape, dtype=bool), 2)
-    method = Learned(l2=1.0)
-    fitted = method.fit(lists)
+    fitted = minimum(lists, l2=1.0)
     g = _temperature(lists)
-    at_fit, gradient = _loss(fitted.ravel(), lists, g * PRIOR, method.l2 / g**2)
-    at_prior, _ = _loss(np.tile(g * PRIOR, 2), lists, g * PRIOR, method.l2 / g**2)
+    at_fit, gradient = _loss(fitted.ravel(), lists, g * PRIOR, 1 / g**2)
+    at_prior, _ = _loss(np.tile(g * PRIOR, 2), lists, g * PRIOR, 1 / g**2)
     assert at_fit < at_prior - 1
     assert np.abs(gradient).max() < 1e-2
     assert fitted[1, 2] - fitted[0, 2] > 1  # the offset that was taken away is found
@@ -209,11 +209,14 @@ def test_the_gradient_is_that_of_the_loss() -> None:
     assert error < 1e-5
 
 
-def test_another_right_document_of_a_query_is_never_a_wrong_one() -> None:
+def test_another_right_document_of_a_query_is_never_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
     x = unit(np.random.default_rng(0).normal(size=(6, 4)))
     documents = Vectors.of(x, ["text", "image"] * 3)
     known = calibration.Pairs.of([(0, 2), (0, 5), (1, 3)], queries=2, documents=6)
     scale = np.array([[0.0, 1.0], [0.0, 1.0]])
-    lists = _lists(Passages(documents), x, x[:2], known, np.zeros(6), scale, scale, candidates=9)
+    monkeypatch.setattr("isthmus.calibration.known.FEWEST", 1)
+    references = ReferenceBank({"text": x[:2]}, {"text": np.arange(2)})
+    answers = Answers(Passages(documents), x, references, known, known)
+    lists = lists_of(answers, "text", np.zeros(6), scale, scale, candidates=9)
     assert lists.counted[:, 0].all()  # the right document itself
     assert (~lists.counted).sum(axis=1).tolist() == [2, 2, 1]  # its copy in the list, and the query's other answer

@@ -23,9 +23,9 @@ from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.train import judged, lens
 from isthmus.train.judged import Judged, mined, parted
-from isthmus.train.lens import Lesson, Recipe, Tokens, backward, batches, info_nce
+from isthmus.train.lens import LensLesson, LensRecipe, TokenCache, backward, batches, info_nce
 from isthmus.train.make import make_lens
-from isthmus.train.sentence import Sentence
+from isthmus.train.sentence import SentenceModel
 from tiny import WORDS, write_sentence_transformer
 
 NOUNS = [word for word in WORDS if word.isascii() and len(word) > 2]
@@ -54,11 +54,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lesson(data: Path) -> Lesson:
+def lesson(data: Path) -> LensLesson:
     known = judged.read(data)
     learned, held = parted(known, 0.2, seed=0, apart=True)
     ids, texts = list(known.documents), list(known.documents.values())
-    return Lesson(known, mined(known, [Bm25(ids, texts)], 10), learned, held)
+    return LensLesson(known, mined(known, [Bm25(ids, texts)], 10), learned, held)
 
 
 def unit(rng: np.random.Generator, *shape: int) -> Any:
@@ -116,8 +116,8 @@ def test_hard_negatives_are_never_right_and_come_from_both_lists_in_turn() -> No
     assert mined(known, [Says(*"abcdef"), Says(*"dfbca")], 3)["q"] == ["b", "f", "c", "e"]
 
 
-def test_no_batch_has_a_right_document_among_the_negatives_of_its_query(lesson: Lesson) -> None:
-    recipe = Recipe(batch=8, negatives=5)
+def test_no_batch_has_a_right_document_among_the_negatives_of_its_query(lesson: LensLesson) -> None:
+    recipe = LensRecipe(batch=8, negatives=5)
     seen: list[str] = []
     for batch in batches(lesson, recipe, 0):
         seen += batch.queries
@@ -130,14 +130,16 @@ def test_no_batch_has_a_right_document_among_the_negatives_of_its_query(lesson: 
     assert sorted(seen) == sorted(lesson.learned)
 
 
-def test_the_first_negatives_can_be_left_out(lesson: Lesson) -> None:
-    for batch in batches(lesson, Recipe(batch=1, negatives=99, skip=4), 0):
+def test_the_first_negatives_can_be_left_out(lesson: LensLesson) -> None:
+    for batch in batches(lesson, LensRecipe(batch=1, negatives=99, skip=4), 0):
         (query,) = batch.queries
         assert sorted(batch.documents[1:]) == sorted(lesson.negatives[query][4:])
 
 
-def test_weights_halfway_lie_between_the_start_and_what_was_learned(start: str, lesson: Lesson, tmp_path: Path) -> None:
-    first = Sentence.load(start)
+def test_weights_halfway_lie_between_the_start_and_what_was_learned(
+    start: str, lesson: LensLesson, tmp_path: Path
+) -> None:
+    first = SentenceModel.load(start)
     whole, none, half = (
         lens.train(replace(TRY, epochs=1, shares=(share,)), first, lesson, tmp_path / str(share))
         for share in (1.0, 0.0, 0.5)
@@ -152,14 +154,14 @@ def test_weights_halfway_lie_between_the_start_and_what_was_learned(start: str, 
             torch.testing.assert_close(tensor.float(), middle)
 
 
-def test_an_epoch_draws_as_its_seed_says_and_no_other_epoch_the_same(lesson: Lesson) -> None:
-    recipe = Recipe(batch=8)
+def test_an_epoch_draws_as_its_seed_says_and_no_other_epoch_the_same(lesson: LensLesson) -> None:
+    recipe = LensRecipe(batch=8)
     first, again, other = (batches(lesson, recipe, epoch) for epoch in (0, 0, 1))
     assert [batch.documents for batch in first] == [batch.documents for batch in again]
     assert [batch.queries for batch in first] != [batch.queries for batch in other]
 
 
-def test_queries_to_decide_by_share_no_right_document_with_those_to_learn_from(lesson: Lesson) -> None:
+def test_queries_to_decide_by_share_no_right_document_with_those_to_learn_from(lesson: LensLesson) -> None:
     right = lesson.judged.right
     assert 0 < len(lesson.held) <= 8
     assert sorted([*lesson.learned, *lesson.held]) == sorted(right)
@@ -182,14 +184,14 @@ def test_only_the_train_split_and_only_judged_queries_are_read(data: Path) -> No
 
 
 @pytest.mark.parametrize("chunk", [3, 7, 1000])
-def test_gradients_in_chunks_are_those_of_the_whole_batch(start: str, lesson: Lesson, chunk: int) -> None:
-    recipe = Recipe(batch=6, chunk=chunk)
+def test_gradients_in_chunks_are_those_of_the_whole_batch(start: str, lesson: LensLesson, chunk: int) -> None:
+    recipe = LensRecipe(batch=6, chunk=chunk)
     batch = batches(lesson, recipe, 0)[0]
-    model = Sentence.load(start)
+    model = SentenceModel.load(start)
     for part in model.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0  # chunks draw other noise than the whole
-    tokens = Tokens.of(model, lesson, recipe)
+    tokens = TokenCache.of(model, lesson, recipe)
     loss = backward(model, tokens, batch, recipe)
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
@@ -203,12 +205,12 @@ def test_gradients_in_chunks_are_those_of_the_whole_batch(start: str, lesson: Le
             torch.testing.assert_close(found[name], p.grad, rtol=1e-3, atol=2e-4)
 
 
-def test_chunks_have_the_same_dropout_both_times(start: str, lesson: Lesson) -> None:
+def test_chunks_have_the_same_dropout_both_times(start: str, lesson: LensLesson) -> None:
     """With one chunk, gradients are those of an ordinary pass that draws the same noise."""
-    recipe = Recipe(batch=6, chunk=1000)
+    recipe = LensRecipe(batch=6, chunk=1000)
     batch = batches(lesson, recipe, 0)[0]
-    model = Sentence.load(start).train()
-    tokens = Tokens.of(model, lesson, recipe)
+    model = SentenceModel.load(start).train()
+    tokens = TokenCache.of(model, lesson, recipe)
     torch.manual_seed(5)
     loss = backward(model, tokens, batch, recipe)
     rows = tokens.rows(batch)
@@ -225,12 +227,12 @@ def test_chunks_have_the_same_dropout_both_times(start: str, lesson: Lesson) -> 
         torch.testing.assert_close(model.get_parameter(name).grad, gradient, rtol=1e-3, atol=1e-4)
 
 
-TRY = Recipe(batch=8, epochs=3, rate=2e-3, patience=9, warm=0.1, chunk=16)
+TRY = LensRecipe(batch=8, epochs=3, rate=2e-3, patience=9, warm=0.1, chunk=16)
 
 
-def test_the_loss_falls_and_the_held_out_queries_decide(start: str, lesson: Lesson, tmp_path: Path) -> None:
+def test_the_loss_falls_and_the_held_out_queries_decide(start: str, lesson: LensLesson, tmp_path: Path) -> None:
     said: list[str] = []
-    lens.train(replace(TRY, epochs=6), Sentence.load(start), lesson, tmp_path, report=said.append)
+    lens.train(replace(TRY, epochs=6), SentenceModel.load(start), lesson, tmp_path, report=said.append)
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in log] == list(range(7))
     assert log[-1]["loss"] < 0.8 * log[1]["loss"]
@@ -239,9 +241,9 @@ def test_the_loss_falls_and_the_held_out_queries_decide(start: str, lesson: Less
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
-    start: str, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: str, lesson: LensLesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    straight = lens.train(TRY, Sentence.load(start), lesson, tmp_path / "straight")
+    straight = lens.train(TRY, SentenceModel.load(start), lesson, tmp_path / "straight")
     monkeypatch.setattr(lens, "CHECKPOINT_EVERY", 3)
     original, calls = lens.backward, iter(range(99))
 
@@ -252,23 +254,23 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
 
     monkeypatch.setattr(lens, "backward", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        lens.train(TRY, Sentence.load(start), lesson, tmp_path / "halting")
+        lens.train(TRY, SentenceModel.load(start), lesson, tmp_path / "halting")
     monkeypatch.setattr(lens, "backward", original)
-    resumed = lens.train(TRY, Sentence.load(start), lesson, tmp_path / "halting")
+    resumed = lens.train(TRY, SentenceModel.load(start), lesson, tmp_path / "halting")
     for name, tensor in straight.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], tensor, rtol=0, atol=0)
 
 
-def test_a_checkpoint_of_another_recipe_is_not_gone_on_with(start: str, lesson: Lesson, tmp_path: Path) -> None:
-    lens.train(replace(TRY, epochs=1), Sentence.load(start), lesson, tmp_path)
+def test_a_checkpoint_of_another_recipe_is_not_gone_on_with(start: str, lesson: LensLesson, tmp_path: Path) -> None:
+    lens.train(replace(TRY, epochs=1), SentenceModel.load(start), lesson, tmp_path)
     with pytest.raises(BadInput, match="another recipe"):
-        lens.train(replace(TRY, epochs=1, rate=1.0), Sentence.load(start), lesson, tmp_path)
+        lens.train(replace(TRY, epochs=1, rate=1.0), SentenceModel.load(start), lesson, tmp_path)
 
 
-def test_training_stops_when_no_epoch_is_better(start: str, lesson: Lesson, tmp_path: Path) -> None:
-    still = lens.train(replace(TRY, rate=0.0, epochs=9, patience=2), Sentence.load(start), lesson, tmp_path)
+def test_training_stops_when_no_epoch_is_better(start: str, lesson: LensLesson, tmp_path: Path) -> None:
+    still = lens.train(replace(TRY, rate=0.0, epochs=9, patience=2), SentenceModel.load(start), lesson, tmp_path)
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 3  # the start and two epochs
-    for name, tensor in Sentence.load(start).state_dict().items():
+    for name, tensor in SentenceModel.load(start).state_dict().items():
         torch.testing.assert_close(still.state_dict()[name], tensor)
 
 
@@ -300,7 +302,7 @@ def test_the_command_writes_an_encoder_that_both_libraries_load_alike(
 
 
 def test_half_precision_gives_nearly_the_same_vectors_and_trains(start: str, data: Path, tmp_path: Path) -> None:
-    whole, half = Sentence.load(start), Sentence.load(start, half=True)
+    whole, half = SentenceModel.load(start), SentenceModel.load(start, half=True)
     rows = whole.tokens(TEXTS, "document", 64)
     found = half.encoded(rows)
     assert found.dtype == torch.float32
@@ -317,4 +319,4 @@ def test_negatives_mined_otherwise_are_not_taken(start: str, data: Path, tmp_pat
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot load"):
-        Sentence.load(str(tmp_path))
+        SentenceModel.load(str(tmp_path))

@@ -28,6 +28,7 @@ from isthmus.encoders.tower import cut, tail
 from isthmus.errors import BadFile, BadInput
 from isthmus.search import Map, Shares, WordShare
 from isthmus.types import Matrix
+from stock import Counting
 from tiny import LENGTH, tokenizer
 
 PHOTOS = samples.folder() / "photos"
@@ -262,3 +263,11 @@ def test_an_encoder_that_cannot_is_refused_by_naming_those_that_can(tiny: str, t
     assert not page.exists()
     with pytest.raises(BadInput, match="A collection of vectors cannot"):
         apart.load(None)
+
+
+def test_an_encoder_that_takes_its_own_vectors_apart_is_asked_itself(tiny: str) -> None:
+    class Explaining(Counting):
+        def takes_apart(self) -> str:
+            return "its own"
+
+    assert apart.load(Explaining(encoders.load(tiny))) == "its own"  # type: ignore[comparison-overlap]

@@ -14,7 +14,7 @@ import equations as eq
 from isthmus import calibration, errors
 from isthmus.calibration import Fitted, Statistics
 from isthmus.calibration.bank import nearest_mean, over_bank, pair_similarities
-from isthmus.calibration.nnn import mean_of_largest
+from isthmus.calibration.largest import mean_of_largest
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.passages import Passages, best_columns, best_rows, blocks
 from isthmus.calibration.rows import unit

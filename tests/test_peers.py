@@ -8,7 +8,7 @@ from nnn import DNRanker, NNNRanker, NNNRetriever
 
 from isthmus import calibration
 from isthmus.calibration.bank import nearest_mean, over_bank
-from isthmus.calibration.nnn import mean_of_largest
+from isthmus.calibration.largest import mean_of_largest
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.rows import unit
 from isthmus.errors import BadInput

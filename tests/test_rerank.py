@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from isthmus import Collection, Document, Query
+from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search import Hit
 from isthmus.search.reranking import order, reordered
 from isthmus.types import Matrix
-from stock import mixed, pixels
+from stock import Counting, mixed, pixels
 from tiny import write_encoder, write_fusion
 
 
@@ -160,3 +160,36 @@ def test_the_command_line_reranks(things: Collection, fusion: str) -> None:
     assert [hit["id"] for hit in found] == [hit.id for hit in things.search("a red cat", 5, rerank=fusion)]
     assert all("matched" in hit for hit in found)
     assert "by score, matched" in CliRunner().invoke(app, [*said, "--explain"]).stdout
+
+
+class MatchingEncoder(Counting):
+    """Any encoder with a matcher of its own."""
+
+    def matcher(self) -> ById:
+        return ById()
+
+
+def test_any_encoder_with_a_matcher_reranks_by_its_name_each_modality_by_itself(tiny: str, tmp_path: Path) -> None:
+    encoder = MatchingEncoder(encoders.load(tiny))
+    with Collection.open(tmp_path / "c", encoder, calibration="none", follow=False) as own:
+        own.add(mixed(20))
+        plain, hits = own.search("a red cat", 20), own.search("a red cat", 20, rerank=encoder.name)
+        assert [hit.modality for hit in hits] == [hit.modality for hit in plain]
+        for modality in {hit.modality for hit in hits}:
+            matched = [hit.matched or 0.0 for hit in hits if hit.modality == modality]
+            assert matched == sorted(matched, reverse=True)
+        assert [hit.id for hit in hits] != [hit.id for hit in plain]
+
+
+@dataclass
+class Likes(ById):
+    """Orders words apart from everything with a picture."""
+
+    def group(self, modality: str) -> str:
+        return "picture" if "image" in modality else modality
+
+
+def test_a_reranker_says_which_modalities_compare(things: Collection) -> None:
+    before, after = things.search("dog", 20), things.search("dog", 20, rerank=Likes())
+    assert [hit.modality == "text" for hit in after] == [hit.modality == "text" for hit in before]
+    assert [hit.modality for hit in after] != [hit.modality for hit in before]

@@ -16,7 +16,7 @@ from isthmus.align.base import Found
 from isthmus.align.retrievers import Bm25, Cached, Dense, Hybrid, OfCollection, best
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
-from isthmus.search import lexical
+from isthmus.words import query_words
 from tiny import WORDS
 
 TEXTS = ["a cat sits on the red sofa", "the dog runs", "", "a dog and a cat", "a dog and a cat", "house of tree"]
@@ -134,7 +134,7 @@ def test_bm25_is_fts5s_to_the_last_bit(notes: Collection) -> None:
     rows = notes._store.rows_of(one.id for one in documents)
     asked = [*ODD, *(one.query for one in samples.queries()), *(str(one.text)[:400] for one in documents[:20])]
     for text, found in zip(asked, bm25.search(asked, 30), strict=True):
-        theirs = notes.store.words.search(lexical.words(text), 30)
+        theirs = notes.store.words.search(query_words(text), 30)
         assert [rows[name] for name, _ in found] == theirs.documents, text
         scores = np.array([score for _, score in found])
         if len(scores):

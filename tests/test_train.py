@@ -21,7 +21,7 @@ from isthmus.cli import app
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.train import mini, pairs
-from isthmus.train.mini import Recipe, contrastive, kept
+from isthmus.train.mini import MiniRecipe, contrastive, kept
 from isthmus.train.towers import Pretrained, class_names
 
 WORDS = ["a", "photo", "of", "dog", "cat", "runs", "sits", "red", "blue", "ball", "on", "the", "grass", ",", "."]
@@ -88,7 +88,7 @@ def test_the_command_trains_on_a_cpu_writes_an_encoder_and_resumes(weights: tupl
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
     weights: tuple[Path, Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = Recipe(backbone="lite0", size=64, steps=4, batch=4)
+    recipe = MiniRecipe(backbone="lite0", size=64, steps=4, batch=4)
     pretrained = Pretrained(*weights)
     straight = mini.train(recipe, pretrained, data, data / "straight")
     monkeypatch.setattr(mini, "CHECKPOINT_EVERY", 2)
@@ -120,14 +120,14 @@ def test_a_folder_without_the_data_is_refused_with_what_to_pass(tmp_path: Path) 
 def test_info_nce_of_uniform_similarities_is_the_logarithm_of_the_batch() -> None:
     same = torch.nn.functional.normalize(torch.ones(7, 5), dim=1)
     for soft in (0.0, 0.3):
-        loss = contrastive(same, same, torch.tensor(2.0), same, Recipe(soft=soft))
+        loss = contrastive(same, same, torch.tensor(2.0), same, MiniRecipe(soft=soft))
         assert loss.item() == pytest.approx(math.log(7), abs=1e-5)
 
 
 def test_info_nce_is_low_when_each_photo_is_nearest_to_its_own_caption() -> None:
     own = torch.eye(6)
-    right = contrastive(own, own, torch.tensor(4.0), own, Recipe(soft=0.0))
-    wrong = contrastive(own, own.roll(1, 0), torch.tensor(4.0), own, Recipe(soft=0.0))
+    right = contrastive(own, own, torch.tensor(4.0), own, MiniRecipe(soft=0.0))
+    wrong = contrastive(own, own.roll(1, 0), torch.tensor(4.0), own, MiniRecipe(soft=0.0))
     assert right.item() < 0.01 < 10 < wrong.item()
 
 

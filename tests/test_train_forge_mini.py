@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from isthmus.align import mini
 from isthmus.align.base import Found
 from isthmus.align.mini import ForgeMini
-from isthmus.align.reading import ROOM, SIGNS, Reader, Window
+from isthmus.align.reading import ROOM, SIGNS, Window, WindowReader
 from isthmus.evaluate.measures import values
 from isthmus.train import forge_mini
 from isthmus.train.forge import advantages
-from isthmus.train.forge_mini import DIM, Example, Policy, Recipe
+from isthmus.train.forge_mini import DIM, Example, ForgeMiniPolicy, ForgeMiniRecipe
 from test_tower import session
 
-SMALL = Recipe(width=16, heads=2, dropout=0.1, batch=16, sft_steps=60, sft_rate=1e-2, rl_steps=60, rl_rate=1e-2)
+SMALL = ForgeMiniRecipe(
+    width=16, heads=2, dropout=0.1, batch=16, sft_steps=60, sft_rate=1e-2, rl_steps=60, rl_rate=1e-2
+)
 MARKED = 3
 
 
@@ -57,15 +59,15 @@ class Alike:
         return [[("wrong", 2.0), ("right", 1.0)] for _ in texts]
 
 
-def random_policy(recipe: Recipe = SMALL) -> Policy:
+def random_policy(recipe: ForgeMiniRecipe = SMALL) -> ForgeMiniPolicy:
     torch.manual_seed(0)
-    made = Policy(recipe)
+    made = ForgeMiniPolicy(recipe)
     for weight in made.parameters():
         torch.nn.init.normal_(weight, std=0.2)
     return made.eval()
 
 
-def kept_share(policy: Policy, examples: Sequence[Example]) -> tuple[float, float]:
+def kept_share(policy: ForgeMiniPolicy, examples: Sequence[Example]) -> tuple[float, float]:
     """Return how much of the marked and of the other words is kept."""
     with torch.no_grad():
         logits, _ = forge_mini.word_logits(policy.eval(), examples, "cpu")
@@ -127,7 +129,7 @@ def test_padding_never_changes_a_logit() -> None:
 
 
 def test_at_first_three_of_four_words_are_kept() -> None:
-    logits, _ = forge_mini.word_logits(Policy(SMALL), toys(2), "cpu")
+    logits, _ = forge_mini.word_logits(ForgeMiniPolicy(SMALL), toys(2), "cpu")
     torch.testing.assert_close(logits.sigmoid(), torch.full_like(logits, 0.75))
 
 
@@ -150,7 +152,7 @@ def test_the_reward_is_the_mean_over_the_retrievers_of_a_querys_own_corpus() -> 
 
 
 @pytest.mark.parametrize("length", [1, 8, 31, ROOM])
-def test_what_is_exported_says_what_was_trained(length: int, exported: tuple[Policy, Path]) -> None:
+def test_what_is_exported_says_what_was_trained(length: int, exported: tuple[ForgeMiniPolicy, Path]) -> None:
     policy, path = exported
     rng = np.random.default_rng(length)
     inputs = rng.normal(size=(3, length, DIM + SIGNS)).astype(np.float32)
@@ -162,21 +164,21 @@ def test_what_is_exported_says_what_was_trained(length: int, exported: tuple[Pol
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Policy, Path]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ForgeMiniPolicy, Path]:
     policy, path = random_policy(), tmp_path_factory.mktemp("exported") / "made.onnx"
     forge_mini.export(policy, path)
     return policy, path
 
 
-def test_what_is_exported_is_a_rewriter(exported: tuple[Policy, Path]) -> None:
-    made = ForgeMini(Reader.open(1), mini.load(exported[1]).model)
+def test_what_is_exported_is_a_rewriter(exported: tuple[ForgeMiniPolicy, Path]) -> None:
+    made = ForgeMini(WindowReader.open(1), mini.load(exported[1]).model)
     (new,) = made.rewrite(["a cat on a red sofa"])
     assert set(new.text.split()) <= {"a", "cat", "on", "red", "sofa"}
 
 
 def test_a_teacher_teaches_which_words_to_keep() -> None:
     torch.manual_seed(0)
-    made, said = Policy(SMALL), list[str]()
+    made, said = ForgeMiniPolicy(SMALL), list[str]()
     forge_mini.supervised(made, toys(), SMALL, "cpu", said.append)
     losses = [float(line.rpartition(" ")[2]) for line in said]
     assert losses[-1] < losses[0] / 4
@@ -187,7 +189,7 @@ def test_a_teacher_teaches_which_words_to_keep() -> None:
 
 def test_rewards_alone_teach_it_too_and_the_length_cost_drops_the_rest() -> None:
     torch.manual_seed(0)
-    made = Policy(SMALL)
+    made = ForgeMiniPolicy(SMALL)
     curve = forge_mini.reinforced(made, toys(), [[Marked()]], SMALL, "cpu")
     first, last = curve.rows[:5], curve.rows[-5:]
     assert np.mean([row["reward"] for row in last]) > np.mean([row["reward"] for row in first]) + 0.05
@@ -201,6 +203,8 @@ def test_the_same_seed_learns_the_same_and_time_ends_it() -> None:
     curves = []
     for _ in range(2):
         torch.manual_seed(0)
-        curves.append(forge_mini.reinforced(Policy(SMALL), toys(), [[Marked()]], replace(SMALL, rl_steps=4), "cpu"))
+        curves.append(
+            forge_mini.reinforced(ForgeMiniPolicy(SMALL), toys(), [[Marked()]], replace(SMALL, rl_steps=4), "cpu")
+        )
     assert curves[0] == curves[1]
     assert forge_mini.reinforced(random_policy(), toys(), [[Marked()]], SMALL, "cpu", seconds=-1).rows == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,3 +33,27 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a new folder to write into; it takes the place of the folder ``path`` when the block ends without an error.
+
+    After an error what was there stays.
+    """
+    target = Path(path)
+    draft, old = (target.with_name(f"{target.name}.{secrets.token_hex(8)}.{end}") for end in ("tmp", "old"))
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        if target.exists():
+            target.replace(old)
+        try:
+            draft.replace(target)
+        except OSError:
+            if old.exists():
+                old.replace(target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -213,10 +213,10 @@ def load(
         return Stages(None, rewrite.Unchanged())
     if words == AUTO:
         from isthmus.align.embedded import Pages
-        from isthmus.align.ocr import Reader
+        from isthmus.align.ocr import TextReader
 
         kept = cache if isinstance(cache, CaptionCache) else CaptionCache(cache)
-        reader = caption.Remembered(Pages(Reader(threads)), kept)
+        reader = caption.Remembered(Pages(TextReader(threads)), kept)
         return Stages(reader, Late(rewrite.MINI, lambda: rewrite.load(rewrite.MINI)), needed)
     captioner = caption.load(
         pictures or "embedded", encoder=encoder, prompt=caption_prompt, cache=cache, device=device, threads=threads

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from isthmus.align.cache import CaptionCache, caption_key
 from isthmus.align.prompts import Prompt, read
@@ -68,7 +68,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CaptionerSettings:
     """What captioners are made with; each takes what it needs."""
 
     encoder: Encoder | None = None
@@ -96,33 +96,45 @@ def load(
     isthmus.errors.UnknownName: No captioner is called 'embeded'. Did you mean 'embedded'?
     """
     kind, colon, which = name.partition(":")
-    maker = lookup(KINDS, kind, "captioner")
-    if (kind == "embedded") == bool(colon) or (colon and not which):
-        raise BadInput(f"{name!r} is not a captioner's full name. Write embedded, hf:NAME_OR_PATH or openai:MODEL@URL.")
+    found = lookup(KINDS, kind, "captioner")
+    if bool(found.model) != bool(colon) or (colon and not which):
+        *others, last = (f"{known}:{each.model}" if each.model else known for known, each in KINDS.items())
+        raise BadInput(f"{name!r} is not a captioner's full name. Write {', '.join(others)} or {last}.")
     kept = cache if isinstance(cache, CaptionCache) else CaptionCache(cache)
-    settings = Settings(encoder=encoder, prompt=read("caption", prompt), device=device, threads=threads)
-    return Remembered(maker(which, settings), kept)
+    settings = CaptionerSettings(encoder=encoder, prompt=read("caption", prompt), device=device, threads=threads)
+    return Remembered(found.make(which, settings), kept)
 
 
-def _embedded(_: str, settings: Settings) -> Maker:
-    from isthmus.align.embedded import Embedded
-    from isthmus.align.ocr import Reader
+def _embedded(_: str, settings: CaptionerSettings) -> Maker:
+    from isthmus.align.embedded import EmbeddedCaptioner
+    from isthmus.align.ocr import TextReader
 
-    return Embedded(settings.encoder, reader=Reader(settings.threads))
+    return EmbeddedCaptioner(settings.encoder, reader=TextReader(settings.threads))
 
 
-def _hf(name: str, settings: Settings) -> Maker:
+def _hf(name: str, settings: CaptionerSettings) -> Maker:
     from isthmus.align.hf import open_captioner
 
     return open_captioner(name, settings.prompt, settings.device)
 
 
-def _openai(name: str, settings: Settings) -> Maker:
+def _openai(name: str, settings: CaptionerSettings) -> Maker:
     from isthmus.align.chat import ChatCaptioner, Endpoint
 
     return ChatCaptioner(Endpoint.parse(name), settings.prompt)
 
 
-KINDS: Mapping[str, Callable[[str, Settings], Maker]] = MappingProxyType(
-    {"embedded": _embedded, "hf": _hf, "openai": _openai}
+class CaptionerKind(NamedTuple):
+    """How captioners of a kind are made, and how the model behind the colon is written; empty where there is none."""
+
+    make: Callable[[str, CaptionerSettings], Maker]
+    model: str = ""
+
+
+KINDS: Mapping[str, CaptionerKind] = MappingProxyType(
+    {
+        "embedded": CaptionerKind(_embedded),
+        "hf": CaptionerKind(_hf, "NAME_OR_PATH"),
+        "openai": CaptionerKind(_openai, "MODEL@URL"),
+    }
 )

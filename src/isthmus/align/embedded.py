@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from isthmus.align.ocr import Reader
+from isthmus.align.ocr import TextReader
 from isthmus.align.vocabulary import CHANCE, MOST, Vocabulary
 from isthmus.documents import ImageLike
 from isthmus.encoders import Encoder
@@ -26,7 +26,7 @@ class Reads(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Embedded:
+class EmbeddedCaptioner:
     """Says what is written in a picture and, where that is little, which phrases the picture clearly comes nearest to.
 
     The phrases are by ``encoder``, the collection's own; without one, or with one that does not read both words and
@@ -34,7 +34,7 @@ class Embedded:
     """
 
     encoder: Encoder | None = None
-    reader: Reads = field(default_factory=Reader)
+    reader: Reads = field(default_factory=TextReader)
     name: str = "embedded"
     _vocabulary: Vocabulary | None = field(default=None, repr=False)
 
@@ -67,7 +67,7 @@ class Embedded:
 class Pages:
     """Says what is written in pictures of text, and nothing of others."""
 
-    reader: Reads = field(default_factory=Reader)
+    reader: Reads = field(default_factory=TextReader)
     name: str = "pages"
 
     @property

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isthmus.align.base import Rewritten
-from isthmus.align.reading import Reader, padded, reader
+from isthmus.align.reading import WindowReader, padded, reader
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
 
@@ -32,7 +32,7 @@ KEEP = 0.5
 class ForgeMini:
     """The rewriter."""
 
-    reader: Reader
+    reader: WindowReader
     model: InferenceSession
     name: str = "forge-mini"
 

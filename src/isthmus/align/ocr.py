@@ -22,7 +22,7 @@ ENOUGH = 736  # pixels of a shorter side that need no room
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class TextReader:
     """Reads printed and written text, with ``threads`` cores (all when not said). It loads when first used."""
 
     threads: int | None = None

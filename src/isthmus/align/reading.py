@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,19 +36,19 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reader:
+class WindowReader:
     """Reads through the lower layers of `mini`'s text tower."""
 
     tokenizer: Tokenizer
     tower: InferenceSession
 
     @classmethod
-    def open(cls, threads: int = 0) -> Reader:
+    def open(cls, threads: int = 0) -> WindowReader:
         """Load the tokenizer and the lower layers."""
         from onnxruntime import InferenceSession, SessionOptions
         from tokenizers import Tokenizer
 
-        folder = Path(encoders.__file__).parent / "mini"
+        folder = encoders.MINI
         options = SessionOptions()
         options.log_severity_level = 3  # it warns of every weight of the upper layers
         options.intra_op_num_threads = threads
@@ -96,9 +95,9 @@ class Reader:
 
 
 @cache
-def reader() -> Reader:
+def reader() -> WindowReader:
     """Return the reader, loaded once."""
-    return Reader.open()
+    return WindowReader.open()
 
 
 def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:

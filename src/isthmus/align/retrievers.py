@@ -15,12 +15,11 @@ All are deterministic. Of equal scores the document that was given first stands 
 
 from __future__ import annotations
 
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,12 +30,8 @@ from isthmus.calibration.passages import Passages, best_columns
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
-from isthmus.search.lexical import words
-from isthmus.storage.sqlite.schema import TOKENS
 from isthmus.types import Matrix, Rows
-
-if TYPE_CHECKING:
-    from isthmus.search import Collection
+from isthmus.words import TextIndex
 
 BLOCK = 1 << 24  # scores that are held at a time
 DEPTH = 100  # documents of each list that are fused
@@ -90,25 +85,16 @@ class Dense:
 
 
 class Bm25:
-    """The documents that share words with the query, by BM25 as a collection has it.
+    """The documents that share words with the query, by BM25 as a collection has it (``isthmus.words.bm25``).
 
-    BM25 is a sum over the query's words, so a word's share of it, for every document that has the word, is asked of
-    SQLite's FTS5 once and remembered. After that a query is a few additions, and its scores are FTS5's own to the last
-    bit: the same tokens, stems and constants. A document that shares no word is not found.
-
-        BM25(q, d) = Σ over the words w of q of BM25(w, d)
+    A document that shares no word is not found.
     """
 
     name = "bm25"
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str]) -> None:
         self._ids = _checked(ids, texts)
-        self._lock = RLock()
-        self._shares: dict[str, tuple[Rows, Matrix]] = {}
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = '{TOKENS}')")
-        written = ((row, text.encode("utf-8", "replace").decode()) for row, text in enumerate(texts) if text)
-        self._database.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", written)
+        self._texts = TextIndex(texts)
 
     def search(self, texts: Sequence[str], k: int = 10) -> list[Found]:
         """Return the best ``k`` documents of each query, of those that share a word with it."""
@@ -116,22 +102,9 @@ class Bm25:
         return [self._found(text, k) for text in texts]
 
     def _found(self, text: str, k: int) -> Found:
-        scores = np.zeros(len(self._ids))
-        for word in words(text):
-            rows, share = self._share(word)
-            scores[rows] += share
+        scores = self._texts.scores(text)
         sharing = np.flatnonzero(scores)
         return [(self._ids[at], float(scores[at])) for at in sharing[best(scores[sharing], k)]]
-
-    def _share(self, word: str) -> tuple[Rows, Matrix]:
-        """Return the documents that have a word, and what it adds to their scores."""
-        if word not in self._shares:
-            statement = "SELECT rowid, -bm25(words) FROM words WHERE words MATCH ?"
-            with self._lock:
-                found = self._database.execute(statement, (f'"{word}"',)).fetchall()
-            rows, share = zip(*found, strict=True) if found else ((), ())
-            self._shares[word] = np.array(rows, dtype=np.intp), np.array(share, dtype=np.float64)
-        return self._shares[word]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +135,43 @@ class Hybrid:
         return [_fused(several, k) for several in lists]
 
 
+class ScoredHit(Protocol):
+    """What is needed of a collection's hit."""
+
+    @property
+    def id(self) -> str:
+        """The document's name."""
+
+    @property
+    def score(self) -> float:
+        """How good it is."""
+
+
+class SearchableCollection(Protocol):
+    """What is needed of a ``Collection``."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = ...,
+        *,
+        where: Mapping[str, Any] | None = ...,
+        modalities: str | Sequence[str] | None = ...,
+        hybrid: bool = ...,
+        calibration: str | None = ...,
+    ) -> Sequence[Sequence[ScoredHit]]:
+        """Return the hits of each query."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OfCollection:
     """A collection as a retriever; the settings are those of ``Collection.search``."""
 
-    collection: Collection
+    collection: SearchableCollection
     hybrid: bool = False
     where: Mapping[str, Any] | None = None
     modalities: str | Sequence[str] | None = None

@@ -24,7 +24,6 @@ from isthmus.encoders.images import in_order
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
 
-FORGE = "forge"
 TRAINED = "prompt.txt"  # what `isthmus train forge` writes beside a model
 WORDS = 200  # that a query may have after FORGE
 PASSAGE = 300  # that a passage may have
@@ -38,7 +37,7 @@ LABEL = re.compile(
 QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`"}
 
 
-class Writer(Protocol):
+class LanguageModel(Protocol):
     """A language model."""
 
     @property
@@ -69,7 +68,7 @@ class Prompted:
     """A language model that is told what to make of a query; ``put`` says how that and the query are searched."""
 
     method: str
-    writer: Writer
+    writer: LanguageModel
     prompt: Prompt
     words: int = WORDS
     put: Callable[[str, str], str]
@@ -131,24 +130,24 @@ def after(query: str, passage: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class RewriteMethod:
     """How a rewriter that writes is made of a language model."""
 
     prompt: str
     put: Callable[[str, str], str]
     words: int = PASSAGE
+    trainable: bool = False  # a model of `isthmus train` brings the prompt that it was trained with
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
+METHODS: Mapping[str, RewriteMethod] = MappingProxyType(
     {
-        "forge": Method("forge", instead, WORDS),
-        "hyde": Method("hyde", instead),
-        "query2doc": Method("query2doc", beside),
-        "query2doc-words": Method("query2doc", after),
+        "forge": RewriteMethod("forge", instead, WORDS, trainable=True),
+        "hyde": RewriteMethod("hyde", instead),
+        "query2doc": RewriteMethod("query2doc", beside),
+        "query2doc-words": RewriteMethod("query2doc", after),
     }
 )
 MINI = "forge-mini"
-NAMES = ("none", MINI, *METHODS)
 
 
 def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = "cpu") -> Rewriter:
@@ -163,22 +162,22 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
     isthmus.errors.UnknownName: No rewriter is called 'forge-mimi'. Did you mean 'forge-mini'?
     """
     kind, colon, which = name.partition(":")
-    lookup({known: known for known in NAMES}, kind, "rewriter")
-    if kind not in METHODS:
+    lookup(dict.fromkeys(NAMES), kind, "rewriter")
+    if kind in WITHOUT_MODEL:
         if colon:
             raise BadInput(f"{kind} takes no model: write {kind} alone.")
-        return Unchanged() if kind == "none" else _mini()
+        return WITHOUT_MODEL[kind]()
     method = METHODS[kind]
     return Prompted(
         method=kind,
         writer=_writer(kind, which, device),
-        prompt=read(method.prompt, _trained_with(which) if prompt is None and kind == FORGE else prompt),
+        prompt=read(method.prompt, _trained_with(which) if prompt is None and method.trainable else prompt),
         words=method.words,
         put=method.put,
     )
 
 
-def _writer(method: str, name: str, device: str) -> Writer:
+def _writer(method: str, name: str, device: str) -> LanguageModel:
     kind, _, which = name.partition(":")
     if not name or not which:
         raise BadInput(f"{method} needs a model. Write {method}:hf:NAME_OR_PATH or {method}:openai:MODEL@URL.")
@@ -192,13 +191,13 @@ def _trained_with(model: str) -> Path | None:
     return beside if kind == "hf" and which and beside.is_file() else None
 
 
-def _hf(name: str, device: str) -> Writer:
+def _hf(name: str, device: str) -> LanguageModel:
     from isthmus.align.hf import open_writer
 
     return open_writer(name, device)
 
 
-def _openai(name: str, _: str) -> Writer:
+def _openai(name: str, _: str) -> LanguageModel:
     from isthmus.align.chat import ChatWriter, Endpoint
 
     return ChatWriter(Endpoint.parse(name))
@@ -217,4 +216,6 @@ def _mini() -> Rewriter:
     return rewriter
 
 
-WRITERS: Mapping[str, Callable[[str, str], Writer]] = MappingProxyType({"hf": _hf, "openai": _openai})
+WRITERS: Mapping[str, Callable[[str, str], LanguageModel]] = MappingProxyType({"hf": _hf, "openai": _openai})
+WITHOUT_MODEL: Mapping[str, Callable[[], Rewriter]] = MappingProxyType({"none": Unchanged, MINI: _mini})
+NAMES = (*WITHOUT_MODEL, *METHODS)

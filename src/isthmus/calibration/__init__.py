@@ -10,9 +10,10 @@ One method, one file: ``none``, ``center``, ``dn`` (shifts), ``standardize`` (a 
 
 from isthmus.calibration.auto import AUTO_GRID, fit
 from isthmus.calibration.bank import NeighbourSearch
+from isthmus.calibration.bias import Bank, Banks, BiasMethod, Coefficients, JointMethod
 from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.live import Moments, Statistics, drift
-from isthmus.calibration.methods import METHODS
+from isthmus.calibration.methods import METHODS, Method, StepKind
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.storage import load
@@ -22,12 +23,19 @@ __all__ = [
     "AUTO_GRID",
     "METHODS",
     "NNN_PAPER_GRID",
+    "Bank",
+    "Banks",
+    "BiasMethod",
+    "Coefficients",
     "Fitted",
+    "JointMethod",
+    "Method",
     "Moments",
     "NeighbourSearch",
     "Pairs",
     "Spec",
     "Statistics",
+    "StepKind",
     "Tuned",
     "drift",
     "fit",

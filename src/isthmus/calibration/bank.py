@@ -11,6 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from isthmus.calibration.bias import Reduction
+from isthmus.calibration.largest import mean_of_largest
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.passages import Passages, best_rows, blocks, lengths, rows_of
 from isthmus.errors import CannotFit
@@ -27,14 +29,14 @@ class NeighbourSearch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class References:
+class ReferenceBank:
     """Reference queries after the shift, by modality, and their rows in what was handed to ``fit``."""
 
     vectors: Mapping[str, Matrix]
     rows: Mapping[str, Rows]
 
     @classmethod
-    def of(cls, shifted: Matrix, queries: Vectors) -> References:
+    def of(cls, shifted: Matrix, queries: Vectors) -> ReferenceBank:
         """Group shifted reference queries by modality."""
         rows = {name: np.flatnonzero(queries.modality_code == code) for code, name in enumerate(queries.modalities)}
         return cls({name: shifted[numbers] for name, numbers in rows.items()}, rows)
@@ -89,6 +91,54 @@ def over_bank(
             slices = [slice(int(a), int(b)) for a, b in itertools.pairwise(cuts) if a < b]
             list(pool.map(task, slices, [similarity[s.start - block.start : s.stop - block.start] for s in slices]))
     return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockedBank:
+    """Documents against one bank, block by block, as a fold and a fit reduce them: never the whole matrix."""
+
+    x: Matrix
+    members: Matrix
+    own: Pairs | None = None
+    starts: Rows | None = None
+    slope: Matrix | None = None  # of the scale that came before, one per document
+    search: NeighbourSearch | None = None
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def reduce(self, reduction: Reduction) -> Matrix:
+        """Reduce each document's similarities to one number, ``(documents,)``."""
+        slope = self.slope
+
+        def of_block(similarity: Matrix, block: slice) -> Matrix:
+            return reduction(similarity, 1.0 if slope is None else slope[block])
+
+        return over_bank(self.x, self.members, of_block, self.own, self.starts)
+
+    def mean_of_largest(self, k: int) -> Matrix:
+        """Return each document's mean similarity to its ``k`` nearest members, by ``search`` where there is one."""
+        if self.search is not None:
+            return nearest_mean(self.x, self.members, k, self.search, self.own, self.starts)
+        return self.reduce(lambda similarity, _: mean_of_largest(similarity, k))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseBank:
+    """Documents against one bank as a matrix, ``(documents, members)``: the reference path."""
+
+    similarity: Matrix
+
+    def __len__(self) -> int:
+        return int(self.similarity.shape[1])
+
+    def reduce(self, reduction: Reduction) -> Matrix:
+        """Reduce each document's similarities to one number, ``(documents,)``."""
+        return reduction(self.similarity, 1.0)
+
+    def mean_of_largest(self, k: int) -> Matrix:
+        """Return each document's mean similarity to its ``k`` nearest members, ``(documents,)``."""
+        return mean_of_largest(self.similarity, k)
 
 
 def nearest_mean(

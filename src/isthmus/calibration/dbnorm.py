@@ -37,14 +37,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.calibration.bias import Banks, BiasMethod
 from isthmus.calibration.qbnorm import sharpness, soft_maximum
+from isthmus.errors import CannotFit
 from isthmus.types import Mask, Matrix
 
 FACTOR_FLOOR = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DualBankNormalization:
+class DualBankNormalization(BiasMethod):
     """Divide by the softmax sums over a gallery bank and over the reference queries, in the log domain."""
 
     beta_gallery: float = 20.0
@@ -55,13 +57,15 @@ class DualBankNormalization:
         sharpness("dbnorm", "beta_gallery", self.beta_gallery)
         sharpness("dbnorm", "beta_query", self.beta_query)
 
-    def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
-        """Return the soft maximum over the reference queries, ``(n,)``."""
-        return soft_maximum(similarity, self.beta_query * slope)
+    @property
+    def needs_gallery(self) -> bool:
+        """Always."""
+        return True
 
-    def gallery_bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
-        """Return the soft maximum over the gallery bank, ``(n,)``."""
-        return soft_maximum(similarity, self.beta_gallery * slope)
+    @property
+    def sets(self) -> int:
+        """Two activation sets in the dynamic form: the gallery's and the reference queries'."""
+        return 2 if self.dynamic else 0
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -74,10 +78,25 @@ class DualBankNormalization:
         gallery_share, query_share = self.shares
         return np.asarray(gallery_share * gallery + query_share * query)
 
+    def columns(self, banks: Banks) -> Matrix:
+        """Return the bias of DualIS, ``(documents, 1)``, or the two that DualDIS chooses from, ``(documents, 2)``."""
+        if banks.gallery is None:
+            raise CannotFit("dbnorm needs a gallery bank.")
+        query = banks.references.reduce(lambda s, slope: soft_maximum(s, self.beta_query * slope))
+        gallery = banks.gallery.reduce(lambda s, slope: soft_maximum(s, self.beta_gallery * slope))
+        return np.stack([gallery, query], axis=1) if self.dynamic else self.combined(gallery, query)[:, None]
+
     def coefficients(self, active: Mask) -> Matrix:
-        """Return each query's coefficients on (gallery bias, query bias), from its ``(n, 2)`` active sets."""
+        """Return each query's coefficients on (gallery bias, query bias), or 1 on both combined."""
+        if not self.dynamic:
+            return np.ones((len(active), 1))
         both = active.all(axis=1, keepdims=True)
         return np.where(both, np.asarray(self.shares), active.astype(np.float64))
+
+    def corrected(self, values: Matrix, banks: Banks, active: Mask) -> Matrix:
+        """Subtract the bias; in the dynamic form, keep the factor that the fold drops."""
+        out = values - self.coefficients(active) @ self.columns(banks).T
+        return np.asarray(out + self.factor(values, active) if self.dynamic else out)
 
     def factor(self, values: Matrix, active: Mask) -> Matrix:
         """Return log(s)/β, the term that DualDIS keeps when one set is active, and 0 otherwise."""

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from isthmus.calibration.bank import References
-from isthmus.calibration.dbnorm import DualBankNormalization
-from isthmus.calibration.methods import Kind
-from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
+from isthmus.calibration.bank import DenseBank, ReferenceBank
+from isthmus.calibration.bias import Banks
+from isthmus.calibration.methods import StepKind
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import Passages, best_columns, best_rows
 from isthmus.calibration.perquery import PerQuery
-from isthmus.calibration.spec import BiasMethod
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 if TYPE_CHECKING:
@@ -24,12 +22,17 @@ TIE = 2e-6  # in similarity: a document within this of a reference's best match 
 TIE_BREAK = 1e-9  # per-query baselines give every modality's best the same score: the more similar goes first
 
 
-class Dense(NamedTuple):
+class DenseScores(NamedTuple):
     """The scores of queries of one modality, and of the banks that later steps are fitted on, in the same units."""
 
     values: Matrix  # (n_queries, n_documents)
-    banks: tuple[Matrix, ...]  # (n_documents, n_gallery) for dbnorm, then (n_documents, n_references)
+    banks: tuple[Matrix, ...]  # (n_documents, n_gallery) where there is one, then (n_documents, n_references)
     unit: Matrix  # (n_documents,): what a similarity of 1 is worth now
+
+    def as_banks(self) -> Banks:
+        """Return the banks as a bias takes them."""
+        *gallery, references = map(DenseBank, self.banks)
+        return Banks(references, *gallery)
 
 
 def scores(fitted: Fitted, queries: Vectors, documents: Passages, sources: PairsLike | None) -> Matrix:
@@ -42,12 +45,12 @@ def scores(fitted: Fitted, queries: Vectors, documents: Passages, sources: Pairs
         rows = np.flatnonzero(queries.modality_code == code)
         values = best_columns(x_queries[rows] @ x.T, documents.starts)
         banks = _bank_similarities(fitted, asked, x, documents.starts, pairs)
-        out[rows] = _calibrated(fitted, asked, documents, Dense(values, banks, np.ones(len(documents))))
+        out[rows] = _calibrated(fitted, asked, documents, DenseScores(values, banks, np.ones(len(documents))))
     balance = np.array([fitted.balance.get(name, 0.0) for name in documents.modalities])
     return np.asarray(out + balance[documents.modality_code])
 
 
-def known_sources(references: References, sources: PairsLike | None, documents: int) -> Pairs | None:
+def known_sources(references: ReferenceBank, sources: PairsLike | None, documents: int) -> Pairs | None:
     """Read ``sources`` against the reference queries that were fitted."""
     return None if sources is None else Pairs.of(sources, queries=len(references), documents=documents)
 
@@ -55,7 +58,7 @@ def known_sources(references: References, sources: PairsLike | None, documents: 
 def _bank_similarities(
     fitted: Fitted, asked: str, x: Matrix, starts: Rows | None, sources: Pairs | None
 ) -> tuple[Matrix, ...]:
-    if fitted.spec.bias is None and fitted.spec.learned is None:
+    if fitted.spec.correction is None:
         return ()
     similarity = best_rows(x @ fitted.references.vectors[asked].astype(np.float64).T, starts)
     own = fitted.references.own(asked, sources)
@@ -66,53 +69,38 @@ def _bank_similarities(
     return best_rows(x @ fitted.gallery.astype(np.float64).T, starts), similarity
 
 
-def _calibrated(fitted: Fitted, asked: str, documents: Passages, dense: Dense) -> Matrix:
+def _calibrated(fitted: Fitted, asked: str, documents: Passages, dense: DenseScores) -> Matrix:
     for step in fitted.spec.steps:
-        if step.kind is Kind.SCALE and fitted.scale is not None:
+        if step.kind is StepKind.SCALE and fitted.scale is not None:
             table = np.array([fitted.scale.of(asked, found) for found in documents.modalities]).reshape(-1, 2)
             dense = _standardized(dense, *table[documents.modality_code].T)
-        elif step.kind is Kind.BIAS:
-            dense = _unbiased(dense, step.settings, fitted.thresholds.get(asked))
-        elif step.kind is Kind.LEARNED and fitted.coefficients is not None:
+        elif step.kind is StepKind.BIAS:
+            active = _active(dense, fitted.thresholds.get(asked, ()))
+            dense = dense._replace(values=step.settings.corrected(dense.values, dense.as_banks(), active))
+        elif step.kind is StepKind.LEARNED and fitted.coefficients is not None:
             table = np.array([fitted.coefficients.of(asked, found) for found in documents.modalities]).reshape(-1, 3)
             slope, weight, offset = table[documents.modality_code].T
-            b = mean_of_largest(dense.banks[-1], step.settings.neighbours(dense.banks[-1].shape[1]))
+            b = step.settings.columns(dense.as_banks())[:, 0]
             dense = dense._replace(values=slope * dense.values - weight * b + offset)
-        elif step.kind is Kind.PER_QUERY:
+        elif step.kind is StepKind.PER_QUERY:
             dense = dense._replace(values=_rescaled(dense.values, step.settings, documents))
     return dense.values
 
 
-def _standardized(dense: Dense, mean: Matrix, deviation: Matrix) -> Dense:
-    return Dense(
+def _standardized(dense: DenseScores, mean: Matrix, deviation: Matrix) -> DenseScores:
+    return DenseScores(
         (dense.values - mean) / deviation,
         tuple((bank - mean[:, None]) / deviation[:, None] for bank in dense.banks),
         dense.unit / deviation,
     )
 
 
-def _unbiased(dense: Dense, method: BiasMethod, thresholds: Sequence[Matrix] | None) -> Dense:
-    """Subtract the bias from queries' values; a dynamic method only where the activation sets say so."""
-    values, *_ = dense
-    active = None if thresholds is None else _active(dense, thresholds)  # (n_queries, sets)
-    if isinstance(method, NearestNeighbourNormalization):
-        return dense._replace(values=values - method.alpha * method.bias(dense.banks[-1]))
-    if not isinstance(method, DualBankNormalization):
-        corrected = values - method.bias(dense.banks[-1])
-        return dense._replace(values=corrected if active is None else np.where(active, corrected, values))
-    b_gallery, b_query = method.gallery_bias(dense.banks[0]), method.bias(dense.banks[1])
-    if active is None:
-        return dense._replace(values=values - method.combined(b_gallery, b_query))
-    bias = method.coefficients(active) @ np.stack([b_gallery, b_query])
-    return dense._replace(values=values - bias + method.factor(values, active))
-
-
-def _active(dense: Dense, thresholds: Sequence[Matrix]) -> Mask:
+def _active(dense: DenseScores, thresholds: Sequence[Matrix]) -> Mask:
     """Return which activation sets hold each query's best document, ``(n_queries, sets)``."""
+    if not thresholds or not dense.values.size:
+        return np.zeros((len(dense.values), len(thresholds)), dtype=bool)
     tie = TIE * dense.unit[:, None]
     sets = [(bank >= best - tie).any(axis=1) for bank, best in zip(dense.banks, thresholds, strict=True)]
-    if not dense.values.size:
-        return np.zeros((len(dense.values), len(sets)), dtype=bool)
     return np.asarray(np.stack(sets, axis=1)[dense.values.argmax(axis=1)])
 
 

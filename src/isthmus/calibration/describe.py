@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isthmus.calibration.nnn import NearestNeighbourNormalization
-
 if TYPE_CHECKING:
     from isthmus.calibration.fitted import Fitted
 
@@ -36,12 +34,9 @@ def describe(fitted: Fitted) -> str:
         lines.append(f"gallery      {len(fitted.gallery)} reference documents")
     if fitted.balance:
         lines.append("balance      " + ", ".join(f"{name} {value:+g}" for name, value in fitted.balance.items()))
-    if isinstance(fitted.spec.bias, NearestNeighbourNormalization) or fitted.spec.learned is not None:
-        k = (fitted.spec.learned or fitted.spec.bias).neighbours  # type: ignore[union-attr]
-        lines += [
-            f"neighbours   {k(len(rows))} of {len(rows)} {name} queries"
-            for name, rows in fitted.references.rows.items()
-        ]
+    if fitted.spec.correction is not None:
+        used = [(name, fitted.spec.correction.describe(len(rows))) for name, rows in fitted.references.rows.items()]
+        lines += [f"{line} {name} queries" for name, line in used if line]
     if fitted.note:
         lines.append(f"note         {fitted.note}")
     if fitted.tuned is not None:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isthmus.calibration import dense, describe, folding
-from isthmus.calibration.bank import NeighbourSearch, References
-from isthmus.calibration.learned import Coefficients
+from isthmus.calibration.bank import NeighbourSearch, ReferenceBank
+from isthmus.calibration.bias import Coefficients
 from isthmus.calibration.live import Statistics
-from isthmus.calibration.nnn import NearestNeighbourNormalization
+from isthmus.calibration.methods import METHODS
 from isthmus.calibration.pairs import PairsLike
 from isthmus.calibration.passages import OwnerLike, Passages
 from isthmus.calibration.shift import Shift
@@ -46,7 +46,7 @@ class Fitted:
     document_modalities: tuple[str, ...]
     statistics: Statistics  # of the documents, part by part: what drift is measured from
     shift: Shift
-    references: References
+    references: ReferenceBank
     gallery: Matrix | None = None
     scale: Scale | None = None
     thresholds: Mapping[str, tuple[Matrix, ...]] = field(default_factory=dict)
@@ -118,15 +118,17 @@ class Fitted:
         return folding.finish(self, np.asarray(inner), query_modality, document_modality)
 
     def with_alpha(self, alpha: float) -> Fitted:
-        """Return this calibration with another share of the nnn bias. Folded documents stay as they are."""
-        if not isinstance(self.spec.bias, NearestNeighbourNormalization):
-            raise BadSpec(f"'{self.spec}' has no alpha; only nnn has.")
+        """Return this calibration with another share of its bias. Folded documents stay as they are."""
+        step = next((step for step in self.spec.steps if METHODS[step.name].has_alpha), None)
+        if step is None:
+            having = ", ".join(name for name, method in METHODS.items() if method.has_alpha)
+            raise BadSpec(f"'{self.spec}' has no alpha; only {having} has.")
         if self.spec.scale is not None and not self.spec.scales_first:
             raise BadSpec(
                 f"'{self.spec}' standardises what its alpha gives: fit again with the new alpha. Folded documents "
                 "stay as they are."
             )
-        return replace(self, spec=self.spec.with_settings("nnn", alpha=float(alpha)))
+        return replace(self, spec=self.spec.with_settings(step.name, alpha=float(alpha)))
 
     def with_balance(self, balance: Mapping[str, float]) -> Fitted:
         """Return this calibration with a number per document modality added to its scores.

@@ -8,17 +8,15 @@ from numbers import Real
 
 import numpy as np
 
-from isthmus.calibration.bank import NeighbourSearch, References, best_by_modality, pair_similarities
-from isthmus.calibration.dbnorm import DualBankNormalization
+from isthmus.calibration.bank import NeighbourSearch, ReferenceBank, best_by_modality, pair_similarities
 from isthmus.calibration.fitted import Fitted, must_be_vectors
 from isthmus.calibration.folding import bias_columns
-from isthmus.calibration.known import fit_learned
+from isthmus.calibration.known import Answers
 from isthmus.calibration.live import Statistics
-from isthmus.calibration.nnn import NearestNeighbourNormalization
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import OwnerLike, Passages
 from isthmus.calibration.shift import Shift
-from isthmus.calibration.spec import Spec
+from isthmus.calibration.spec import NO_SETS, Spec
 from isthmus.calibration.standardize import Scale, Standardize
 from isthmus.errors import BadInput, BadSpec, BadVectors, CannotFit
 from isthmus.registry import lookup
@@ -55,18 +53,19 @@ def fit_spec(
         document_modalities=documents.modalities,
         statistics=seen,
         shift=fitted_shift,
-        references=References.of(fitted_shift.queries(queries, np.float32), queries),
+        references=ReferenceBank.of(fitted_shift.queries(queries, np.float32), queries),
         gallery=_gallery(spec, fitted_shift, reference_documents),
     )
-    if isinstance(spec.bias, NearestNeighbourNormalization):
+    if spec.bias is not None:
         for bank in fitted.references.vectors.values():
-            spec.bias.neighbours(len(bank))  # refuse a k that is too large now, not when documents are folded
+            spec.bias.check(len(bank))  # refuse a k that is too large now, not when documents are folded
     if spec.scale is None and spec.learned is None and not spec.dynamic:
         return fitted
     x = fitted_shift.documents(documents, np.float32)
     if spec.learned is not None:
         apart = known if made_from is None else Pairs.both(known, made_from)
-        return fit_learned(fitted, passages, x, known if len(known) else apart, apart, neighbours)
+        answers = Answers(passages, x, fitted.references, known if len(known) else apart, apart, neighbours)
+        return replace(fitted, coefficients=spec.learned.learn(answers))
     if spec.scale is not None:
         values = _Values(fitted, passages, x, made_from, neighbours)
         fitted = replace(fitted, scale=_scale(spec.scale, values, known))
@@ -116,11 +115,11 @@ def _borrowed(spec: Spec, other: Fitted, weights: Mapping[str, float] | None) ->
 
 
 def _gallery(spec: Spec, shift: Shift, reference_documents: Vectors | None) -> Matrix | None:
-    if not isinstance(spec.bias, DualBankNormalization):
+    if spec.correction is None or not spec.correction.needs_gallery:
         return None
     if reference_documents is None or not len(reference_documents):
         raise CannotFit(
-            "dbnorm needs a gallery bank: pass reference_documents=, a sample of documents that are not themselves "
+            f"'{spec}' needs a gallery bank: pass reference_documents=, a sample of documents that are not themselves "
             "searched (a document must not be normalised by its own copy). Without one, use 'qbnorm'."
         )
     return shift.documents(reference_documents, np.float32)
@@ -141,7 +140,8 @@ class _Values:
             return np.zeros(len(self.documents), dtype=np.float32)
         ones = np.ones(len(self.documents), dtype=np.float32)
         starts = self.documents.starts
-        return spec.alpha * bias_columns(self.fitted, self.x, starts, modality, ones, self.sources, search)[:, 0]
+        columns = bias_columns(self.fitted, self.x, starts, modality, ones, self.sources, search)
+        return np.asarray((columns * spec.bias.coefficients(NO_SETS).astype(columns.dtype)).sum(axis=1))
 
     def best(self, modality: str) -> Matrix:
         """Return the pseudo-positives: the best value of each reference in each document modality."""

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from isthmus.calibration.bank import NeighbourSearch, nearest_mean, over_bank, similarity_blocks
-from isthmus.calibration.dbnorm import DualBankNormalization
+from isthmus.calibration.bank import BlockedBank, NeighbourSearch, similarity_blocks
+from isthmus.calibration.bias import Banks, BiasMethod
 from isthmus.calibration.dense import TIE, known_sources
-from isthmus.calibration.learned import Learned
-from isthmus.calibration.nnn import NearestNeighbourNormalization, mean_of_largest
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import Passages
 from isthmus.errors import BadInput, BadSpec
@@ -60,9 +58,8 @@ def affine(fitted: Fitted, asked: str, found: str) -> Affine:
 
 def width(fitted: Fitted) -> int:
     """Return how many columns each query modality has."""
-    if fitted.spec.bias is None and fitted.spec.learned is None:
-        return 0
-    return 2 if isinstance(fitted.spec.bias, DualBankNormalization) and fitted.spec.dynamic else 1
+    method = fitted.spec.correction
+    return 0 if method is None else method.coefficients(np.zeros((0, method.sets), dtype=bool)).shape[1]
 
 
 def fold_documents(
@@ -101,26 +98,13 @@ def bias_columns(
     search: NeighbourSearch | None,
 ) -> Matrix:
     """Return the bias of shifted documents for one query modality, in similarity units, ``(documents, columns)``."""
-    method = fitted.spec.learned or fitted.spec.bias
-    bank = fitted.references.vectors[modality]
-    own = fitted.references.own(modality, sources)
-    if isinstance(method, NearestNeighbourNormalization | Learned):
-        k = method.neighbours(len(bank))
-        if search is not None:
-            return nearest_mean(x, bank, k, search, own, starts)[:, None]
-        return over_bank(x, bank, lambda similarity, _: mean_of_largest(similarity, k), own, starts)[:, None]
+    method = fitted.spec.correction
     if method is None:
         raise BadSpec(f"'{fitted.spec}' has no bias.")
-    query = over_bank(x, bank, lambda similarity, block: method.bias(similarity, sharpness[block]), own, starts)
-    if not isinstance(method, DualBankNormalization) or fitted.gallery is None:
-        return query[:, None]
-    dual = method
-    gallery = over_bank(
-        x, fitted.gallery, lambda similarity, block: dual.gallery_bias(similarity, sharpness[block]), starts=starts
-    )
-    if method.dynamic:
-        return np.stack([gallery, query], axis=1)
-    return method.combined(gallery, query)[:, None]
+    own = fitted.references.own(modality, sources)
+    references = BlockedBank(x, fitted.references.vectors[modality], own, starts, sharpness, search)
+    gallery = None if fitted.gallery is None else BlockedBank(x, fitted.gallery, None, starts, sharpness, search)
+    return method.columns(Banks(references, gallery))
 
 
 def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folded:
@@ -128,9 +112,10 @@ def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folde
     columns = width(fitted)
     out = np.zeros((len(queries), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
     fitted.shift.queries(queries, np.float32, out[:, : fitted.dim])
-    if not columns:
+    method = fitted.spec.correction
+    if method is None:
         return Folded(out, queries.modality)
-    coefficients = _coefficients(fitted, len(queries), active)
+    coefficients = _coefficients(fitted, method, len(queries), active)
     for code, modality in enumerate(queries.modalities):
         rows = np.flatnonzero(queries.modality_code == code)
         start = fitted.dim + fitted.query_code(modality) * columns
@@ -190,19 +175,16 @@ def _named(modality: ModalityLike) -> tuple[list[str], Rows]:
     return [str(name) for name in names], np.asarray(code).reshape(np.shape(modality))
 
 
-def _coefficients(fitted: Fitted, queries: int, active: Mask | None) -> Matrix:
+def _coefficients(fitted: Fitted, method: BiasMethod, queries: int, active: Mask | None) -> Matrix:
     """Return each query's coefficients on its columns, ``(n, columns)``."""
-    if not fitted.spec.dynamic:
-        return np.full((queries, 1), fitted.spec.alpha)
-    sets = 2 if isinstance(fitted.spec.bias, DualBankNormalization) else 1
-    if active is None or np.shape(active) != (queries, sets):
+    if not method.sets:
+        return method.coefficients(np.zeros((queries, 0), dtype=bool))
+    if active is None or np.shape(active) != (queries, method.sets):
         raise BadSpec(
             f"'{fitted.spec}' switches its bias on per query: pass active=fitted.activation(queries, documents), from "
-            f"the folded documents, of shape ({queries}, {sets})."
+            f"the folded documents, of shape ({queries}, {method.sets})."
         )
-    if isinstance(fitted.spec.bias, DualBankNormalization):
-        return fitted.spec.bias.coefficients(np.asarray(active, dtype=bool))
-    return np.asarray(active, dtype=np.float64)
+    return method.coefficients(np.asarray(active, dtype=bool))
 
 
 def _active_documents(fitted: Fitted, x: Matrix, documents: Passages, sources: Pairs | None) -> Mask:

@@ -29,25 +29,23 @@ isthmus.errors.BadSpec: learned needs k ≥ 1, not 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from isthmus.calibration.bank import best_by_modality
+from isthmus.calibration.bias import Banks, Coefficients, JointMethod
+from isthmus.calibration.known import PRIOR_ALPHA, Answers, lists_of, moments
+from isthmus.calibration.listwise import FEWEST, minimum
 from isthmus.calibration.nnn import chosen_k
-from isthmus.errors import BadSpec, UnknownModality
-from isthmus.types import Mask, Matrix, Rows
+from isthmus.errors import BadSpec, CannotFit
+from isthmus.types import Matrix
 
 DEFAULT_K = 16
-PRIOR_ALPHA = 0.75  # α₀: the share of the bias that nnn's paper subtracts
-PRIOR = np.array([1.0, 0.0, 0.0])
-FEWEST = 8  # known answers to learn from
-SMALLEST_SLOPE = 0.05  # of g: keeps the order inside a modality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(JointMethod):
     """Fit slope, bias weight and offset per (query modality, document modality)."""
 
     k: int | None = None
@@ -62,113 +60,48 @@ class Learned:
         if self.candidates < 1:
             raise BadSpec(f"learned needs candidates ≥ 1, not {self.candidates}.")
 
+    def describe(self, references: int) -> str:
+        """Say how many neighbours are used."""
+        return f"neighbours   {self.neighbours(references)} of {references}"
+
     def neighbours(self, references: int) -> int:
         """Return the k to use among this many references, or refuse."""
         return chosen_k(self.k, references, DEFAULT_K)
 
-    def fit(self, lists: Lists) -> Matrix:
-        """Return slope, weight and offset of each modality on (u, h), ``(modalities, 3)``."""
-        if len(lists.u) == 0:
-            return np.tile(PRIOR, (lists.modalities, 1))
-        lists = lists.of_answers()
-        g = _temperature(lists)
-        return _minimise(
-            lambda theta: _loss(theta, lists, g * PRIOR, self.l2 / g**2),
-            np.tile(g * PRIOR, (lists.modalities, 1)),
-            bounds=[(SMALLEST_SLOPE * g, None), (None, None), (None, None)] * lists.modalities,
-        )
+    def columns(self, banks: Banks) -> Matrix:
+        """Return the bias of ``nnn``, ``(documents, 1)``."""
+        return banks.references.mean_of_largest(self.neighbours(len(banks.references)))[:, None]
+
+    def learn(self, answers: Answers) -> Coefficients:
+        """Fit each query modality by itself; one with too few known answers to learn from keeps the prior."""
+        if max(answers.counts.values()) < FEWEST:
+            got = ", ".join(f"{count} {asked}" for asked, count in answers.counts.items())
+            raise CannotFit(
+                f"learned needs at least {FEWEST} reference queries of one modality with a known answer and got {got}. "
+                "Pass positives= (query row, document); without known answers use 'nnn+standardize', which needs none."
+            )
+        table: dict[tuple[str, str], tuple[float, float, float]] = {}
+        documents, x = answers.documents, answers.x
+        codes = range(len(documents.modalities))
+        for asked, bank in answers.references.vectors.items():
+            own = answers.references.own(asked, answers.apart)
+            b = self.columns(Banks(answers.bank(asked)))[:, 0]
+            t_scale = moments(best_by_modality(x, documents, bank, PRIOR_ALPHA * b, own), common=0.05)
+            b_scale = moments([b[documents.modality_code == code] for code in codes], common=1.0)
+            lists = lists_of(answers, asked, b, t_scale, b_scale, self.candidates)
+            for name, numbers, t, h in zip(
+                documents.modalities, minimum(lists, self.l2), t_scale, b_scale, strict=True
+            ):
+                table[asked, name] = _in_raw_units(numbers, t, h)
+        return Coefficients(table)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lists:
-    """One mixed list per labelled pair; column 0 is the right document. All arrays are ``(pairs, candidates)``."""
-
-    u: Matrix
-    h: Matrix
-    modality: Rows
-    counted: Mask
-    modalities: int
-
-    def of_answers(self) -> Lists:
-        """Leave out modalities that are never, or hardly ever, the right answer: too little is known about them.
-
-        Modalities count alike, so one answer among a thousand of another modality would weigh a thousand of those.
-        """
-        counts = np.bincount(self.modality[:, 0], minlength=self.modalities)
-        answered = counts >= max(1, min(FEWEST, counts.max() / 4))
-        kept = answered[self.modality[:, 0]]
-        modality = self.modality[kept]
-        return Lists(self.u[kept], self.h[kept], modality, self.counted[kept] & answered[modality], self.modalities)
-
-    def scores(self, theta: Matrix) -> Matrix:
-        """Return slope · u − weight · h + offset, −inf where a candidate does not count."""
-        slope, weight, offset = theta.T[:, self.modality]
-        return np.where(self.counted, slope * self.u - weight * self.h + offset, -np.inf)
-
-    @property
-    def importance(self) -> Matrix:
-        """ω: every target modality counts alike; the sum is the number of pairs, ``(pairs,)``."""
-        target = self.modality[:, 0]
-        counts = np.bincount(target, minlength=self.modalities)
-        return len(target) / (np.count_nonzero(counts) * counts[target])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Coefficients:
-    """The fitted form of ``learned``: score = slope · s − weight · b + offset, by pair of modalities."""
-
-    table: Mapping[tuple[str, str], tuple[float, float, float]]
-
-    def of(self, asked: str, found: str) -> tuple[float, float, float]:
-        """Return slope, weight and offset for queries of ``asked`` and documents of ``found``."""
-        try:
-            return self.table[asked, found]
-        except KeyError:
-            raise UnknownModality(
-                f"learned was fitted without {found} documents for {asked} queries. Fit again with some of each."
-            ) from None
-
-
-def _temperature(lists: Lists) -> float:
-    """Fit g alone: the inverse temperature at which the prior's scores explain the right documents best."""
-    unit_scores = lists.scores(np.tile(PRIOR, (lists.modalities, 1)))
-    finite = np.where(lists.counted, unit_scores, 0.0)
-
-    def loss(log_g: Matrix) -> tuple[float, Matrix]:
-        g = float(np.exp(log_g[0]))
-        value, residual = _cross_entropy(g * unit_scores, lists.importance)
-        return value, np.array([g * (residual * finite).sum()])
-
-    log_g = _minimise(loss, np.zeros(1), bounds=[(-3.0, 3.0)])
-    return float(np.exp(log_g[0]))
-
-
-def _loss(theta: Matrix, lists: Lists, prior: Matrix, strength: float) -> tuple[float, Matrix]:
-    theta = theta.reshape(-1, 3)
-    value, residual = _cross_entropy(lists.scores(theta), lists.importance)
-    code = lists.modality.ravel()
-    sums = [
-        np.bincount(code, weights=(residual * feature).ravel(), minlength=lists.modalities)
-        for feature in (lists.u, -lists.h, np.ones_like(lists.u))
-    ]
-    away = theta - prior
-    gradient = np.stack(sums, axis=1) + 2 * strength * away
-    return value + strength * float(np.square(away).sum()), gradient.ravel()
-
-
-def _cross_entropy(scores: Matrix, importance: Matrix) -> tuple[float, Matrix]:
-    """Return Σ ω · −log softmax(scores)[0] and its gradient by the scores."""
-    top = scores.max(axis=1, keepdims=True)
-    exponentials = np.exp(scores - top)
-    total = exponentials.sum(axis=1, keepdims=True)
-    value = float((importance * (top[:, 0] + np.log(total[:, 0]) - scores[:, 0])).sum())
-    residual = exponentials / total
-    residual[:, 0] -= 1
-    return value, residual * importance[:, None]
-
-
-def _minimise(loss: Any, start: Matrix, bounds: list[tuple[float | None, float | None]]) -> Matrix:
-    from scipy.optimize import minimize  # late: `import isthmus` stays light
-
-    found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
-    return np.asarray(found.x.reshape(start.shape))
+def _in_raw_units(numbers: Matrix, t: Matrix, h: Matrix) -> tuple[float, float, float]:
+    """Turn coefficients on (u, h) into those on (s, b)."""
+    slope, weight, offset = numbers
+    (t_mean, t_deviation), (b_mean, b_deviation) = t, h
+    return (
+        float(slope / t_deviation),
+        float(slope / t_deviation * PRIOR_ALPHA + weight / b_deviation),
+        float(offset - slope * t_mean / t_deviation + weight * b_mean / b_deviation),
+    )

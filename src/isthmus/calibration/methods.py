@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
@@ -19,7 +19,7 @@ from isthmus.calibration.standardize import Standardize
 from isthmus.calibration.zscore import ZScore
 
 
-class Kind(Enum):
+class StepKind(Enum):
     """What a step acts on, and so what it composes with."""
 
     SHIFT = "shift"
@@ -33,20 +33,25 @@ class Kind(Enum):
 class Method:
     """A calibration step: its kind and the class of its settings."""
 
-    kind: Kind
+    kind: StepKind
     settings: type[Any]
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether it is a bias of which a share ``alpha`` is subtracted."""
+        return self.kind is StepKind.BIAS and any(field.name == "alpha" for field in fields(self.settings))
 
 
 METHODS: dict[str, Method] = {
-    "none": Method(Kind.SHIFT, NoShift),
-    "center": Method(Kind.SHIFT, Center),
-    "dn": Method(Kind.SHIFT, DistributionNormalization),
-    "standardize": Method(Kind.SCALE, Standardize),
-    "nnn": Method(Kind.BIAS, NearestNeighbourNormalization),
-    "qbnorm": Method(Kind.BIAS, QuerybankNormalization),
-    "dbnorm": Method(Kind.BIAS, DualBankNormalization),
-    "learned": Method(Kind.LEARNED, Learned),
-    "minmax": Method(Kind.PER_QUERY, MinMax),
-    "zscore": Method(Kind.PER_QUERY, ZScore),
-    "rrf": Method(Kind.PER_QUERY, ReciprocalRankFusion),
+    "none": Method(StepKind.SHIFT, NoShift),
+    "center": Method(StepKind.SHIFT, Center),
+    "dn": Method(StepKind.SHIFT, DistributionNormalization),
+    "standardize": Method(StepKind.SCALE, Standardize),
+    "nnn": Method(StepKind.BIAS, NearestNeighbourNormalization),
+    "qbnorm": Method(StepKind.BIAS, QuerybankNormalization),
+    "dbnorm": Method(StepKind.BIAS, DualBankNormalization),
+    "learned": Method(StepKind.LEARNED, Learned),
+    "minmax": Method(StepKind.PER_QUERY, MinMax),
+    "zscore": Method(StepKind.PER_QUERY, ZScore),
+    "rrf": Method(StepKind.PER_QUERY, ReciprocalRankFusion),
 }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isthmus.calibration.nnn import largest
+from isthmus.calibration.largest import largest
 from isthmus.calibration.perquery import at_least_one
 from isthmus.types import Matrix
 

@@ -16,9 +16,11 @@ Reference: Chowdhury et al., *Nearest Neighbor Normalization Improves Multimodal
 §3. Each query modality has references and a bias of its own. The default k is the smaller of 128 and
 the number of references; a larger k than there are references is refused, not padded.
 
+>>> from isthmus.calibration.bank import DenseBank
 >>> similarity = np.array([[0.9, 0.5, 0.1], [0.3, 0.2, 0.1]])       # two documents, three reference queries
->>> NearestNeighbourNormalization(k=2).bias(similarity)
-array([0.7 , 0.25])
+>>> NearestNeighbourNormalization(k=2).columns(Banks(DenseBank(similarity)))
+array([[0.7 ],
+       [0.25]])
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.calibration.bias import Banks, BiasMethod
 from isthmus.errors import BadSpec, CannotFit
-from isthmus.types import Matrix
+from isthmus.types import Mask, Matrix
 
 DEFAULT_K = 128
-LARGEST_GROUP = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearestNeighbourNormalization:
+class NearestNeighbourNormalization(BiasMethod):
     """Subtract ``alpha`` times each document's mean similarity to its ``k`` nearest reference queries."""
 
     k: int | None = None
@@ -47,16 +49,25 @@ class NearestNeighbourNormalization:
         if not np.isfinite(self.alpha):
             raise BadSpec(f"nnn needs a finite alpha, not {self.alpha}.")
 
+    def check(self, references: int) -> None:
+        """Refuse a k that is larger than the number of references."""
+        self.neighbours(references)
+
+    def describe(self, references: int) -> str:
+        """Say how many neighbours are used."""
+        return f"neighbours   {self.neighbours(references)} of {references}"
+
     def neighbours(self, references: int) -> int:
         """Return the k to use among this many references, or refuse."""
         return chosen_k(self.k, references, DEFAULT_K)
 
-    def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
-        """Return the mean of the k largest similarities of each row, ``(n,)``.
+    def columns(self, banks: Banks) -> Matrix:
+        """Return each document's mean similarity to its k nearest references, ``(documents, 1)``."""
+        return banks.references.mean_of_largest(self.neighbours(len(banks.references)))[:, None]
 
-        The mean is as affine as the scale that may come before it, so ``slope`` does not matter.
-        """
-        return mean_of_largest(similarity, self.neighbours(similarity.shape[1]))
+    def coefficients(self, active: Mask) -> Matrix:
+        """Return alpha for every query, ``(n, 1)``."""
+        return np.full((len(active), 1), self.alpha)
 
 
 def chosen_k(k: int | None, references: int, default: int) -> int:
@@ -67,38 +78,3 @@ def chosen_k(k: int | None, references: int, default: int) -> int:
             f"Use k ≤ {references}, leave k out, or give more reference queries."
         )
     return min(default, references) if k is None else k
-
-
-def mean_of_largest(similarity: Matrix, k: int) -> Matrix:
-    """Return the mean of the ``k`` largest entries of each row; −inf entries do not count, ``(n,)``.
-
-    >>> mean_of_largest(np.array([[1.0, -np.inf, 3.0]]), 3)
-    array([2.])
-    """
-    top = largest(similarity, k)
-    total = top.sum(axis=1)
-    if np.isfinite(total).all():
-        return np.asarray(total / k)
-    there = np.isfinite(top)
-    return np.asarray(np.where(there, top, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1))
-
-
-def largest(values: Matrix, k: int) -> Matrix:
-    """Return the ``k`` largest entries of each row, in any order, ``(n, k)``.
-
-    Selecting from a long row costs as much as making it, so most of it is ruled out first: cut into groups, the
-    k-th largest of the groups' maxima is a floor for the k-th largest entry (k entries are at least as large),
-    and maxima and comparisons are cheap. The few entries that reach the floor are selected from.
-    """
-    rows, columns = values.shape
-    size = min(LARGEST_GROUP, columns // (2 * k))
-    if size < 4:
-        return values if k == columns else np.partition(values, columns - k, axis=1)[:, columns - k :]
-    groups = columns // size
-    maxima = values[:, : groups * size].reshape(rows, size, groups).max(axis=1)
-    floor = np.partition(maxima, groups - k, axis=1)[:, groups - k]
-    reached = np.flatnonzero(values >= floor[:, None])
-    counts = np.diff(np.searchsorted(reached, np.arange(rows + 1) * columns))
-    candidates = np.full((rows, counts.max(initial=k)), -np.inf, dtype=values.dtype)
-    candidates[np.arange(candidates.shape[1]) < counts[:, None]] = values.reshape(-1)[reached]
-    return np.partition(candidates, candidates.shape[1] - k, axis=1)[:, candidates.shape[1] - k :]

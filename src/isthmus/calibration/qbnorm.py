@@ -22,9 +22,9 @@ Negative similarities need no special case in the log domain. A is kept as one t
 (its best score at the fit), so that a document's membership depends on that document alone.
 
 >>> similarity = np.array([[0.9, 0.5, 0.1]])
->>> QuerybankNormalization(beta=1e-6).bias(similarity).round(6)
+>>> soft_maximum(similarity, 1e-6).round(6)
 array([0.5])
->>> QuerybankNormalization(beta=1e6).bias(similarity).round(5)
+>>> soft_maximum(similarity, 1e6).round(5)
 array([0.9])
 """
 
@@ -34,12 +34,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.calibration.bias import Banks, BiasMethod
 from isthmus.errors import BadSpec
-from isthmus.types import Matrix
+from isthmus.types import Mask, Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuerybankNormalization:
+class QuerybankNormalization(BiasMethod):
     """Divide by the softmax sum over the reference queries, in the log domain."""
 
     beta: float = 20.0
@@ -48,12 +49,18 @@ class QuerybankNormalization:
     def __post_init__(self) -> None:
         sharpness("qbnorm", "beta", self.beta)
 
-    def bias(self, similarity: Matrix, slope: Matrix | float = 1.0) -> Matrix:
-        """Return the soft maximum of each row's similarities, ``(n,)``.
+    @property
+    def sets(self) -> int:
+        """One activation set, of the reference queries, in the dynamic form."""
+        return int(self.dynamic)
 
-        ``slope`` (a number, or one per row) is that of the scale that came before: β acts on what it gives.
-        """
-        return soft_maximum(similarity, self.beta * slope)
+    def columns(self, banks: Banks) -> Matrix:
+        """Return the soft maximum of each document's similarities, ``(documents, 1)``; β acts on what a scale gives."""
+        return banks.references.reduce(lambda s, slope: soft_maximum(s, self.beta * slope))[:, None]
+
+    def coefficients(self, active: Mask) -> Matrix:
+        """Return 1 for every query or, in the dynamic form, for those whose best document is active, ``(n, 1)``."""
+        return np.asarray(active, dtype=np.float64) if self.dynamic else np.ones((len(active), 1))
 
 
 def soft_maximum(similarity: Matrix, beta: Matrix | float) -> Matrix:

@@ -19,13 +19,12 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
-from isthmus.calibration.dbnorm import DualBankNormalization
-from isthmus.calibration.learned import Learned
-from isthmus.calibration.methods import METHODS, Kind
-from isthmus.calibration.nnn import NearestNeighbourNormalization
+import numpy as np
+
+from isthmus.calibration.bias import BiasMethod, JointMethod
+from isthmus.calibration.methods import METHODS, StepKind
 from isthmus.calibration.none import NoShift
 from isthmus.calibration.perquery import PerQuery
-from isthmus.calibration.qbnorm import QuerybankNormalization
 from isthmus.calibration.shift import ShiftMethod
 from isthmus.calibration.standardize import Standardize
 from isthmus.errors import BadSpec
@@ -33,8 +32,7 @@ from isthmus.registry import lookup
 
 STEP = re.compile(r"\s*(?P<name>[^\s+()]+)\s*(?:\((?P<settings>[^()]*)\)\s*)?(?P<end>\+|$)")
 WORDS = {"true": True, "false": False, "none": None}
-
-BiasMethod = NearestNeighbourNormalization | QuerybankNormalization | DualBankNormalization
+NO_SETS = np.zeros((1, 0), dtype=bool)  # a query of a bias that is always on
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Step:
     settings: Any
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> StepKind:
         """What the step acts on."""
         return METHODS[self.name].kind
 
@@ -89,7 +87,7 @@ class Spec:
             steps.append(_step(match["name"], match["settings"] or ""))
             position = match.end()
             if not match["end"]:
-                return cls(_composed(steps))
+                return _composed(cls(tuple(steps)))
 
     def __str__(self) -> str:
         return "+".join(map(str, self.steps))
@@ -99,54 +97,64 @@ class Spec:
         """The spec with every setting said, defaults too: what a file keeps, so that defaults may change."""
         return "+".join(step.in_full for step in self.steps)
 
-    def _first(self, *kinds: Kind) -> Any:
+    def _first(self, *kinds: StepKind) -> Any:
         return next((step.settings for step in self.steps if step.kind in kinds), None)
 
     @property
     def shift(self) -> ShiftMethod:
         """The shift's settings; ``none``'s when the spec has no shift."""
-        found: ShiftMethod | None = self._first(Kind.SHIFT)
+        found: ShiftMethod | None = self._first(StepKind.SHIFT)
         return found or NoShift()
 
     @property
     def scale(self) -> Standardize | None:
         """The scale's settings."""
-        found: Standardize | None = self._first(Kind.SCALE)
+        found: Standardize | None = self._first(StepKind.SCALE)
         return found
 
     @property
     def bias(self) -> BiasMethod | None:
         """The bias's settings."""
-        found: BiasMethod | None = self._first(Kind.BIAS)
+        found: BiasMethod | None = self._first(StepKind.BIAS)
         return found
 
     @property
-    def learned(self) -> Learned | None:
-        """The settings of ``learned``."""
-        found: Learned | None = self._first(Kind.LEARNED)
+    def learned(self) -> JointMethod | None:
+        """The settings of a scale and a bias at once."""
+        found: JointMethod | None = self._first(StepKind.LEARNED)
+        return found
+
+    @property
+    def correction(self) -> BiasMethod | None:
+        """The settings of the step that gives documents columns: a bias, or a scale and a bias at once."""
+        found: BiasMethod | None = self._first(StepKind.BIAS, StepKind.LEARNED)
         return found
 
     @property
     def per_query(self) -> PerQuery | None:
         """The settings of a per-query baseline."""
-        found: PerQuery | None = self._first(Kind.PER_QUERY)
+        found: PerQuery | None = self._first(StepKind.PER_QUERY)
         return found
 
     @property
     def scales_first(self) -> bool:
         """Whether the scale comes before the bias."""
         kinds = [step.kind for step in self.steps]
-        return Kind.SCALE in kinds and (Kind.BIAS not in kinds or kinds.index(Kind.SCALE) < kinds.index(Kind.BIAS))
+        return StepKind.SCALE in kinds and (
+            StepKind.BIAS not in kinds or kinds.index(StepKind.SCALE) < kinds.index(StepKind.BIAS)
+        )
 
     @property
     def alpha(self) -> float:
-        """The share of the bias that is subtracted: nnn's own, 1 for the others."""
-        return self.bias.alpha if isinstance(self.bias, NearestNeighbourNormalization) else 1.0
+        """The share of the bias that every query subtracts; 1 where it is switched on query by query."""
+        if self.bias is None or self.bias.sets:
+            return 1.0
+        return float(self.bias.coefficients(NO_SETS).sum())
 
     @property
     def dynamic(self) -> bool:
         """Whether the bias is switched on query by query."""
-        return isinstance(self.bias, QuerybankNormalization | DualBankNormalization) and self.bias.dynamic
+        return self.bias is not None and self.bias.sets > 0
 
     def with_settings(self, name: str, **changes: Any) -> Spec:
         """Return the spec with some settings of the step ``name`` changed."""
@@ -201,27 +209,23 @@ def _example(name: str) -> str:
     return f"{name}({', '.join(f'{f.name}={_written(f.default or 16)}' for f in fields(settings))})"
 
 
-def _composed(steps: list[Step]) -> tuple[Step, ...]:
-    text = "+".join(step.name for step in steps)
-    kinds = [step.kind for step in steps]
-    for kind in Kind:
+def _composed(spec: Spec) -> Spec:
+    text = "+".join(step.name for step in spec.steps)
+    kinds = [step.kind for step in spec.steps]
+    for kind in StepKind:
         if kinds.count(kind) > 1:
             raise BadSpec(f"{text!r} has more than one {kind.value}; a calibration has at most one.")
-    if Kind.SHIFT in kinds[1:]:
+    if StepKind.SHIFT in kinds[1:]:
         raise BadSpec(f"{text!r}: the shift moves vectors, so it comes first.")
-    rest = set(kinds) - {Kind.SHIFT}
-    for alone in (Kind.LEARNED, Kind.PER_QUERY):
+    rest = set(kinds) - {StepKind.SHIFT}
+    for alone in (StepKind.LEARNED, StepKind.PER_QUERY):
         if alone in rest and len(rest) > 1:
             raise BadSpec(
                 f"{text!r}: a {alone.value} step takes the place of scale and bias; only a shift goes before."
             )
-    if kinds and kinds[-1] is Kind.SCALE and getattr(_bias(steps), "dynamic", False):
+    if kinds[-1] is StepKind.SCALE and spec.dynamic:
         raise BadSpec(
             f"{text!r}: reference queries always have their bias on, so a scale fitted after a dynamic bias would not "
             "hold for queries that have it off. Put standardize before it."
         )
-    return tuple(steps)
-
-
-def _bias(steps: list[Step]) -> Any:
-    return next((step.settings for step in steps if step.kind is Kind.BIAS), None)
+    return spec

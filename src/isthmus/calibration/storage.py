@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from isthmus.atomic import replacing
 from isthmus.calibration._sealed import sealed, unsealed
-from isthmus.calibration.bank import References
+from isthmus.calibration.bank import ReferenceBank
+from isthmus.calibration.bias import Coefficients
 from isthmus.calibration.fitted import Fitted
-from isthmus.calibration.learned import Coefficients
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.standardize import Scale
@@ -72,7 +72,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
         document_modalities=tuple(header["document_modalities"]),
         statistics=Statistics.restore(header["counts"], tensors),
         shift=spec.shift.restore(groups["shift"], header["weights"]),
-        references=References(groups["references"], {k: v.astype(np.intp) for k, v in groups["rows"].items()}),
+        references=ReferenceBank(groups["references"], {k: v.astype(np.intp) for k, v in groups["rows"].items()}),
         gallery=groups["gallery"].get("documents"),
         scale=Scale(_table(header["scale"])) if header["scale"] else None,
         thresholds=thresholds,
@@ -88,7 +88,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
 def _tensors(fitted: Fitted) -> dict[str, NDArray[Any]]:
     tensors: dict[str, NDArray[Any]] = {**fitted.statistics.tensors()}
     tensors |= {f"shift/{name}": tensor for name, tensor in fitted.shift.tensors().items()}
-    if fitted.spec.bias is not None or fitted.spec.learned is not None:
+    if fitted.spec.correction is not None:
         tensors |= {f"references/{name}": bank for name, bank in fitted.references.vectors.items()}
     tensors |= {f"rows/{name}": rows for name, rows in fitted.references.rows.items()}
     if fitted.gallery is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as js
-import os
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from isthmus.atomic import replacing
 from isthmus.cli import show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, names_in, weights
 from isthmus.cli.terminal import echo, echo_json, line
@@ -119,12 +119,10 @@ def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *,
 
     with show.counting("maps", "writing the page", quiet=quiet) as progress:
         written = maps_page(query, things.maps(query, found, progress=progress), str(things.path))
-    draft = page.with_name(f"{page.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(written, encoding="utf-8", errors="replace")  # a file's name may hold what no page can
-        draft.replace(page)
+        with replacing(page) as draft:
+            draft.write_text(written, encoding="utf-8", errors="replace")  # a file's name may hold what no page can
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise CannotWrite(f"{page} cannot be written: {error.strerror or error}.") from None
 
 

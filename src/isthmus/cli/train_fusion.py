@@ -45,9 +45,9 @@ def train_fusion(  # noqa: PLR0913 - one name per wish
     """
     from isthmus.encoders.tokens import IMAGE, TEXT
     from isthmus.train.fusion.make import make_fusion
-    from isthmus.train.fusion.recipe import PAPERS, Recipe
+    from isthmus.train.fusion.recipe import PAPERS, FusionRecipe
 
-    usual = PAPERS if paper else Recipe()
+    usual = PAPERS if paper else FusionRecipe()
     recipe = replace(
         usual,
         steps={"pretrain": steps, "finetune": later_steps},

@@ -34,10 +34,10 @@ def train_lens(  # noqa: PLR0913 - one name per wish
     small: Annotated[bool, typer.Option("--small", help="write the ONNX file with 8-bit weights")] = False,
 ) -> None:
     """Fine-tune a sentence encoder with hard negatives, for `st:OUT/st` and `onnx:OUT/onnx`. Run again, it resumes."""
-    from isthmus.train.lens import Recipe
+    from isthmus.train.lens import LensRecipe
     from isthmus.train.make import make_lens
 
-    recipe = Recipe(
+    recipe = LensRecipe(
         epochs=epochs,
         batch=batch,
         rate=rate,

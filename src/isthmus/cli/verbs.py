@@ -162,11 +162,11 @@ def train_forge_mini(  # noqa: PLR0913 - one name per option
 ) -> None:
     """Train the embedded rewriter: which words of a chatty query to keep, by what two retrievers then find."""
     from isthmus.train.forge_make import make_forge_mini
-    from isthmus.train.forge_mini import Recipe
+    from isthmus.train.forge_mini import ForgeMiniRecipe
 
     if supervised_only and no_supervised:
         raise BadInput("--supervised-only and --no-supervised together leave nothing to do. Give one of them.")
-    recipe = Recipe(
+    recipe = ForgeMiniRecipe(
         sft_steps=0 if no_supervised else supervised_steps,
         rl_steps=0 if supervised_only else steps,
         rl_rate=rate,

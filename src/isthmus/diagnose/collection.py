@@ -22,7 +22,7 @@ from isthmus.errors import BadImage, BadInput
 from isthmus.search import Collection
 from isthmus.search.calibrate import own_scores
 from isthmus.search.ranking import Ranking, ranked
-from isthmus.search.references import Corpus, Own
+from isthmus.search.references import Own, ReferenceCorpus
 from isthmus.search.served import Served
 from isthmus.types import Matrix, Rows
 
@@ -114,7 +114,7 @@ def _examined(things: Collection, own: Own) -> Examination:
 class _Asked:
     """The questions, and how documents of the whole collection are numbered."""
 
-    def __init__(self, things: Collection, corpus: Corpus, own: int) -> None:
+    def __init__(self, things: Collection, corpus: ReferenceCorpus, own: int) -> None:
         self.things, self.corpus = things, corpus
         self.rows = np.arange(own) if own else _picked(corpus)
         rows_of = things.store.rows_of(
@@ -159,7 +159,7 @@ class _Asked:
             self.modality.append(modality)
         return self.numbers[row]
 
-    def evidence(self, real: Corpus, served: Served, sides: tuple[Side, Side]) -> Evidence:
+    def evidence(self, real: ReferenceCorpus, served: Served, sides: tuple[Side, Side]) -> Evidence:
         first = np.searchsorted(real.owner, np.arange(len(real.ids)))
         vectors = [
             _by_document(shift.documents(real.documents, np.float32), first, len(real.owner))
@@ -179,7 +179,7 @@ class _Asked:
         )
 
 
-def _picked(corpus: Corpus) -> Rows:
+def _picked(corpus: ReferenceCorpus) -> Rows:
     """Return every question that judges, and of each modality some of the others."""
     picked = [np.flatnonzero(corpus.judges)]
     for name in corpus.queries.modalities:

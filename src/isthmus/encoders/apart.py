@@ -32,12 +32,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from isthmus.documents import ImageLike
 from isthmus.encoders import MINI
+from isthmus.encoders.abilities import CanExplain, HasSettings, TakesApart
 from isthmus.encoders.base import Encoder, Role, Settings
 from isthmus.encoders.images import read
 from isthmus.encoders.items import readable
@@ -45,7 +46,6 @@ from isthmus.encoders.onnx import Model
 from isthmus.encoders.texts import Passage, Word
 from isthmus.encoders.tokens import POOLED, TokenTowers
 from isthmus.encoders.tower import tail
-from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadInput
 from isthmus.types import Matrix
 
@@ -71,23 +71,17 @@ class Apart(NamedTuple):
     notes: tuple[str, ...] = ()  # what cannot be left out, and why
 
 
-class TakesApart(Protocol):
-    """What can leave out words and patches, for an encoder: its vectors are that encoder's."""
-
-    def take(
-        self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
-    ) -> Mapping[str, Apart]:
-        """Take apart a text, or one passage of it, a picture, or both; return what became a vector, by part."""
-
-
 def load(encoder: Encoder | None) -> TakesApart:
     """Return what takes apart the texts and pictures that this encoder reads."""
-    for opens in OPENERS.values():
-        if encoder is not None and (found := opens(encoder)) is not None:
-            return found
+    if isinstance(encoder, CanExplain):
+        return encoder.takes_apart()
+    if encoder is not None and encoder.name in OPENERS:
+        opened = OPENERS[encoder.name](encoder.settings if isinstance(encoder, HasSettings) else Settings())
+        if opened.towers.identity == encoder.identity:
+            return opened
     whose = "A collection of vectors" if encoder is None else f"The encoder {encoder.name!r}"
     raise BadInput(
-        f"{whose} cannot say what each word and patch adds to a similarity. Those that can: {', '.join(OPENERS)}. "
+        f"{whose} cannot say what each word and patch adds to a similarity. Those that can: {', '.join(KNOWN)}. "
         "Re-encode the collection with one of them, or search without maps."
     )
 
@@ -179,20 +173,5 @@ class TowersApart:
         return Apart(found.vectors[0].astype(np.float64), patches=left)
 
 
-def _mini(encoder: Encoder) -> TakesApart | None:
-    if encoder.name != "mini":
-        return None
-    opened = TowersApart.open(encoder.settings if isinstance(encoder, TowerEncoder) else Settings())
-    return opened if opened.towers.identity == encoder.identity else None
-
-
-def _fusion(encoder: Encoder) -> TakesApart | None:
-    from isthmus.encoders.apart_fusion import FusionApart
-    from isthmus.encoders.fusion import FusionEncoder
-
-    return FusionApart(encoder) if isinstance(encoder, FusionEncoder) else None
-
-
-OPENERS: Mapping[str, Callable[[Encoder], TakesApart | None]] = MappingProxyType(
-    {"mini": _mini, "models of `isthmus train fusion`": _fusion}
-)
+OPENERS: Mapping[str, Callable[[Settings], TowersApart]] = MappingProxyType({"mini": TowersApart.open})
+KNOWN = (*OPENERS, "models of `isthmus train fusion`")

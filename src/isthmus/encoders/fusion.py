@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus.documents import Document, Query
+from isthmus.encoders.abilities import TakesApart
 from isthmus.encoders.base import Role, Settings, Skip, unit
 from isthmus.encoders.folder import Description, FusionSection
 from isthmus.encoders.heads import SIDES, Documents, Queries
@@ -121,6 +122,12 @@ class FusionEncoder:
     def matcher(self) -> Matcher:
         """Return what says how well a document answers a query, for pairs."""
         return Matcher.open(self.described, self.document, self.query, self.settings)
+
+    def takes_apart(self) -> TakesApart:
+        """Return what says how much each word and patch adds to a vector."""
+        from isthmus.encoders.apart_fusion import FusionApart  # it is made of this class
+
+        return FusionApart(self)
 
     def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> Found:
         given = Given.of(items, self.towers.split(texts_of(items), role), names, refuse)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from isthmus.atomic import replacing
 from isthmus.documents import Query
 from isthmus.encoders import EMBEDDED, load
 from isthmus.encoders.bank import queries
@@ -127,11 +128,7 @@ def _read(path: Path) -> dict[str, Matrix]:
 
 def _write(path: Path, parts: dict[str, Matrix]) -> None:
     """Keep vectors for the next time, if there is somewhere to keep them."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
+        with replacing(path) as draft, draft.open("wb") as file:
             np.savez(file, **parts)  # type: ignore[arg-type]
-        draft.replace(path)
-    with suppress(OSError):
-        draft.unlink(missing_ok=True)

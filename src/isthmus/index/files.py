@@ -8,17 +8,18 @@ from typing import Any
 
 from isthmus import checksums
 from isthmus._optional import need
+from isthmus.atomic import replacing
 from isthmus.errors import BadFile
 
 
 def write(index: Any, file: Path) -> list[Path]:
     """Write an index and its note, each replacing what was there in one step."""
-    part, note = file.with_name(file.name + ".part"), _note(file)
-    need("faiss", extra="ann").write_index(index, str(part))
-    described = {"bytes": part.stat().st_size, "xxh3": checksums.of_file(part)}
-    part.replace(file)
-    part.write_text(json.dumps(described), encoding="utf-8")
-    part.replace(note)
+    note = _note(file)
+    with replacing(file) as draft:
+        need("faiss", extra="ann").write_index(index, str(draft))
+        described = {"bytes": draft.stat().st_size, "xxh3": checksums.of_file(draft)}
+    with replacing(note) as draft:
+        draft.write_text(json.dumps(described), encoding="utf-8")
     return [file, note]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotFit, UnknownModality
-from isthmus.search import hybrid, lexical
+from isthmus.search import hybrid
 from isthmus.search.answers import Answer, Fetched, grouped
 from isthmus.search.explaining import ranks_before
 from isthmus.search.hits import Hit
@@ -24,6 +24,7 @@ from isthmus.search.served import Served
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
 from isthmus.types import Mask, Matrix, Rows, Vectors
+from isthmus.words import query_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,7 @@ def _answers(
             continue
         one = vectors.take(np.array([row]))
         condition = parse(options.where) if options.where else None
-        said = store.words.search(lexical.words(query.text), hybrid.WORDS, condition)
+        said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
         found = hybrid.candidates(served, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)

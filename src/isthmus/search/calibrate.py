@@ -20,7 +20,7 @@ from isthmus.errors import BadSpec, CannotFit
 from isthmus.search import probability
 from isthmus.search.probability import FIELD, Match, Observed, field_of
 from isthmus.search.ranking import folded_queries, ranked
-from isthmus.search.references import Corpus, References
+from isthmus.search.references import ReferenceCorpus, ReferenceSets
 from isthmus.search.served import Served
 from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows
@@ -42,7 +42,7 @@ def checked(spec: str | Spec) -> Spec | None:
     return parsed
 
 
-def chosen(spec: str | Spec, references: References, held: Mapping[str, int]) -> Fitted:
+def chosen(spec: str | Spec, references: ReferenceSets, held: Mapping[str, int]) -> Fitted:
     """Fit the calibration that is asked for; ``held`` says how many documents of each modality there are."""
     asked = checked(spec)
     if asked is not None:
@@ -61,7 +61,7 @@ def chosen(spec: str | Spec, references: References, held: Mapping[str, int]) ->
         return _default(references, str(error))
 
 
-def _kept(tuned: Tuned, references: References) -> Fitted:
+def _kept(tuned: Tuned, references: ReferenceSets) -> Fitted:
     """Fit the best of what was tried; ``none`` where made-up questions do not speak clearly against it.
 
     Questions made from documents favour calibrations a little more than people's do: on texts alone they promise .025
@@ -75,7 +75,7 @@ def _kept(tuned: Tuned, references: References) -> Fitted:
     return replace(fitted("none", references), tuned=tuned, note=f"{why}, less than {MARGIN}")
 
 
-def grid(references: References) -> list[str]:
+def grid(references: ReferenceSets) -> list[str]:
     """Return what ``auto`` tries: ``learned`` only where the user's own questions teach it.
 
     Questions made from a text share its words, so what ``learned`` would learn of them is that right texts are very
@@ -84,14 +84,14 @@ def grid(references: References) -> list[str]:
     return [spec for spec in AUTO_GRID if "learned" not in spec or references.answered >= FEWEST]
 
 
-def _default(references: References, why: str) -> Fitted:
+def _default(references: ReferenceSets, why: str) -> Fitted:
     try:
         return replace(fitted(default_spec(references.real.queries), references), note=f"auto took its default: {why}")
     except CannotFit as error:
         return replace(fitted("none", references), note=f"auto took none: {why}, and its default does not fit: {error}")
 
 
-def fitted(spec: str | Spec, references: References) -> Fitted:
+def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
     """Fit one spec on the documents as they are; ``learned`` needs answers of every modality, and fits on trial."""
     parsed = Spec.parse(spec)
     learns = parsed.learned is not None
@@ -103,7 +103,7 @@ def fitted(spec: str | Spec, references: References) -> Fitted:
     )
 
 
-def matched(served: Served, store: Store, references: References) -> Match:
+def matched(served: Served, store: Store, references: ReferenceSets) -> Match:
     """Ask every judge with its document present and taken out, and fit P(match) by query modality."""
     trial = references.trial
     curves, held_out = {}, {}
@@ -126,7 +126,7 @@ def matched(served: Served, store: Store, references: References) -> Match:
     return Match(curves, held_out)
 
 
-def _observed(served: Served, store: Store, trial: Corpus, rows: Rows) -> Observed:
+def _observed(served: Served, store: Store, trial: ReferenceCorpus, rows: Rows) -> Observed:
     queries = trial.queries.take(rows)
     own = own_scores(served, trial, rows)
     where = store.rows_of(trial.ids[place] for place in trial.sources[rows])
@@ -143,7 +143,7 @@ def _observed(served: Served, store: Store, trial: Corpus, rows: Rows) -> Observ
     return Observed(score.ravel(), field.ravel(), right.ravel().astype(bool), numbers)
 
 
-def own_scores(served: Served, trial: Corpus, rows: Rows) -> Matrix:
+def own_scores(served: Served, trial: ReferenceCorpus, rows: Rows) -> Matrix:
     """Return the score of each query with its own document, as that document stands on trial."""
     fitted_, sources = served.calibrated.fitted, served.calibrated.sources
     wanted = np.unique(trial.sources[rows])

@@ -38,7 +38,7 @@ from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.maps import Map, mapped
 from isthmus.search.querylog import QueryLog, of_words
 from isthmus.search.reencoding import Reencoded, reencode
-from isthmus.search.references import Own, References, gather
+from isthmus.search.references import Own, ReferenceSets, gather
 from isthmus.search.reranking import Reranker
 from isthmus.search.searching import Searches
 from isthmus.search.served import Calibrated, Served
@@ -409,7 +409,7 @@ class Collection:
         """Return what answers queries now: a calibration and the vectors folded by it; with ``raw``, plain cosine."""
         return self.steadily(self._keeper.raw if raw else self._keeper.served)
 
-    def references(self, own: Own = ()) -> References:
+    def references(self, own: Own = ()) -> ReferenceSets:
         """Return what a calibration is fitted and judged on now: sampled documents, and questions with their sources.
 
         ``own`` come first; those given to earlier calibrations, or logged, follow.

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isthmus.search import lexical
-from isthmus.search.lexical import Hybrid, moments
 from isthmus.search.ranking import Allowed, Ranking, ranked
-from isthmus.search.references import Corpus
+from isthmus.search.references import ReferenceCorpus
 from isthmus.search.served import Served
 from isthmus.storage.base import Found
 from isthmus.storage.protocols import Store
 from isthmus.types import Rows, Vectors
+from isthmus.words import HybridScale, moments, query_words
 
 DEPTH = 500  # candidates of each kind, at least: pages up to here are pages of one list
 WORDS = 1000  # documents that are looked at for words
@@ -21,7 +20,7 @@ NEAR = 5  # neighbours of a reference query whose words are looked at
 JUDGES = 100  # reference queries that set the scale
 
 
-def fit(served: Served, store: Store, corpus: Corpus) -> Hybrid | None:
+def fit(served: Served, store: Store, corpus: ReferenceCorpus) -> HybridScale | None:
     """Learn the scales of scores and words from reference queries; none of them meets its source."""
     rows = np.flatnonzero([bool(said) for said in corpus.words])[:JUDGES]
     if len(rows) < 2:
@@ -34,10 +33,10 @@ def fit(served: Served, store: Store, corpus: Corpus) -> Hybrid | None:
         others = ranking.documents != (where.get(corpus.ids[place], -1) if place >= 0 else -1)
         best += ranking.scores[others][:1].tolist()
         asked = corpus.words[row]
-        share = shares_of(store, ranking, store.words.search(lexical.words(asked), WORDS), asked)
+        share = shares_of(store, ranking, store.words.search(query_words(asked), WORDS), asked)
         for at in np.flatnonzero(others & ~np.isnan(share)):
             shares.setdefault(ranking.modality[at], []).append(float(share[at]))
-    return Hybrid(moments(best)[1], {name: moments(values) for name, values in shares.items()})
+    return HybridScale(moments(best)[1], {name: moments(values) for name, values in shares.items()})
 
 
 def candidates(
@@ -73,14 +72,14 @@ def shares_of(store: Store, found: Ranking, said: Found, asked: str) -> np.ndarr
     """Return each document's lexical share; NaN, missing, where the document has no text."""
     if len(said.documents) >= WORDS:  # more may share words than were looked at
         others = sorted(set(found.documents.tolist()) - set(said.documents))
-        said = said.joined(store.words.search_among(lexical.words(asked), others))
+        said = said.joined(store.words.search_among(query_words(asked), others))
     share = said.of(found.documents.tolist())
     texts = store.has_text(found.documents.tolist())
     return np.where([int(row) in texts for row in found.documents], share, np.nan)
 
 
 def reordered(
-    hybrid: Hybrid, found: Ranking, share: np.ndarray[tuple[int], np.dtype[np.float64]]
+    hybrid: HybridScale, found: Ranking, share: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> tuple[Ranking, Rows]:
     """Return the ranking by hybrid scores, and where each of its documents stood."""
     joined = hybrid.joined(found.scores, share, found.modality)

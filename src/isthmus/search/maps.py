@@ -21,7 +21,8 @@ import numpy as np
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder, apart
-from isthmus.encoders.apart import Apart, Left, TakesApart
+from isthmus.encoders.abilities import TakesApart
+from isthmus.encoders.apart import Apart, Left
 from isthmus.errors import BadImage, BadInput
 from isthmus.search.explaining import of_passage
 from isthmus.search.hits import Hit

@@ -32,7 +32,7 @@ Own: TypeAlias = Sequence[tuple[Query, str | None]]  # the user's queries, and t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Corpus:
+class ReferenceCorpus:
     """Documents by passage, queries, and the document each query was made from (-1 when nobody knows).
 
     ``judges``: the queries whose source is a fair answer; a picture that asks for itself is none.
@@ -46,12 +46,14 @@ class Corpus:
     judges: Mask
     words: list[str]  # what each query says; empty where it says nothing, or nobody kept it
 
-    def of_judges(self) -> Corpus:
+    def of_judges(self) -> ReferenceCorpus:
         """Return the corpus with the queries that can judge, and those without a source, alone."""
         kept = self.judges | (self.sources < 0)
         words = [said for said, keep in zip(self.words, kept, strict=True) if keep]
         queries = self.queries.take(kept)
-        return Corpus(self.ids, self.documents, self.owner, queries, self.sources[kept], self.judges[kept], words)
+        return ReferenceCorpus(
+            self.ids, self.documents, self.owner, queries, self.sources[kept], self.judges[kept], words
+        )
 
     def targets(self) -> dict[str, int]:
         """Return how many queries judge by a document of each modality."""
@@ -69,30 +71,30 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class References:
+class ReferenceSets:
     """What a collection's calibration is fitted and judged on."""
 
-    real: Corpus
-    trial: Corpus
+    real: ReferenceCorpus
+    trial: ReferenceCorpus
     answered: int = 0  # queries of the user's own whose right document is known
 
 
-def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> References:
+def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> ReferenceSets:
     """Sample documents, make queries of them, encode these, and fill up from the bank."""
     rng = np.random.default_rng(SEED)
     block = _sampled(store, rng, [name for _, name in own if name])
     plan, alone = planned(block, store, encoder, rng)
-    asked = _Asked(block, alone)
+    asked = _ReferenceQueries(block, alone)
     asked.users(own, encoder)
     asked.made(store, encoder, plan, rng)
     asked.bank(encoder)
     asked.others()
     questions = asked.vectors()
-    real = Corpus(block.ids, block.vectors, block.owner, *questions)
+    real = ReferenceCorpus(block.ids, block.vectors, block.owner, *questions)
     known = set(block.ids)
     answered = sum(name in known for _, name in own)
     documents, owner = on_trial(block, plan, alone)
-    return References(real, Corpus(block.ids, documents, owner, *questions), answered)
+    return ReferenceSets(real, ReferenceCorpus(block.ids, documents, owner, *questions), answered)
 
 
 def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> Block:
@@ -107,7 +109,7 @@ def _sampled(store: Store, rng: np.random.Generator, wanted: Sequence[str]) -> B
     return store.sample(sorted(rows.union(*(store.rows_with(part, DOCUMENTS) for part in rare))))
 
 
-class _Asked:
+class _ReferenceQueries:
     """Queries as they come together: text and image vectors, and whose they are."""
 
     def __init__(self, block: Block, alone: Alone) -> None:

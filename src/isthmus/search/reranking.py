@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from isthmus import encoders
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
+from isthmus.encoders.abilities import CanMatch
 from isthmus.errors import BadInput
 from isthmus.search.hits import Hit
 from isthmus.search.manifest import Opened
@@ -34,15 +35,30 @@ class Reranker(Protocol):
         """Return a number for each document, ``(n,)``, the higher the better; NaN where it cannot be told."""
 
 
+@runtime_checkable
+class GroupedReranker(Protocol):
+    """A reranker whose numbers compare within a group of modalities alone: hits change places with their like."""
+
+    def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
+        """Return a number for each document, ``(n,)``."""
+
+    def group(self, modality: str) -> str:
+        """Return the group of a modality."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class WithinModality:
-    """A reranker whose numbers compare within a modality alone: hits change places with their like."""
+class MatcherReranker:
+    """An encoder's matcher, which orders each modality by itself."""
 
     reranker: Reranker
 
     def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
-        """Return what the reranker says."""
+        """Return what the matcher says."""
         return self.reranker.scores(query, documents)
+
+    def group(self, modality: str) -> str:
+        """Return the modality itself."""
+        return modality
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +107,7 @@ def reordered(reranker: Reranker, query: Query, hits: Sequence[Hit]) -> list[Hit
             "for each."
         )
     ranks = [hit.rank for hit in hits]
-    kinds = [hit.modality if isinstance(reranker, WithinModality) else "any" for hit in hits]
+    kinds = [reranker.group(hit.modality) if isinstance(reranker, GroupedReranker) else "any" for hit in hits]
     return [_moved(hits[place], ranks[at], float(matched[place])) for at, place in enumerate(order(matched, kinds))]
 
 
@@ -119,11 +135,9 @@ def _moved(hit: Hit, rank: int, matched: float) -> Hit:
 
 
 def _matcher(name: str, encoder: Encoder) -> Reranker:
-    from isthmus.encoders.fusion import FusionEncoder
-
-    if not isinstance(encoder, FusionEncoder):
+    if not isinstance(encoder, CanMatch):
         raise BadInput(
             f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (mini-fusion, or "
             "onnx:FOLDER with [fusion] in its encoder.toml), or give an object with scores(query, documents)."
         )
-    return WithinModality(encoder.matcher())
+    return MatcherReranker(encoder.matcher())

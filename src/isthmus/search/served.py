@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isthmus.calibration import Fitted
-from isthmus.search.lexical import Hybrid
 from isthmus.search.probability import Match
 from isthmus.search.shelves import Shelf, added, folded, merged
 from isthmus.storage.base import Block, State
 from isthmus.storage.protocols import Store
+from isthmus.words import HybridScale
 
 # Rows that may stand beside the built shelves, or be gone from them: at least so many, and a share of those built.
 WORN = (4096, 0.1)  # past this a running process builds them again
@@ -34,7 +34,7 @@ class Calibrated:
     fitted: Fitted
     match: Match | None = None
     sources: Mapping[str, list[int]] = field(default_factory=dict)  # document → the reference queries made from it
-    hybrid: Hybrid | None = None
+    hybrid: HybridScale | None = None
     identity: str = ""  # random: two calibrations may have one number, in two histories of a store
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from isthmus import checksums
 from isthmus.calibration import storage
-from isthmus.search.lexical import Hybrid
 from isthmus.search.probability import Curve, Match
 from isthmus.search.served import Calibrated
 from isthmus.storage.base import StoredCalibration, Transaction
 from isthmus.storage.protocols import Calibrations
+from isthmus.words import HybridScale
 
 
 def draft(calibrations: Calibrations, calibrated: Calibrated) -> Calibrated:
@@ -89,8 +89,8 @@ def _match(told: dict[str, Any] | None) -> Match | None:
     return Match({name: Curve(**curve) for name, curve in told["curves"].items()}, told["held_out"])
 
 
-def _hybrid(told: dict[str, Any] | None) -> Hybrid | None:
+def _hybrid(told: dict[str, Any] | None) -> HybridScale | None:
     if not told:
         return None
     modality = {name: (mean, deviation) for name, (mean, deviation) in told["modality"].items()}
-    return Hybrid(told["deviation"], modality, told["weight"])
+    return HybridScale(told["deviation"], modality, told["weight"])

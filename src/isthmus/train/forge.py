@@ -39,6 +39,7 @@ from torch import Tensor
 from isthmus.align.base import Rewritten
 from isthmus.align.prompts import read
 from isthmus.errors import BadInput
+from isthmus.train import checkpoint
 
 LONGEST = 200  # words; what is longer is no query, and BRIDGE searches the message itself
 
@@ -46,8 +47,11 @@ LONGEST = 200  # words; what is longer is no query, and BRIDGE searches the mess
 Reward: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 
 
+FREE = ("steps", "every", "rows")  # settings that may change without changing what is learned
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class ForgeRecipe:
     """How a rewriter is trained."""
 
     steps: int = 300
@@ -82,7 +86,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class ForgeLesson:
     """A query as it came, and, for the supervised warm-up, how it should have been asked."""
 
     id: str
@@ -91,7 +95,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Policy:
+class ForgePolicy:
     """A causal language model of ``transformers``, its tokenizer, and how it is asked."""
 
     model: Any
@@ -132,9 +136,9 @@ class Rewrites:
 
 
 def train(
-    recipe: Recipe,
-    policy: Policy,
-    lessons: Sequence[Lesson],
+    recipe: ForgeRecipe,
+    policy: ForgePolicy,
+    lessons: Sequence[ForgeLesson],
     reward: Reward,
     out: Path,
     *,
@@ -174,7 +178,7 @@ def train(
 
 
 def update(
-    recipe: Recipe, policy: Policy, start: Any, optimiser: Any, rewrites: Rewrites, advantage: Tensor
+    recipe: ForgeRecipe, policy: ForgePolicy, start: Any, optimiser: Any, rewrites: Rewrites, advantage: Tensor
 ) -> dict[str, float]:
     """Move the weights ``inner`` times along the gradient of the loss; return what is worth a line in the log."""
     useful = torch.arange(len(advantage), device=policy.device) if recipe.kl else advantage.nonzero()[:, 0]
@@ -232,7 +236,7 @@ def k3(new: Tensor, start: Tensor) -> Tensor:
     return d.exp() - d - 1
 
 
-def drawn(lessons: Sequence[Lesson], recipe: Recipe, step: int) -> Iterator[Lesson]:
+def drawn(lessons: Sequence[ForgeLesson], recipe: ForgeRecipe, step: int) -> Iterator[ForgeLesson]:
     """Return the queries of a step: every query once, in an order of chance, before any comes again."""
     for place in range(step * recipe.queries, (step + 1) * recipe.queries):
         times, i = divmod(place, len(lessons))
@@ -240,7 +244,7 @@ def drawn(lessons: Sequence[Lesson], recipe: Recipe, step: int) -> Iterator[Less
         yield lessons[int(order[i])]
 
 
-def asked(policy: Policy, queries: Sequence[str]) -> tuple[Tensor, Tensor]:
+def asked(policy: ForgePolicy, queries: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Return prompts and where they are, ``(n, p)`` each, padded on the left; a query too long loses its end."""
     words, prompts = policy.words, []
     for query in queries:
@@ -264,7 +268,7 @@ def padded(rows: Sequence[Sequence[int]], *, left: bool, device: torch.device) -
 
 
 @torch.no_grad()
-def sample(policy: Policy, queries: Sequence[str], temperature: float, rng: torch.Generator | None) -> Rewrites:
+def sample(policy: ForgePolicy, queries: Sequence[str], temperature: float, rng: torch.Generator | None) -> Rewrites:
     """Draw one rewrite of each query, a token at a time; at temperature 0 the likeliest token each time."""
     prompt, mask = asked(policy, queries)
     tokens, there, cache, stops = prompt, mask, None, policy.stops
@@ -303,7 +307,7 @@ def until(tokens: Tensor, stops: Tensor) -> Tensor:
     return (ends.cumsum(1) - ends == 0).long()
 
 
-def log_probs(policy: Policy, model: Any, rewrites: Rewrites, temperature: float) -> Tensor:
+def log_probs(policy: ForgePolicy, model: Any, rewrites: Rewrites, temperature: float) -> Tensor:
     """Return log π of every token that was said, at the temperature it was drawn at, ``(n, t)``: one forward pass."""
     mask = torch.cat([rewrites.asked, rewrites.live], dim=1)
     with policy.precise():
@@ -318,7 +322,7 @@ def log_probs(policy: Policy, model: Any, rewrites: Rewrites, temperature: float
     return (logits.float() / temperature).log_softmax(2).gather(2, chosen)[..., 0]  # type: ignore[no-any-return]
 
 
-def said(policy: Policy, rewrites: Rewrites) -> list[str]:
+def said(policy: ForgePolicy, rewrites: Rewrites) -> list[str]:
     """Return rewrites as words, on one line each."""
     lengths = rewrites.live.sum(1).tolist()
     rows = [row[:length] for row, length in zip(rewrites.tokens.tolist(), lengths, strict=True)]
@@ -338,7 +342,7 @@ def kept(query: str, text: str) -> Rewritten:
     return Rewritten(text)
 
 
-def facts(recipe: Recipe, rewards: Tensor, rewrites: Rewrites, texts: Sequence[Rewritten]) -> dict[str, float]:
+def facts(recipe: ForgeRecipe, rewards: Tensor, rewrites: Rewrites, texts: Sequence[Rewritten]) -> dict[str, float]:
     """What to watch: the best of each group, groups nothing is learned from, how long rewrites are, how many fail."""
     groups = rewards.view(-1, recipe.group)
     return {
@@ -349,7 +353,7 @@ def facts(recipe: Recipe, rewards: Tensor, rewrites: Rewrites, texts: Sequence[R
     }
 
 
-def _said_by(model: Any, policy: Policy, rewrites: Rewrites, recipe: Recipe) -> Tensor | None:
+def _said_by(model: Any, policy: ForgePolicy, rewrites: Rewrites, recipe: ForgeRecipe) -> Tensor | None:
     return None if model is None else log_probs(policy, model, rewrites, recipe.temperature)
 
 
@@ -363,28 +367,23 @@ def _seed(seed: int, step: int) -> int:
 
 
 def _log(out: Path, row: dict[str, float]) -> None:
-    with (out / "log.jsonl").open("a") as file:
-        file.write(json.dumps({name: round(value, 5) for name, value in row.items()}) + "\n")
+    checkpoint.log(out, {name: round(value, 5) for name, value in row.items()})
 
 
-def _save(out: Path, recipe: Recipe, step: int, model: Any, optimiser: torch.optim.Optimizer) -> None:
-    """Write what is trained beside its place, then move it there: an interruption leaves the one before."""
+def _save(out: Path, recipe: ForgeRecipe, step: int, model: Any, optimiser: torch.optim.Optimizer) -> None:
+    """Write what is trained, and no more of the model."""
     learned = {name: weight.detach() for name, weight in model.named_parameters() if weight.requires_grad}
     state = {"step": step, "recipe": asdict(recipe), "model": learned, "optimiser": optimiser.state_dict()}
-    torch.save(state, out / "checkpoint.tmp")
-    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+    checkpoint.save(out, state)
 
 
-def _resume(out: Path, recipe: Recipe, model: Any, optimiser: torch.optim.Optimizer) -> int:
+def _resume(out: Path, recipe: ForgeRecipe, model: Any, optimiser: torch.optim.Optimizer) -> int:
     out.mkdir(parents=True, exist_ok=True)
-    path, log = out / "checkpoint.pt", out / "log.jsonl"
-    saved = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else {}
-    step = int(saved.get("step", 0))
-    if saved:
-        free = ("steps", "every", "rows")  # what may change without changing what is learned
-        changed = [
-            name for name, value in asdict(recipe).items() if name not in free and saved["recipe"][name] != value
-        ]
+    saved, log = checkpoint.load(out, next(model.parameters()).device), out / checkpoint.LOG
+    step = 0
+    if saved is not None:
+        step = int(saved["step"])
+        changed = checkpoint.changed(saved["recipe"], asdict(recipe), free=FREE)
         if changed:
             raise BadInput(
                 f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."

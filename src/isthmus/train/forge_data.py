@@ -11,7 +11,7 @@ import numpy as np
 
 from isthmus import encoders
 from isthmus.align.base import Retriever, joined
-from isthmus.align.reading import Reader
+from isthmus.align.reading import WindowReader
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.evaluate.benchmarks import beir, flickr8k
 from isthmus.evaluate.benchmarks.files import Folder
@@ -25,7 +25,7 @@ CAPTIONS = 3000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class ForgeQuery:
     """A query: what is sent, what is meant, what is right, and of which corpus."""
 
     text: str
@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Corpus:
+class ForgeCorpus:
     """Texts that are asked for."""
 
     ids: list[str]
@@ -51,7 +51,7 @@ class Corpus:
         return [Bm25(self.ids, self.texts), Dense(encoders.load("mini", batch=64), self.ids, self.texts)]
 
 
-def scifact(data: Path) -> tuple[Corpus, dict[str, dict[str, str]], dict[str, frozenset[str]]]:
+def scifact(data: Path) -> tuple[ForgeCorpus, dict[str, dict[str, str]], dict[str, frozenset[str]]]:
     """Return the abstracts, the claims of each split by id, and the right abstracts of each."""
     read = {split: beir.load(data, ["scifact", split]) for split in ("train", "test")}
     abstracts = read["train"].documents
@@ -65,22 +65,22 @@ def scifact(data: Path) -> tuple[Corpus, dict[str, dict[str, str]], dict[str, fr
         split: {each.id: each.query.text or "" for each in benchmark.questions if each.id in right}
         for split, benchmark in read.items()
     }
-    return Corpus([each.id for each in abstracts], [each.text or "" for each in abstracts]), claims, right
+    return ForgeCorpus([each.id for each in abstracts], [each.text or "" for each in abstracts]), claims, right
 
 
-def captions(data: Path) -> tuple[Corpus, list[Asked]]:
+def captions(data: Path) -> tuple[ForgeCorpus, list[ForgeQuery]]:
     """Return first captions of Flickr8k's training photos, and second ones to ask with: everyday words."""
     photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
-    corpus = Corpus([photo.id for photo in photos], [photo.captions[0] for photo in photos])
+    corpus = ForgeCorpus([photo.id for photo in photos], [photo.captions[0] for photo in photos])
     said = {photo.id: photo.captions[1] for photo in photos[:CAPTIONS] if len(photo.captions) > 1}
     sent = [*_sent(said, 100, 0.5), *_sent(said, 101, 0.0)]
-    asked = [Asked(text, said[name], frozenset([name]), 1) for name, text in sent]
-    return corpus, [*asked, *(Asked(claim, claim, frozenset([name]), 1) for name, claim in said.items())]
+    asked = [ForgeQuery(text, said[name], frozenset([name]), 1) for name, text in sent]
+    return corpus, [*asked, *(ForgeQuery(claim, claim, frozenset([name]), 1) for name, claim in said.items())]
 
 
 def claims_asked(
     claims: Mapping[str, str], right: Mapping[str, frozenset[str]], everyday: Sequence[str] = ()
-) -> list[Asked]:
+) -> list[ForgeQuery]:
     """Return each claim as a chat in several ways, with a screenshot and without, and as it is.
 
     ``everyday`` sentences are among the tangents of every second chat: no list of tangents is long enough.
@@ -90,8 +90,8 @@ def claims_asked(
         for turn in range(TURNS)
         for pair in _sent(claims, turn, 0.5 if turn % 4 else 0.0, everyday if turn % 2 else ())
     ]
-    noisy = [Asked(text, claims[name], right[name]) for name, text in sent]
-    return [*noisy, *(Asked(claim, claim, right[name]) for name, claim in claims.items())]
+    noisy = [ForgeQuery(text, claims[name], right[name]) for name, text in sent]
+    return [*noisy, *(ForgeQuery(claim, claim, right[name]) for name, claim in claims.items())]
 
 
 def _sent(
@@ -102,7 +102,7 @@ def _sent(
 
 
 def examples(
-    asked: Sequence[Asked], reader: Reader, threads: int, report: Callable[[str], object] = str
+    asked: Sequence[ForgeQuery], reader: WindowReader, threads: int, report: Callable[[str], object] = str
 ) -> list[Example]:
     """Read every query; those longer than one window are left out."""
     report(f"reading {len(asked)} queries")
@@ -115,7 +115,7 @@ def examples(
     ]
 
 
-def taught(asked: Asked, words: Sequence[str]) -> np.ndarray:
+def taught(asked: ForgeQuery, words: Sequence[str]) -> np.ndarray:
     """Say which words a teacher would keep: the claim's content words; all of what is clean already."""
     if asked.clean:
         return np.ones(len(words), dtype=bool)

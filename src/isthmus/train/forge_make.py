@@ -13,19 +13,28 @@ from pathlib import Path
 
 import torch
 
-from isthmus.align.reading import Reader
+from isthmus.align.reading import WindowReader
 from isthmus.align.retrievers import Cached
+from isthmus.atomic import replacing
 from isthmus.errors import BadInput
 from isthmus.train import forge_data
-from isthmus.train.forge_data import HELD_OUT, Corpus
-from isthmus.train.forge_mini import Curve, Example, Policy, Recipe, export, reinforced, supervised
+from isthmus.train.forge_data import HELD_OUT, ForgeCorpus
+from isthmus.train.forge_mini import (
+    Example,
+    ForgeMiniPolicy,
+    ForgeMiniRecipe,
+    TrainingCurve,
+    export,
+    reinforced,
+    supervised,
+)
 
 
 def make_forge_mini(
     data: Path,
     out: Path,
     *,
-    recipe: Recipe,
+    recipe: ForgeMiniRecipe,
     device: str = "cpu",
     held_out: int = HELD_OUT,
     report: Callable[[str], object] = str,
@@ -37,8 +46,8 @@ def make_forge_mini(
     """
     corpora, learned = _read(data, held_out, report)
     torch.manual_seed(recipe.seed)
-    policy = Policy(recipe).to(device)
-    curves: dict[str, Curve] = {}
+    policy = ForgeMiniPolicy(recipe).to(device)
+    curves: dict[str, TrainingCurve] = {}
     if recipe.sft_steps:
         curves["sft"] = supervised(policy, learned, recipe, device, report)
     if recipe.rl_steps:
@@ -46,14 +55,13 @@ def make_forge_mini(
         retrievers = [[Cached(each) for each in corpus.retrievers()] for corpus in corpora]
         curves["rl"] = reinforced(policy, learned, retrievers, recipe, device, report=report)
     out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f"{out.name}.tmp")
-    export(policy, beside)
-    beside.replace(out)
+    with replacing(out) as draft:
+        export(policy, draft)
     rows = [{"stage": stage, **row} for stage, curve in curves.items() for row in curve.rows]
     out.with_name(f"{out.name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
 
 
-def _read(data: Path, held_out: int, report: Callable[[str], object]) -> tuple[Sequence[Corpus], list[Example]]:
+def _read(data: Path, held_out: int, report: Callable[[str], object]) -> tuple[Sequence[ForgeCorpus], list[Example]]:
     abstracts, claims, right = forge_data.scifact(data)
     photos, everyday = forge_data.captions(data)
     train = claims["train"]
@@ -61,4 +69,4 @@ def _read(data: Path, held_out: int, report: Callable[[str], object]) -> tuple[S
     if not kept:
         raise BadInput(f"{data / 'scifact'} has {len(train)} training claims, and {held_out} are held out. Hold fewer.")
     asked = [*forge_data.claims_asked(kept, right, photos.texts), *everyday]
-    return (abstracts, photos), forge_data.examples(asked, Reader.open(1), os.cpu_count() or 1, report)
+    return (abstracts, photos), forge_data.examples(asked, WindowReader.open(1), os.cpu_count() or 1, report)

@@ -30,7 +30,7 @@ DIM = 384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class ForgeMiniRecipe:
     """How it is trained."""
 
     width: int = 128
@@ -58,16 +58,16 @@ class Example:
 
 
 @dataclass(slots=True)
-class Curve:
+class TrainingCurve:
     """What was seen on the way."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
 
 
-class Block(nn.Module):
+class PolicyBlock(nn.Module):
     """One layer: attention, then two linear maps, each behind a norm. Written out so that it exports at any length."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: ForgeMiniRecipe) -> None:
         super().__init__()
         self.heads = recipe.heads
         self.before, self.between = nn.LayerNorm(recipe.width), nn.LayerNorm(recipe.width)
@@ -93,13 +93,13 @@ class Block(nn.Module):
         return seen + thought
 
 
-class Policy(nn.Module):
+class ForgeMiniPolicy(nn.Module):
     """Inputs of tokens in, a logit for each out; that of a word is its first token's."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: ForgeMiniRecipe) -> None:
         super().__init__()
         self.enter = nn.Linear(DIM + SIGNS, recipe.width)
-        self.layers = nn.ModuleList(Block(recipe) for _ in range(recipe.layers))
+        self.layers = nn.ModuleList(PolicyBlock(recipe) for _ in range(recipe.layers))
         last = nn.Linear(recipe.width, 1)
         nn.init.zeros_(last.weight)
         nn.init.constant_(last.bias, float(np.log(3)))  # ¾
@@ -144,13 +144,17 @@ def rewards(
 
 
 def supervised(
-    policy: Policy, examples: Sequence[Example], recipe: Recipe, device: str, report: Callable[[str], object] = str
-) -> Curve:
+    policy: ForgeMiniPolicy,
+    examples: Sequence[Example],
+    recipe: ForgeMiniRecipe,
+    device: str,
+    report: Callable[[str], object] = str,
+) -> TrainingCurve:
     """Teach what a teacher would keep."""
     rng = np.random.default_rng(recipe.seed)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.sft_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.sft_rate, total_steps=recipe.sft_steps)
-    curve = Curve()
+    curve = TrainingCurve()
     policy.train()
     for step in range(recipe.sft_steps):
         chosen = [examples[row] for row in rng.integers(len(examples), size=recipe.batch)]
@@ -172,20 +176,20 @@ def supervised(
 
 
 def reinforced(
-    policy: Policy,
+    policy: ForgeMiniPolicy,
     examples: Sequence[Example],
     retrievers: Sequence[Sequence[Retriever]],
-    recipe: Recipe,
+    recipe: ForgeMiniRecipe,
     device: str,
     *,
     seconds: float = float("inf"),
     report: Callable[[str], object] = str,
-) -> Curve:
+) -> TrainingCurve:
     """Follow the reward; ``retrievers`` are those of each corpus."""
     rng = np.random.default_rng(recipe.seed + 1)
     draws = torch.Generator(device).manual_seed(recipe.seed + 1)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.rl_rate, weight_decay=0.0)
-    curve = Curve()
+    curve = TrainingCurve()
     policy.eval()  # no dropout: samples and gradients are of one policy
     start = time.monotonic()
     for step in range(recipe.rl_steps):
@@ -214,7 +218,7 @@ def reinforced(
     return curve
 
 
-def word_logits(policy: Policy, examples: Sequence[Example], device: str) -> tuple[Tensor, Tensor]:
+def word_logits(policy: ForgeMiniPolicy, examples: Sequence[Example], device: str) -> tuple[Tensor, Tensor]:
     """Return the logit of every word and which words are there, ``(n, w)`` both."""
     inputs, mask = padded([example.window for example in examples])
     logits = policy(torch.as_tensor(inputs, device=device), torch.as_tensor(mask, device=device))
@@ -233,7 +237,7 @@ def _texts(example: Example, kept: Any) -> list[str]:
     return [" ".join(word for place, word in enumerate(words) if sample[place]) for sample in kept]
 
 
-def export(policy: Policy, path: Path) -> None:
+def export(policy: ForgeMiniPolicy, path: Path) -> None:
     """Write the policy as ONNX, for any number of windows of any length."""
     inputs, mask = torch.zeros(1, 8, DIM + SIGNS), torch.ones(1, 8, dtype=torch.bool)
     free = {0: "n", 1: "t"}

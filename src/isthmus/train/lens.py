@@ -16,7 +16,6 @@ gradients first and again in small chunks (Gao et al. 2021), which gives the sam
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +28,15 @@ from torch.nn import functional as F
 
 from isthmus.errors import BadInput
 from isthmus.evaluate import run_of, values
-from isthmus.train import noise
+from isthmus.train import checkpoint, noise
 from isthmus.train.judged import Judged
-from isthmus.train.sentence import Sentence
+from isthmus.train.sentence import SentenceModel
 
 CHECKPOINT_EVERY = 20  # steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class LensRecipe:
     """How LENS is trained."""
 
     negatives: int = 7
@@ -59,7 +58,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
+class LensLesson:
     """What is learned from: queries, hard negatives of each, and which queries decide."""
 
     judged: Judged
@@ -69,7 +68,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class LensBatch:
     """Queries, documents, the column of each query's right one, and which documents are right for which query."""
 
     queries: Sequence[str]  # ids
@@ -92,18 +91,18 @@ class Progress:
         if value > self.best:
             self.best, self.best_epoch, self.weights = value, epoch, weights
 
-    def tired(self, epoch: int, recipe: Recipe) -> bool:
+    def tired(self, epoch: int, recipe: LensRecipe) -> bool:
         """Say whether too many epochs have gone by without a better one."""
         return epoch - self.best_epoch >= recipe.patience
 
 
 def train(
-    recipe: Recipe, start: Sentence, lesson: Lesson, out: Path, *, report: Callable[[str], object] = str
-) -> Sentence:
+    recipe: LensRecipe, start: SentenceModel, lesson: LensLesson, out: Path, *, report: Callable[[str], object] = str
+) -> SentenceModel:
     """Train and return the model of the best epoch; ``out`` gets ``log.jsonl`` and a checkpoint to resume from."""
     torch.manual_seed(recipe.seed)
     model = copy.deepcopy(start)
-    tokens = Tokens.of(model, lesson, recipe)
+    tokens = TokenCache.of(model, lesson, recipe)
     optimiser = torch.optim.AdamW(_groups(model, recipe), betas=(0.9, 0.98))
     out.mkdir(parents=True, exist_ok=True)
     done = _resume(out, recipe, model, optimiser)
@@ -143,7 +142,7 @@ def info_nce(queries: Tensor, documents: Tensor, target: Tensor, right: Tensor, 
     return F.cross_entropy(logits.masked_fill(others, -torch.inf), target)
 
 
-def batches(lesson: Lesson, recipe: Recipe, epoch: int) -> list[Batch]:
+def batches(lesson: LensLesson, recipe: LensRecipe, epoch: int) -> list[LensBatch]:
     """Return the batches of an epoch: every query once, with one of its right documents and M of its negatives."""
     rng = np.random.default_rng([recipe.seed, epoch])
     order = [lesson.learned[at] for at in rng.permutation(len(lesson.learned))]
@@ -152,7 +151,7 @@ def batches(lesson: Lesson, recipe: Recipe, epoch: int) -> list[Batch]:
     ]
 
 
-def _batch(queries: Sequence[str], lesson: Lesson, recipe: Recipe, rng: np.random.Generator) -> Batch:
+def _batch(queries: Sequence[str], lesson: LensLesson, recipe: LensRecipe, rng: np.random.Generator) -> LensBatch:
     column: dict[str, int] = {}  # a document that comes twice has one
     target = []
     for query in queries:
@@ -161,10 +160,10 @@ def _batch(queries: Sequence[str], lesson: Lesson, recipe: Recipe, rng: np.rando
         for at in rng.choice(len(wrong), min(recipe.negatives, len(wrong)), replace=False):
             column.setdefault(wrong[at], len(column))
     known = torch.tensor([[name in lesson.judged.right[query] for name in column] for query in queries])
-    return Batch(queries, list(column), torch.tensor(target), known)
+    return LensBatch(queries, list(column), torch.tensor(target), known)
 
 
-def backward(model: Sentence, tokens: Tokens, batch: Batch, recipe: Recipe) -> float:
+def backward(model: SentenceModel, tokens: TokenCache, batch: LensBatch, recipe: LensRecipe) -> float:
     """Add the gradients of a batch's loss to the model's, a chunk of texts at a time, and return the loss.
 
     First every vector without gradients; then the loss's gradient with respect to the vectors; then each chunk again,
@@ -197,7 +196,7 @@ def backward(model: Sentence, tokens: Tokens, batch: Batch, recipe: Recipe) -> f
     return float(loss.detach())
 
 
-def measured(model: Sentence, tokens: Tokens, lesson: Lesson) -> float:
+def measured(model: SentenceModel, tokens: TokenCache, lesson: LensLesson) -> float:
     """Return nDCG@10 of the held-out queries, among all documents that are right or a hard negative for one of them."""
     candidates = _candidates(lesson)
     queries = model.encoded([tokens.queries[query] for query in lesson.held])
@@ -208,7 +207,7 @@ def measured(model: Sentence, tokens: Tokens, lesson: Lesson) -> float:
 
 
 def _on_the_way(
-    start: Sentence, model: Sentence, tokens: Tokens, lesson: Lesson, recipe: Recipe
+    start: SentenceModel, model: SentenceModel, tokens: TokenCache, lesson: LensLesson, recipe: LensRecipe
 ) -> Iterator[tuple[float, dict[str, Tensor]]]:
     """Yield the measure, and the weights, at each share of the way from the start to the model."""
     before, now = _weights(start), _weights(model)
@@ -223,20 +222,20 @@ def _between(before: Tensor, after: Tensor, share: float) -> Tensor:
     return torch.lerp(before, after, share) if before.is_floating_point() else after
 
 
-def _candidates(lesson: Lesson) -> list[str]:
+def _candidates(lesson: LensLesson) -> list[str]:
     names = (name for query in lesson.held for name in (*lesson.judged.right[query], *lesson.negatives[query]))
     return list(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tokens:
+class TokenCache:
     """The tokens of every text that is met, by id."""
 
     queries: Mapping[str, Sequence[int]]
     documents: Mapping[str, Sequence[int]]
 
     @classmethod
-    def of(cls, model: Sentence, lesson: Lesson, recipe: Recipe) -> Tokens:
+    def of(cls, model: SentenceModel, lesson: LensLesson, recipe: LensRecipe) -> TokenCache:
         """Read each text once."""
         judged = lesson.judged
         used = {name for query in judged.queries for name in (*judged.right[query], *lesson.negatives[query])}
@@ -245,12 +244,12 @@ class Tokens:
         documents = model.tokens([judged.documents[name] for name in names], "document", recipe.length)
         return cls(dict(zip(judged.queries, queries, strict=True)), dict(zip(names, documents, strict=True)))
 
-    def rows(self, batch: Batch) -> list[Sequence[int]]:
+    def rows(self, batch: LensBatch) -> list[Sequence[int]]:
         """Return the tokens of a batch: its queries, then its documents."""
         return [*(self.queries[query] for query in batch.queries), *(self.documents[name] for name in batch.documents)]
 
 
-def _groups(model: Sentence, recipe: Recipe) -> list[dict[str, Any]]:
+def _groups(model: SentenceModel, recipe: LensRecipe) -> list[dict[str, Any]]:
     """Vectors and scalars do not decay."""
     return [
         {"params": [p for p in model.parameters() if (p.ndim > 1) == decays], "weight_decay": recipe.decay * decays}
@@ -268,21 +267,21 @@ def _schedule(step: int, steps: int, warm: float) -> float:
     return (step + 1) / first if step < first else (steps - step) / max(1, steps - first)
 
 
-def _weights(model: Sentence) -> dict[str, Tensor]:
+def _weights(model: SentenceModel) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
 def _log(out: Path, epoch: int, step: int, loss: float | None, found: Sequence[float]) -> str:
     """Write a line to the log, and return it in words."""
     row = {"epoch": epoch, "step": step, "loss": loss and round(loss, 4), "nDCG@10": [round(v, 4) for v in found]}
-    with (out / "log.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    checkpoint.log(out, row)
     learned = "as it starts" if loss is None else f"loss {loss:.3f}"
     return f"epoch {epoch}: {learned}, nDCG@10 of held-out queries {', '.join(f'{value:.3f}' for value in found)}"
 
 
-def _save(out: Path, recipe: Recipe, done: Progress, model: Sentence, optimiser: torch.optim.Optimizer) -> None:
-    """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
+def _save(
+    out: Path, recipe: LensRecipe, done: Progress, model: SentenceModel, optimiser: torch.optim.Optimizer
+) -> None:
     state = {
         "recipe": repr(recipe),
         "done": [done.step, done.best, done.best_epoch, done.weights],
@@ -290,17 +289,18 @@ def _save(out: Path, recipe: Recipe, done: Progress, model: Sentence, optimiser:
         "optimiser": optimiser.state_dict(),
         "noise": noise.state(),
     }
-    torch.save(state, out / "checkpoint.tmp")
-    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+    checkpoint.save(out, state)
 
 
-def _resume(out: Path, recipe: Recipe, model: Sentence, optimiser: torch.optim.Optimizer) -> Progress | None:
-    path = out / "checkpoint.pt"
-    if not path.exists():
+def _resume(out: Path, recipe: LensRecipe, model: SentenceModel, optimiser: torch.optim.Optimizer) -> Progress | None:
+    saved = checkpoint.load(out)
+    if saved is None:
         return None
-    saved = torch.load(path, map_location="cpu", weights_only=True)
     if saved["recipe"] != repr(recipe):
-        raise BadInput(f"{path} is of another recipe, {saved['recipe']}. Go on with that one, or write elsewhere.")
+        raise BadInput(
+            f"{out / checkpoint.CHECKPOINT} is of another recipe, {saved['recipe']}. Go on with that one, or write "
+            "elsewhere."
+        )
     model.load_state_dict(saved["model"])
     optimiser.load_state_dict(saved["optimiser"])
     noise.restore(saved["noise"])

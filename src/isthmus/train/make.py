@@ -61,7 +61,7 @@ def make_lens(
     out: Path,
     *,
     start: str | None = None,
-    recipe: lens.Recipe | None = None,
+    recipe: lens.LensRecipe | None = None,
     device: str = "cpu",
     half: bool | None = None,
     small: bool = False,
@@ -72,15 +72,15 @@ def make_lens(
     ``out/run`` keeps the hard negatives, the log and a checkpoint: run again, it goes on. ``half``: in
     bfloat16; when not said, on a GPU alone. ``small``: 8-bit weights in the ONNX file.
     """
-    recipe = recipe or lens.Recipe()
+    recipe = recipe or lens.LensRecipe()
     name = start or str(minilm())
     known = judged.read(data)
     learned, held = judged.parted(known, recipe.held, recipe.seed, apart=recipe.apart)
     report(f"{len(learned)} queries to learn from, {len(held)} to decide by, {len(known.documents)} documents")
     half = device.startswith("cuda") if half is None else half
-    model = sentence.Sentence.load(name, device, half=half)
+    model = sentence.SentenceModel.load(name, device, half=half)
     negatives = _negatives(known, model, name, recipe, out / "run" / "negatives.json", report)
-    lesson = lens.Lesson(known, negatives, learned, held)
+    lesson = lens.LensLesson(known, negatives, learned, held)
     trained = lens.train(recipe, model, lesson, out / "run", report=report)
     report("writing the encoder")
     sentence.save(trained, out, name=out.name, small=small)
@@ -88,9 +88,9 @@ def make_lens(
 
 def _negatives(
     known: judged.Judged,
-    model: sentence.Sentence,
+    model: sentence.SentenceModel,
     start: str,
-    recipe: lens.Recipe,
+    recipe: lens.LensRecipe,
     kept: Path,
     report: Callable[[str], object],
 ) -> Mapping[str, Sequence[str]]:

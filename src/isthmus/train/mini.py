@@ -11,7 +11,6 @@ kept is the running average of the weights. Everything is seeded; a checkpoint r
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus.train import noise, pairs, towers
-from isthmus.train.towers import ImageTower, Pretrained, TextTower
+from isthmus.train import checkpoint, noise, pairs, towers
+from isthmus.train.towers import Pretrained, TrainableImageTower, TrainableTextTower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class MiniRecipe:
     """How ``mini`` is trained."""
 
     backbone: str = "lite2"
@@ -55,22 +54,22 @@ CHECKPOINT_EVERY = 100  # steps
 
 # What is shipped is the mean of the weights of these two: from one start, their mean is better than either.
 SHIPPED = (
-    Recipe(),
-    Recipe(steps=850, image_rate=1.2e-3, text_rate=3e-4, hold_sentences=8.0, keep=1.0, smallest_crop=0.25),
+    MiniRecipe(),
+    MiniRecipe(steps=850, image_rate=1.2e-3, text_rate=3e-4, hold_sentences=8.0, keep=1.0, smallest_crop=0.25),
 )
 
 
 class Mini(nn.Module):
     """Both towers and the temperature."""
 
-    def __init__(self, text: TextTower, image: ImageTower) -> None:
+    def __init__(self, text: TrainableTextTower, image: TrainableImageTower) -> None:
         super().__init__()
         self.text, self.image = text, image
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.05)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
+class MiniLesson:
     """What is learned from, on the device: photos, tokenised captions and sentences, and their vectors before."""
 
     pixels: Tensor  # (n, 3, s, s) bytes
@@ -81,17 +80,17 @@ class Lesson:
     per_photo: int
 
 
-def begin(recipe: Recipe, pretrained: Pretrained, device: str) -> tuple[Mini, Any]:
+def begin(recipe: MiniRecipe, pretrained: Pretrained, device: str) -> tuple[Mini, Any]:
     """Make the towers from pre-trained weights, and the tokenizer of the text tower."""
     torch.manual_seed(recipe.seed)
-    text = TextTower.load(pretrained.text)
+    text = TrainableTextTower.load(pretrained.text)
     words = towers.tokenizer(pretrained.text, recipe.length)
     names = towers.encoded(text, towers.tokenized(words, [f"a photo of a {n}" for n in towers.class_names()]))
-    image = ImageTower.load(recipe, pretrained.image, names)
+    image = TrainableImageTower.load(recipe, pretrained.image, names)
     return Mini(text, image).to(device), words
 
 
-def prepare(model: Mini, words: Any, data: Path, limit: int | None, device: str) -> Lesson:
+def prepare(model: Mini, words: Any, data: Path, limit: int | None, device: str) -> MiniLesson:
     """Read the photos, captions and sentences, and encode the texts as they are before training."""
     photos = pairs.flickr8k(data / "flickr8k", "train", 256, limit)
     per_photo = min(map(len, photos.captions))
@@ -99,11 +98,11 @@ def prepare(model: Mini, words: Any, data: Path, limit: int | None, device: str)
     captions = towers.tokenized(words, texts, device)
     sentences = towers.tokenized(words, pairs.sentences(data / "docvqa", limit or 20_000) or texts, device)
     before, sentences_before = (towers.encoded(model.text, tokens) for tokens in (captions, sentences))
-    return Lesson(photos.pixels.to(device), captions, before, sentences, sentences_before, per_photo)
+    return MiniLesson(photos.pixels.to(device), captions, before, sentences, sentences_before, per_photo)
 
 
 def train(
-    recipe: Recipe,
+    recipe: MiniRecipe,
     pretrained: Pretrained,
     data: Path,
     out: Path,
@@ -143,7 +142,9 @@ def train(
     return average.eval()
 
 
-def batch_loss(model: Mini, frozen: ImageTower, lesson: Lesson, recipe: Recipe, rng: torch.Generator) -> Tensor:
+def batch_loss(
+    model: Mini, frozen: TrainableImageTower, lesson: MiniLesson, recipe: MiniRecipe, rng: torch.Generator
+) -> Tensor:
     """Draw a batch (each photo with one of its captions, and as many sentences) and return its loss."""
     model.train()
     device = lesson.pixels.device
@@ -181,7 +182,7 @@ def mean_of(models: Sequence[Mini]) -> Mini:
     return mean
 
 
-def contrastive(image: Tensor, text: Tensor, log_scale: Tensor, alike: Tensor, recipe: Recipe) -> Tensor:
+def contrastive(image: Tensor, text: Tensor, log_scale: Tensor, alike: Tensor, recipe: MiniRecipe) -> Tensor:
     """Symmetric InfoNCE; a share ``soft`` of the target goes to captions that were alike before training."""
     logits = log_scale.exp().clamp(max=100) * image @ text.T  # (n, n)
     target = torch.eye(len(logits), device=logits.device)
@@ -195,7 +196,7 @@ def kept(logits: Tensor, before: Tensor) -> Tensor:
     return F.kl_div(logits.float().log_softmax(1), before.float().softmax(1), reduction="batchmean")
 
 
-def _groups(model: Mini, recipe: Recipe) -> list[dict[str, Any]]:
+def _groups(model: Mini, recipe: MiniRecipe) -> list[dict[str, Any]]:
     """Each part learns at its own rate; vectors and scalars do not decay."""
     parts = [
         (list(model.image.backbone.parameters()), recipe.image_rate),
@@ -225,14 +226,12 @@ def _follow(average: nn.Module, model: nn.Module, share: float) -> None:
 
 def _log(out: Path, step: int, loss: Tensor, model: Mini) -> None:
     row = {"step": step, "loss": round(loss.item(), 4), "scale": round(model.log_scale.exp().item(), 2)}
-    with (out / "log.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    checkpoint.log(out, row)
 
 
 def _save(
     out: Path, step: int, model: Mini, average: Mini, optimiser: torch.optim.Optimizer, rng: torch.Generator
 ) -> None:
-    """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
     state = {
         "step": step,
         "models": [model.state_dict(), average.state_dict()],
@@ -240,15 +239,13 @@ def _save(
         "rng": rng.get_state(),
         "noise": noise.state(),
     }
-    torch.save(state, out / "checkpoint.tmp")
-    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+    checkpoint.save(out, state)
 
 
 def _resume(out: Path, model: Mini, average: Mini, optimiser: torch.optim.Optimizer, rng: torch.Generator) -> int:
-    path = out / "checkpoint.pt"
-    if not path.exists():
+    saved = checkpoint.load(out, next(model.parameters()).device)
+    if saved is None:
         return 0
-    saved = torch.load(path, map_location=next(model.parameters()).device, weights_only=True)
     model.load_state_dict(saved["models"][0])
     average.load_state_dict(saved["models"][1])
     optimiser.load_state_dict(saved["optimiser"])

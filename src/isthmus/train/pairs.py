@@ -18,7 +18,7 @@ from isthmus._optional import need
 
 
 @dataclass(frozen=True)
-class Captioned:
+class CaptionedPhotos:
     """Photos squashed into squares, ``(n, 3, s, s)`` bytes, and the captions of each."""
 
     pixels: Tensor
@@ -26,7 +26,7 @@ class Captioned:
     names: list[str]
 
 
-def flickr8k(folder: Path, split: str, size: int, limit: int | None = None) -> Captioned:
+def flickr8k(folder: Path, split: str, size: int, limit: int | None = None) -> CaptionedPhotos:
     """Read a split (``train``, ``dev``, ``test``) of Flickr8k: ``img224/``, the token file and the split's list."""
     captions: dict[str, list[str]] = {}
     for line in (folder / "Flickr8k.token.txt").read_text("utf-8").splitlines():
@@ -35,7 +35,7 @@ def flickr8k(folder: Path, split: str, size: int, limit: int | None = None) -> C
     listed = (folder / f"Flickr_8k.{split}Images.txt").read_text("utf-8").split()
     names = [name for name in listed if name in captions][:limit]
     files = [folder / "img224" / f"{name.removesuffix('.jpg')}.webp" for name in names]
-    return Captioned(squares(files, size), [captions[name] for name in names], names)
+    return CaptionedPhotos(squares(files, size), [captions[name] for name in names], names)
 
 
 def squares(files: Sequence[Path], size: int) -> Tensor:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -23,16 +22,17 @@ from isthmus.align import prompts
 from isthmus.align.base import Retriever, Rewritten, joined
 from isthmus.align.hf import from_hub
 from isthmus.align.retrievers import Bm25, Dense
+from isthmus.atomic import replacing_folder
 from isthmus.documents import Document
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
 from isthmus.registry import lookup, suggestion
-from isthmus.train import forge, warmup
-from isthmus.train.forge import Lesson, Policy, Recipe
+from isthmus.train import checkpoint, forge, warmup
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe
 from isthmus.train.reward import Retrieval
 
 MADE = "made.json"
-WARM = Recipe(steps=200, rate=1e-4)
+WARM = ForgeRecipe(steps=200, rate=1e-4)
 NOISES = 8  # chats made of each clean query
 SMOOTH = 10  # steps that the drawn curve is averaged over
 
@@ -41,7 +41,7 @@ SMOOTH = 10  # steps that the drawn curve is averaged over
 class Trained:
     """A policy as a rewriter: the likeliest rewrite of each query, many at a time."""
 
-    policy: Policy
+    policy: ForgePolicy
     name: str = "forge"
     batch: int = 128
 
@@ -53,7 +53,7 @@ class Trained:
         return [forge.kept(query, text) for query, text in zip(texts, made, strict=True)]
 
 
-def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prompt: str | None = None) -> Policy:
+def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prompt: str | None = None) -> ForgePolicy:
     """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights.
 
     It is asked with ``prompt``; else with what it was trained with, ``prompt.txt``; else with what ``forge:MODEL`` is.
@@ -64,22 +64,19 @@ def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prom
     said = Path(name) / "prompt.txt"
     asked = prompt or (said.read_text("utf-8") if said.exists() else prompts.read("forge").text)
     if lora is None:
-        return Policy(model, words, asked)
+        return ForgePolicy(model, words, asked)
     peft = need("peft", extra="lora")
     config = peft.LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear", task_type="CAUSAL_LM")
-    return Policy(peft.get_peft_model(model, config), words, asked, adapted=True)
+    return ForgePolicy(peft.get_peft_model(model, config), words, asked, adapted=True)
 
 
-def write(policy: Policy, folder: Path) -> None:
-    """Write the model whole, adapters merged, beside its place, then move it there."""
+def write(policy: ForgePolicy, folder: Path) -> None:
+    """Write the model whole, adapters merged; it takes the place of what was there."""
     model = copy.deepcopy(policy.model).merge_and_unload() if policy.adapted else policy.model
-    beside = folder.with_name(f"{folder.name}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
-    model.save_pretrained(beside)
-    policy.words.save_pretrained(beside)
-    (beside / "prompt.txt").write_text(policy.prompt, "utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    beside.replace(folder)
+    with replacing_folder(folder) as draft:
+        model.save_pretrained(draft)
+        policy.words.save_pretrained(draft)
+        (draft / "prompt.txt").write_text(policy.prompt, "utf-8")
 
 
 def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> Retriever:
@@ -98,23 +95,23 @@ def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> 
     raise UnknownName(f"No retriever is called {name!r}. {suggestion(name, ['bm25', 'dense:mini'])}")
 
 
-def lessons(data: Path, benchmark: Benchmark) -> list[Lesson]:
+def lessons(data: Path, benchmark: Benchmark) -> list[ForgeLesson]:
     """Return the queries of a benchmark, each with the ``rewrite`` that queries.jsonl has of it, if any."""
     rows = files.rows(data / "queries.jsonl", "_id", "text")
     wanted = {str(row["_id"]): str(row["rewrite"]) for row in rows if row.get("rewrite")}
-    return [Lesson(each.id, each.query.text or "", wanted.get(each.id)) for each in benchmark.questions]
+    return [ForgeLesson(each.id, each.query.text or "", wanted.get(each.id)) for each in benchmark.questions]
 
 
-def chatty(clean: Sequence[Lesson], *, seed: int = 0, noises: int = NOISES) -> list[Lesson]:
+def chatty(clean: Sequence[ForgeLesson], *, seed: int = 0, noises: int = NOISES) -> list[ForgeLesson]:
     """Return chats made of clean queries, with the query as the target: practice for messages nobody has labelled."""
     from isthmus.evaluate.chat import chats
 
     claims = {lesson.id: lesson.query for lesson in clean}
     made = (chat for noise in range(noises) for chat in chats(claims, split="train", seed=seed + noise))
-    return [Lesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
+    return [ForgeLesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
 
 
-def changed(settings: Sequence[str], recipe: Recipe | None = None) -> Recipe:
+def changed(settings: Sequence[str], recipe: ForgeRecipe | None = None) -> ForgeRecipe:
     """Return the recipe with other settings.
 
     >>> changed(["group=4", "clip=0.2"]).clip
@@ -123,8 +120,8 @@ def changed(settings: Sequence[str], recipe: Recipe | None = None) -> Recipe:
     Traceback (most recent call last):
     isthmus.errors.UnknownName: No setting of the recipe is called 'gruop'. Did you mean 'group'?
     """
-    recipe = recipe or Recipe()
-    kinds = {each.name: int if each.type == "int" else float for each in fields(Recipe)}
+    recipe = recipe or ForgeRecipe()
+    kinds = {each.name: int if each.type == "int" else float for each in fields(ForgeRecipe)}
     read: dict[str, Any] = {}
     for setting in settings:
         name, sign, value = (word.strip() for word in setting.partition("="))
@@ -142,10 +139,10 @@ def make_forge(
     data: Path,
     out: Path,
     *,
-    policy: Callable[[Path | None], Policy],
+    policy: Callable[[Path | None], ForgePolicy],
     finds: str = "bm25",
-    recipe: Recipe,
-    warm: Recipe | None = None,
+    recipe: ForgeRecipe,
+    warm: ForgeRecipe | None = None,
     chats: bool = False,
     made: Mapping[str, Any] | None = None,
     minutes: float | None = None,
@@ -195,7 +192,7 @@ def _remember(out: Path, made: Mapping[str, Any]) -> None:
     (out / MADE).write_text(json.dumps(made, indent=2), "utf-8")
 
 
-def _digest(asked: Sequence[Lesson]) -> str:
+def _digest(asked: Sequence[ForgeLesson]) -> str:
     told = json.dumps([(lesson.id, lesson.query, lesson.target) for lesson in asked])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
@@ -208,7 +205,7 @@ def draw(out: Path) -> None:
         return
     import matplotlib.pyplot as plt
 
-    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (out / checkpoint.LOG).read_text().splitlines()]
     steps, rewards, best = ([row[name] for row in log] for name in ("step", "reward", "best"))
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     axes.plot(steps, _smooth(best), color="#b8c4ce", label="best of each group")
@@ -228,6 +225,6 @@ def _smooth(values: Sequence[float]) -> list[float]:
     return [sum(window) / len(window) for window in windows]
 
 
-def _line(stage: str, row: dict[str, Any], recipe: Recipe) -> str:
+def _line(stage: str, row: dict[str, Any], recipe: ForgeRecipe) -> str:
     said = ", ".join(f"{name} {row[name]:.3f}" for name in ("reward", "best", "loss") if name in row)
     return f"{stage} {row['step']} of {recipe.steps}: {said}"

@@ -1,6 +1,6 @@
 """A sentence encoder that learns: any sentence-transformers model, from text to unit vectors with gradients, to files.
 
-sentence = Sentence.load("all-MiniLM-L6-v2", device="cuda")
+sentence = SentenceModel.load("all-MiniLM-L6-v2", device="cuda")
 sentence.vectors(sentence.tokens(["a cat"], "query", length=64))        (1, d), unit
 save(sentence, out, name="mine")                                        out/st loads as st:, out/onnx as onnx:
 """
@@ -28,7 +28,7 @@ from isthmus.train import export
 LONGEST = 512  # tokens, where a model does not say
 
 
-class Sentence(nn.Module):
+class SentenceModel(nn.Module):
     """A sentence-transformers model as a module: tokens and mask in, unit vectors out.
 
     With ``half``, ``vectors`` computes in bfloat16 where that is enough; weights and vectors stay float32.
@@ -39,7 +39,7 @@ class Sentence(nn.Module):
         self.model, self.coarse = model, half
 
     @classmethod
-    def load(cls, name: str, device: str = "cpu", *, half: bool = False) -> Sentence:
+    def load(cls, name: str, device: str = "cpu", *, half: bool = False) -> SentenceModel:
         """Load a folder or a name."""
         model = load_model(name, device)
         if not hasattr(model.tokenizer, "backend_tokenizer"):
@@ -92,14 +92,14 @@ class Sentence(nn.Module):
 class Nearest:
     """The documents whose vectors are nearest, as a learning encoder sees them: cut to ``length``, one vector each."""
 
-    sentence: Sentence
+    sentence: SentenceModel
     ids: Sequence[str]
     documents: Tensor  # (n, d)
     length: int
     name: str = "start"
 
     @classmethod
-    def of(cls, sentence: Sentence, ids: Sequence[str], texts: Sequence[str], length: int) -> Nearest:
+    def of(cls, sentence: SentenceModel, ids: Sequence[str], texts: Sequence[str], length: int) -> Nearest:
         """Encode the documents."""
         return cls(sentence, ids, sentence.encoded(sentence.tokens(texts, "document", length)), length)
 
@@ -110,7 +110,7 @@ class Nearest:
         return [[(self.ids[at], float(row[at])) for at in best(row, k)] for row in scores]
 
 
-def save(sentence: Sentence, out: Path, *, name: str, small: bool = False) -> None:
+def save(sentence: SentenceModel, out: Path, *, name: str, small: bool = False) -> None:
     """Write ``out/st`` for sentence-transformers and ``out/onnx`` for onnxruntime; ``small``: with 8-bit weights."""
     sentence = sentence.cpu().eval()
     with warnings.catch_warnings():  # the library warns of its own files

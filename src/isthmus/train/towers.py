@@ -55,7 +55,7 @@ class ImageRecipe(Protocol):
     def drop(self) -> float: ...  # noqa: D102
 
 
-class TextTower(nn.Module):
+class TrainableTextTower(nn.Module):
     """A BERT-like sentence encoder: the mean over tokens, at length 1."""
 
     def __init__(self, bert: nn.Module) -> None:
@@ -63,7 +63,7 @@ class TextTower(nn.Module):
         self.bert = bert
 
     @classmethod
-    def load(cls, folder: Path) -> TextTower:
+    def load(cls, folder: Path) -> TrainableTextTower:
         """Read the weights of a sentence encoder saved by transformers."""
         model = need("transformers", extra="train").AutoModel.from_pretrained(folder, add_pooling_layer=False)
         return cls(model.float())
@@ -75,7 +75,7 @@ class TextTower(nn.Module):
         return F.normalize((states * weight).sum(1) / weight.sum(1), dim=1)
 
 
-class ImageTower(nn.Module):
+class TrainableImageTower(nn.Module):
     """A convolutional backbone, a head, and the ImageNet anchor."""
 
     def __init__(
@@ -94,7 +94,7 @@ class ImageTower(nn.Module):
         self.register_buffer("names", names)  # (1000, d): the classes' names in the text space
 
     @classmethod
-    def load(cls, recipe: ImageRecipe, weights: Path, names: Tensor) -> ImageTower:
+    def load(cls, recipe: ImageRecipe, weights: Path, names: Tensor) -> TrainableImageTower:
         """Read EfficientNet-lite (``lite0``, ``lite1``, ``lite2``) as trained on ImageNet."""
         library = need("efficientnet_lite_pytorch", extra="train")
         lite = library.EfficientNet.from_name(f"efficientnet-{recipe.backbone}", image_size=recipe.size)
@@ -137,7 +137,7 @@ def tokenized(words: Any, texts: Sequence[str], device: str = "cpu") -> tuple[Te
 
 
 @torch.no_grad()
-def encoded(tower: TextTower, tokens: tuple[Tensor, Tensor], batch: int = 512) -> Tensor:
+def encoded(tower: TrainableTextTower, tokens: tuple[Tensor, Tensor], batch: int = 512) -> Tensor:
     """Encode tokenised texts in batches, on the tower's device, without gradients."""
     device = next(tower.parameters()).device
     training = tower.training

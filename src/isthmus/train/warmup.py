@@ -14,11 +14,14 @@ import torch
 from torch import Tensor
 
 from isthmus.errors import BadInput
-from isthmus.train.forge import Lesson, Policy, Recipe, Rewrites, asked, drawn, log_probs, padded
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites, asked, drawn, log_probs, padded
 
 
 def warm_up(
-    recipe: Recipe, policy: Policy, lessons: Sequence[Lesson], progress: Callable[[dict[str, float]], object] = dict
+    recipe: ForgeRecipe,
+    policy: ForgePolicy,
+    lessons: Sequence[ForgeLesson],
+    progress: Callable[[dict[str, float]], object] = dict,
 ) -> None:
     """Train the policy's model in place: ``steps`` of ``queries`` targets at ``rate``, falling to 0."""
     if lost := [lesson.id for lesson in lessons if not lesson.target]:
@@ -40,12 +43,12 @@ def warm_up(
         progress({"step": step + 1, "loss": loss.item()})
 
 
-def lost_on(policy: Policy, batch: Rewrites) -> Tensor:
+def lost_on(policy: ForgePolicy, batch: Rewrites) -> Tensor:
     """Return −log π of the targets, summed over their tokens."""
     return -(log_probs(policy, policy.model, batch, 1.0) * batch.live).sum()
 
 
-def shown(policy: Policy, lessons: Sequence[Lesson]) -> Rewrites:
+def shown(policy: ForgePolicy, lessons: Sequence[ForgeLesson]) -> Rewrites:
     """Return targets as if the policy had said them, each with the token that ends it."""
     end = int(policy.words.eos_token_id)
     targets = [policy.words(lesson.target, add_special_tokens=False)["input_ids"] for lesson in lessons]

@@ -9,7 +9,7 @@ from isthmus.errors import BadFile
 from isthmus.storage.base import Found, Holder, StoredCalibration, Unit
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredUnit
 from isthmus.storage.memory.filters import allowed
-from isthmus.storage.sqlite.texts import TextIndex
+from isthmus.storage.sqlite.texts import WordsInMemory
 from isthmus.storage.where import Condition
 
 KEPT_CALIBRATIONS = 3
@@ -231,7 +231,7 @@ class MemoryWords:
     """BM25 over the documents' texts; the index is made anew when documents have changed."""
 
     database: MemoryEngine
-    made: tuple[str, TextIndex] | None = None
+    made: tuple[str, WordsInMemory] | None = None
 
     def search(self, words: Sequence[str], k: int, where: Condition | None = None) -> Found:
         """Return the ``k`` documents that BM25 puts first, of those that a filter lets through."""
@@ -242,10 +242,10 @@ class MemoryWords:
         """Return those of these documents that share words with a query."""
         return self._index().search(words, None, documents)
 
-    def _index(self) -> TextIndex:
+    def _index(self) -> WordsInMemory:
         now = self.database.now
         token = now.states[now.manifest["sequence"]]
         if self.made is None or self.made[0] != token:
             texts = {row: held.document.text for row, held in now.documents.items() if held.document.text}
-            self.made = token, TextIndex(texts)
+            self.made = token, WordsInMemory(texts)
         return self.made[1]

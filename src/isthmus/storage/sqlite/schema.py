@@ -26,10 +26,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from isthmus.errors import BadFile
+from isthmus.words import TOKENS
 
 VERSION = 2
 
-TOKENS = "porter unicode61 remove_diacritics 2"  # words of any language; English ones by their stem
 
 # Table → the columns that its checksum covers.
 SEALED: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -10,11 +10,11 @@ from threading import Lock
 import numpy as np
 
 from isthmus.storage.base import Found
-from isthmus.storage.sqlite.schema import TOKENS
 from isthmus.storage.sqlite.words import best_possible
+from isthmus.words import TOKENS
 
 
-class TextIndex:
+class WordsInMemory:
     """An index of the words of some texts, by number."""
 
     def __init__(self, texts: Mapping[int, str | None]) -> None:

@@ -14,10 +14,8 @@ from isthmus.errors import BadFile
 from isthmus.storage.base import Found
 from isthmus.storage.sqlite.database import Database
 from isthmus.storage.sqlite.filters import compiled
-from isthmus.storage.sqlite.schema import TOKENS
 from isthmus.storage.where import Condition
-
-K1 = 1.2  # FTS5's own
+from isthmus.words import TOKENS, attainable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +57,7 @@ def best_possible(connection: sqlite3.Connection, words: Sequence[str], total: i
     # CROSS JOIN keeps the order: the query's few words are looked up, not the collection's many read through
     terms = "SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term"
     counts = run(terms).fetchall()
-    return sum(max(float(np.log((total - n + 0.5) / (n + 0.5))), 1e-6) * (K1 + 1) for (n,) in counts)
+    return attainable(total, (n for (n,) in counts))
 
 
 def words_match(database: Database) -> bool:

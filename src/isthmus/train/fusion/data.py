@@ -30,7 +30,7 @@ NAMES = {TEXT: "query_text", IMAGE: "query_img", MIXED: "query_multi"}
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class TrainingPair:
     """A document, and what is asked of it by kind."""
 
     text_id: str
@@ -41,15 +41,15 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class TrainingPairs:
     """Pairs to learn from, in the order of the stages, those to decide by, and how many rows said too little."""
 
-    stages: Mapping[str, Sequence[Pair]]
-    held: Sequence[Pair]
+    stages: Mapping[str, Sequence[TrainingPair]]
+    held: Sequence[TrainingPair]
     left_out: int = 0
 
 
-def read(data: Path, *, seed: int = 0) -> Pairs:
+def read(data: Path, *, seed: int = 0) -> TrainingPairs:
     """Read a set; a stage whose file is not there is left out, but one must be."""
     folder = Folder(data, "a set to train fusion on", HOME)
     rng = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def read(data: Path, *, seed: int = 0) -> Pairs:
             "file in images/."
         )
     lost = sum(len(found[stage]) - len(kept[stage]) for stage in found)
-    return Pairs({stage: kept[stage] for stage in kept if stage != "held"}, kept["held"], lost)
+    return TrainingPairs({stage: kept[stage] for stage in kept if stage != "held"}, kept["held"], lost)
 
 
 def _held(folder: Folder) -> list[Row]:
@@ -81,7 +81,7 @@ def _held(folder: Folder) -> list[Row]:
     return [{**row, **asked[str(row["id"])]} for row in documents if str(row["id"]) in asked]
 
 
-def _pair(row: Row, data: Path, rng: np.random.Generator) -> Pair | None:
+def _pair(row: Row, data: Path, rng: np.random.Generator) -> TrainingPair | None:
     said = {kind: text for kind, name in NAMES.items() if (text := words(row.get(name)))}
     swap = rng.random() < 0.5  # drawn always: what a row lacks changes no other row
     pictures = data / "images" if (data / "images").is_dir() else data
@@ -92,4 +92,4 @@ def _pair(row: Row, data: Path, rng: np.random.Generator) -> Pair | None:
     said.setdefault(MIXED, " ".join(reversed(both) if swap else both))
     own = str(row["id"])
     queries = {kind: said[kind] for kind in KINDS}
-    return Pair(str(row.get("text_id", own)), str(row.get("image_id", own)), text, image, queries)
+    return TrainingPair(str(row.get("text_id", own)), str(row.get("image_id", own)), text, image, queries)

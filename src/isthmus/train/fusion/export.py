@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from isthmus.encoders.folder import DESCRIPTION, checksum
 from isthmus.encoders.tokens import IMAGE, TEXT
 from isthmus.train.export import shrink
-from isthmus.train.fusion.model import DocumentEncoder, Fusion, Seen
+from isthmus.train.fusion.model import DocumentEncoder, Fusion, TowerFeatures
 from isthmus.train.onnx import write
 
 TOML = """# Written by isthmus.train.fusion.export; the checksums are verified when the encoder is loaded.
@@ -60,7 +60,7 @@ class _Flat(nn.Module):
     def forward(
         self, text: Tensor, text_mask: Tensor, patches: Tensor, patch_mask: Tensor, image: Tensor
     ) -> tuple[Tensor, ...]:
-        fused = self.document(Seen(text, text_mask, patches, patch_mask, image))
+        fused = self.document(TowerFeatures(text, text_mask, patches, patch_mask, image))
         return *fused, self.document.shares(fused)
 
 

@@ -18,7 +18,7 @@ from isthmus.encoders.images import read as read_picture
 from isthmus.encoders.items import readable
 from isthmus.encoders.texts import Passage
 from isthmus.encoders.tokens import TokenTowers
-from isthmus.train.fusion.model import Seen
+from isthmus.train.fusion.model import TowerFeatures
 
 BATCH = 32
 Report = Callable[[str], object]
@@ -91,12 +91,12 @@ class Pictures:
         return cls(torch.cat(cells), torch.cat(vectors))
 
 
-def seen(texts: Texts, pictures: Pictures, text_rows: Tensor, image_rows: Tensor) -> Seen:
+def seen(texts: Texts, pictures: Pictures, text_rows: Tensor, image_rows: Tensor) -> TowerFeatures:
     """Put texts and pictures together as documents; rows may be paired in any way."""
     states, mask = texts.take(text_rows)
     cells = pictures.cells[image_rows].float()
     there = torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device)
-    return Seen(states, mask, cells, there, pictures.vectors[image_rows].float())
+    return TowerFeatures(states, mask, cells, there, pictures.vectors[image_rows].float())
 
 
 def patch_map(pictures: Pictures, ridge: float = 0.3) -> Tensor:

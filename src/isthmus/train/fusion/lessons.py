@@ -13,15 +13,15 @@ from torch import Tensor
 from isthmus.encoders.base import Role
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
-from isthmus.train.fusion.data import Pair
+from isthmus.train.fusion.data import TrainingPair
 from isthmus.train.fusion.features import Pictures, Report, Texts, seen
-from isthmus.train.fusion.model import Seen
+from isthmus.train.fusion.model import TowerFeatures
 from isthmus.train.fusion.objectives import ANY
 
 UNKNOWN = -1
 
 
-class Batch(NamedTuple):
+class FusionBatch(NamedTuple):
     """Queries of one kind, and whose text and whose image make the document of each."""
 
     kind: str
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
+class FusionLesson:
     """Pairs as features; row i of ``texts`` and of every ``queries[kind]`` is pair i."""
 
     texts: Texts
@@ -42,11 +42,11 @@ class Lesson:
     first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; UNKNOWN where neither
     frame: tuple[int, int]  # tokens before and behind each query
 
-    def documents(self, texts: Tensor, images: Tensor) -> Seen:
+    def documents(self, texts: Tensor, images: Tensor) -> TowerFeatures:
         """Return documents of the texts of some rows and the pictures of some."""
         return seen(self.texts, self.pictures, texts, self.image_rows[images])
 
-    def ids_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def ids_of(self, batch: FusionBatch) -> tuple[Tensor, Tensor]:
         """Return the ids of a batch's queries and of its documents."""
         documents = torch.stack([self.ids[batch.texts, 0], self.ids[batch.images, 1]], dim=1)
         return cared(documents, batch.kind), documents
@@ -83,7 +83,7 @@ class Lesson:
         return torch.nn.functional.one_hot(side.clamp(0, 1), 2).float(), inside & whole_made[:, None]
 
 
-def digest(stages: Mapping[str, Lesson]) -> str:
+def digest(stages: Mapping[str, FusionLesson]) -> str:
     """Return what tells other data, or other towers, from these: ids, numbers of tokens, some of the vectors."""
     told = hashlib.sha256()
     for stage, known in stages.items():
@@ -99,7 +99,7 @@ def cared(ids: Tensor, kind: str) -> Tensor:
     return torch.where(cares, ids, ANY)
 
 
-def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Report = str) -> Lesson:
+def lesson(towers: TokenTowers, pairs: Sequence[TrainingPair], device: str, report: Report = str) -> FusionLesson:
     """Compute what the towers see of pairs, every picture once."""
     pictures = list(dict.fromkeys(pair.image for pair in pairs))
 
@@ -110,7 +110,7 @@ def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Repo
     looked = Pictures.of(towers, pictures, device, report)
     queries = {kind: read([pair.queries[kind] for pair in pairs], "query", f"{kind} queries") for kind in KINDS}
     place = {path: row for row, path in enumerate(pictures)}
-    return Lesson(
+    return FusionLesson(
         texts,
         looked,
         torch.tensor([place[pair.image] for pair in pairs], device=device),
@@ -121,12 +121,12 @@ def lesson(towers: TokenTowers, pairs: Sequence[Pair], device: str, report: Repo
     )
 
 
-def numbered(pairs: Sequence[Pair]) -> list[list[int]]:
+def numbered(pairs: Sequence[TrainingPair]) -> list[list[int]]:
     """Return the (text, image) ids of pairs as numbers.
 
     >>> from pathlib import Path
-    >>> one = Pair("t", "i", "", Path(), {})
-    >>> numbered([one, Pair("t", "j", "", Path(), {}), one])
+    >>> one = TrainingPair("t", "i", "", Path(), {})
+    >>> numbered([one, TrainingPair("t", "j", "", Path(), {}), one])
     [[0, 1], [0, 2], [0, 1]]
     """
     numbers: dict[tuple[str, str], int] = {}
@@ -136,11 +136,11 @@ def numbered(pairs: Sequence[Pair]) -> list[list[int]]:
     ]
 
 
-def begins(pair: Pair) -> int:
+def begins(pair: TrainingPair) -> int:
     """Say which side a mixed query begins with, if it is the two others in a row.
 
     >>> from pathlib import Path
-    >>> begins(Pair("t", "i", "", Path(), {TEXT: "a gene", IMAGE: "a dog", MIXED: "a dog a gene"}))
+    >>> begins(TrainingPair("t", "i", "", Path(), {TEXT: "a gene", IMAGE: "a dog", MIXED: "a dog a gene"}))
     1
     """
     both = [pair.queries[TEXT], pair.queries[IMAGE]]

@@ -18,7 +18,6 @@ How we differ from the paper, beside what model and objectives say:
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,18 +27,21 @@ import torch
 from torch import nn
 
 from isthmus.queries.kinds import MIXED
+from isthmus.train import checkpoint
 from isthmus.train.fusion.features import Report, patch_map
-from isthmus.train.fusion.lessons import Lesson, digest
+from isthmus.train.fusion.lessons import FusionLesson, digest
 from isthmus.train.fusion.measure import coarse, measured, parted
 from isthmus.train.fusion.model import Fusion
-from isthmus.train.fusion.recipe import Recipe
-from isthmus.train.fusion.run import LOG, Run
+from isthmus.train.fusion.recipe import FusionRecipe
+from isthmus.train.fusion.run import FusionRun
 from isthmus.train.fusion.steps import draw, follow, level, remember, step_loss
 
 QUICK = ("chooser", "balance", "choose", "kind", "scale", "shift", "log_temperature")
 
 
-def train(recipe: Recipe, stages: Mapping[str, Lesson], held: Lesson, out: Path, *, report: Report = str) -> Fusion:
+def train(
+    recipe: FusionRecipe, stages: Mapping[str, FusionLesson], held: FusionLesson, out: Path, *, report: Report = str
+) -> Fusion:
     """Train through the stages and return the best weights; ``out`` gets ``log.jsonl`` and a checkpoint.
 
     Run again it goes on from the checkpoint, as if it had never stopped.
@@ -47,7 +49,7 @@ def train(recipe: Recipe, stages: Mapping[str, Lesson], held: Lesson, out: Path,
     torch.manual_seed(recipe.seed)
     device, first = held.ids.device, next(iter(stages.values()))
     model = Fusion(recipe.shape(held.texts.states.shape[1], held.pictures.cells.shape[2]), recipe.temperature)
-    run = Run(recipe, digest(stages), model.to(device), torch.Generator(device).manual_seed(recipe.seed))
+    run = FusionRun(recipe, digest(stages), model.to(device), torch.Generator(device).manual_seed(recipe.seed))
     if not run.resume(out):
         with torch.no_grad():
             model.document.patch.weight.copy_(patch_map(first.pictures))
@@ -78,15 +80,16 @@ def train(recipe: Recipe, stages: Mapping[str, Lesson], held: Lesson, out: Path,
     return model.eval()
 
 
-def _measure(model: Fusion, held: Lesson, recipe: Recipe, out: Path, when: tuple[str, int], report: Report) -> float:
+def _measure(
+    model: Fusion, held: FusionLesson, recipe: FusionRecipe, out: Path, when: tuple[str, int], report: Report
+) -> float:
     """Measure, write it down and say it; return the mean."""
     numbers = measured(model, held, rerank=bool(recipe.matching))
     if model.query.sides > 1:
         numbers["words parted"] = parted(model, held, MIXED)
     row = {"stage": when[0], "step": when[1], **{kind: round(value, 4) for kind, value in numbers.items()}}
     out.mkdir(parents=True, exist_ok=True)
-    with (out / LOG).open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    checkpoint.log(out, row)
     report(f"{when[0]} {when[1]}: " + ", ".join(f"{name} {value}" for name, value in list(row.items())[2:]))
     return sum(numbers.values()) / len(numbers)
 
@@ -99,7 +102,7 @@ def _schedule(step: int, steps: int, warm: float) -> float:
     )
 
 
-def _groups(model: Fusion, recipe: Recipe, stage: str) -> list[dict[str, Any]]:
+def _groups(model: Fusion, recipe: FusionRecipe, stage: str) -> list[dict[str, Any]]:
     """Return parameters with their rates; vectors and scalars, and all that is quick, do not decay."""
     rates = {"slow": recipe.slow, "match": recipe.match_rate, "quick": recipe.quick}
     pace = recipe.later if stage == "finetune" else 1.0

@@ -15,14 +15,14 @@ from isthmus.train.fusion.export import Towers, export
 from isthmus.train.fusion.features import Report
 from isthmus.train.fusion.lessons import lesson
 from isthmus.train.fusion.loop import train
-from isthmus.train.fusion.recipe import Recipe
+from isthmus.train.fusion.recipe import FusionRecipe
 
 
 def make_fusion(
     data: Path,
     out: Path,
     *,
-    recipe: Recipe | None = None,
+    recipe: FusionRecipe | None = None,
     towers: str = "mini",
     tensors: tuple[str, str] = (TEXT, IMAGE),
     device: str = "cpu",
@@ -34,7 +34,7 @@ def make_fusion(
     ``tensors`` name where the two towers are cut: the text tower's token states, the image tower's feature map. ``out``
     gets the encoder, and the log under ``out/run``.
     """
-    recipe = recipe or Recipe()
+    recipe = recipe or FusionRecipe()
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise BadInput(
             f"The device {device!r} is not there: torch sees no GPU. Leave --device out to train on the CPU."

@@ -11,7 +11,7 @@ from isthmus.train.fusion.layers import HALVES, Layer, Shape, answering, equal, 
 NEVER = -1e9  # a score that no softmax sees, and that no arithmetic turns into NaN
 
 
-class Matcher(nn.Module):
+class MatcherModel(nn.Module):
     """Similarity and late interaction, and with layers a transformer over both feature sequences.
 
     logit = head + Σ over kinds asked for (a · similarity + b · Σ_words w · max_tokens cos + c)

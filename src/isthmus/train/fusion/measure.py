@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from isthmus.queries.kinds import KINDS
-from isthmus.train.fusion.lessons import Lesson, cared
+from isthmus.train.fusion.lessons import FusionLesson, cared
 from isthmus.train.fusion.matcher import alike
-from isthmus.train.fusion.model import Fused, Fusion
+from isthmus.train.fusion.model import FusedDocuments, Fusion
 from isthmus.train.fusion.objectives import right
 
 RERANKED = 20  # documents that the matcher reads
 
 
 @torch.no_grad()
-def measured(model: Fusion, held: Lesson, *, rerank: bool = True, chunk: int = 64) -> dict[str, float]:
+def measured(model: Fusion, held: FusionLesson, *, rerank: bool = True, chunk: int = 64) -> dict[str, float]:
     """Return R@1 of the held-out queries by kind, and of what the matcher makes of the first documents."""
     model.eval()
     numbers: dict[str, float] = {}
@@ -45,7 +45,7 @@ def measured(model: Fusion, held: Lesson, *, rerank: bool = True, chunk: int = 6
 
 
 @torch.no_grad()
-def parted(model: Fusion, held: Lesson, kind: str, *, chunk: int = 256) -> float:
+def parted(model: Fusion, held: FusionLesson, kind: str, *, chunk: int = 256) -> float:
     """Return the share of tokens that the chooser gives to the side they came from."""
     hits, known = 0.0, 0.0
     for rows in torch.split(torch.arange(len(held.ids), device=held.ids.device), chunk):
@@ -61,7 +61,9 @@ def coarse(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
 
 
-def _matched(model: Fusion, asked: Sequence[Tensor], queries: Tensor, documents: Fused, first: Tensor) -> Tensor:
+def _matched(
+    model: Fusion, asked: Sequence[Tensor], queries: Tensor, documents: FusedDocuments, first: Tensor
+) -> Tensor:
     """Return the document that the matcher puts first among the first ones, for each query."""
     logits = [
         model.matcher(
@@ -76,11 +78,11 @@ def _matched(model: Fusion, asked: Sequence[Tensor], queries: Tensor, documents:
     return first.gather(1, chosen)[:, 0]
 
 
-def _fused(model: Fusion, held: Lesson, chunks: Sequence[Tensor]) -> Fused:
+def _fused(model: Fusion, held: FusionLesson, chunks: Sequence[Tensor]) -> FusedDocuments:
     """Return the documents of all chunks, padded to the longest."""
     parts = [model.document(held.documents(rows, rows)) for rows in chunks]
     longest = max(part.masks.shape[2] for part in parts)
     tokens = [F.pad(part.tokens, (0, 0, 0, longest - part.masks.shape[2])) for part in parts]
     masks = [F.pad(part.masks, (0, longest - part.masks.shape[2])) for part in parts]
     vectors = torch.cat([part.vectors.float() for part in parts])
-    return Fused(vectors, torch.cat(tokens), torch.cat(masks))
+    return FusedDocuments(vectors, torch.cat(tokens), torch.cat(masks))

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from isthmus.train.fusion.layers import HALVES, Layer, Shape, answering, equal, mean_weights, silent, unit_mean
-from isthmus.train.fusion.matcher import Matcher
+from isthmus.train.fusion.matcher import MatcherModel
 
 
-class Seen(NamedTuple):
+class TowerFeatures(NamedTuple):
     """What the towers see of documents: text tokens and patches with their masks, and the image's own vector."""
 
     text: Tensor  # (n, t, dim)
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
     image: Tensor  # (n, dim), unit
 
 
-class Fused(NamedTuple):
+class FusedDocuments(NamedTuple):
     """Documents after merge attention: their vectors, and the tokens."""
 
     vectors: Tensor  # (n, out), unit
@@ -44,7 +44,7 @@ class Fused(NamedTuple):
     masks: Tensor  # (n, 2, t + p): which are text that is there, which are image
 
 
-class Asked(NamedTuple):
+class FusedQueries(NamedTuple):
     """Queries: their vectors, and each token's share, side after side."""
 
     vectors: Tensor  # (n, out), unit
@@ -63,7 +63,7 @@ class DocumentEncoder(nn.Module):
         self.out = equal(nn.Linear(shape.out, shape.out, bias=False))
         self.noise = nn.Dropout(shape.drop)
 
-    def forward(self, seen: Seen) -> Fused:
+    def forward(self, seen: TowerFeatures) -> FusedDocuments:
         """Merge and pool; a document without text or without image has a mask without a true value there."""
         text = unit_mean(seen.text, seen.text_mask)
         apart = seen.patches - (seen.patches * mean_weights(seen.patch_mask)).sum(dim=1, keepdim=True)
@@ -76,9 +76,9 @@ class DocumentEncoder(nn.Module):
         masks = torch.stack(
             [F.pad(seen.text_mask, (0, image.shape[1])), F.pad(seen.patch_mask, (text.shape[1], 0))], dim=1
         )
-        return Fused(F.normalize(self._vector(tokens, masks), dim=1, eps=1e-6), tokens, masks)
+        return FusedDocuments(F.normalize(self._vector(tokens, masks), dim=1, eps=1e-6), tokens, masks)
 
-    def shares(self, fused: Fused) -> Tensor:
+    def shares(self, fused: FusedDocuments) -> Tensor:
         """Return what each token adds to the vector, ``(n, t + p, out)``: its part of a mean, projected."""
         parts = self._weights(fused.masks).transpose(1, 2)[..., None] * fused.tokens[:, :, None]  # (n, s, halves, dim)
         length = self._vector(fused.tokens, fused.masks).norm(dim=1).clamp_min(1e-6)
@@ -109,7 +109,7 @@ class QueryEncoder(nn.Module):
         self.balance = nn.Parameter(torch.zeros(self.sides))  # logarithms: how much each side counts
         self.out = nn.ModuleList(equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(self.sides))
 
-    def forward(self, *sides: Tensor) -> Asked:
+    def forward(self, *sides: Tensor) -> FusedQueries:
         """Encode token states ``(n, t, dim)`` and their mask ``(n, t)``, one after another for each side."""
         shares = []
         for at, out in enumerate(self.out):
@@ -123,7 +123,7 @@ class QueryEncoder(nn.Module):
         joined = torch.cat(shares, dim=1)  # (n, all tokens, out)
         vector = joined.sum(dim=1)
         length = vector.norm(dim=1, keepdim=True).clamp_min(1e-6)
-        return Asked(vector / length, joined / length[:, None])
+        return FusedQueries(vector / length, joined / length[:, None])
 
 
 class Chooser(nn.Module):
@@ -155,7 +155,7 @@ class Fusion(nn.Module):
         super().__init__()
         self.shape = shape
         self.document, self.query = DocumentEncoder(shape), QueryEncoder(shape)
-        self.chooser, self.matcher = Chooser(shape), Matcher(shape)
+        self.chooser, self.matcher = Chooser(shape), MatcherModel(shape)
         self.log_temperature = nn.Parameter(torch.tensor(temperature).log())
 
     @property

@@ -29,7 +29,7 @@ ANY = -1
 NEGATIVES = 3
 
 
-class Pairs(NamedTuple):
+class WrongPairs(NamedTuple):
     """For each query, the batch rows whose text and whose image make each of its wrong documents; both ``(n, 3)``."""
 
     text: Tensor
@@ -89,7 +89,7 @@ def drawn(similarity: Tensor, truth: Tensor, temperature: Tensor | float, count:
     return chance.multinomial(count, replacement=True, generator=rng)
 
 
-def wrong(negatives: Tensor, ids: tuple[Tensor, Tensor], *, paper: bool = False) -> Pairs:
+def wrong(negatives: Tensor, ids: tuple[Tensor, Tensor], *, paper: bool = False) -> WrongPairs:
     """Return the three wrong documents of each query, made of batch rows.
 
     ``negatives`` are two drawn rows of each query; ``ids`` are those of the queries and of the batch's documents, of
@@ -101,10 +101,10 @@ def wrong(negatives: Tensor, ids: tuple[Tensor, Tensor], *, paper: bool = False)
     text = torch.stack([first, first, own], dim=1)  # drawn; right image with its text; right text with its image
     image = torch.stack([first, own, first], dim=1)
     if paper:
-        return Pairs(text, image)
+        return WrongPairs(text, image)
     made = torch.stack([documents[text, 0], documents[image, 1]], dim=2)  # (n, 3, 2)
     answers = ((queries[:, None] == ANY) | (queries[:, None] == made)).all(dim=2)
-    return Pairs(torch.where(answers, second[:, None], text), torch.where(answers, second[:, None], image))
+    return WrongPairs(torch.where(answers, second[:, None], text), torch.where(answers, second[:, None], image))
 
 
 def matching(logits: Tensor) -> Tensor:

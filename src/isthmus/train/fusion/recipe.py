@@ -10,7 +10,7 @@ from isthmus.train.fusion.layers import Pool, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class FusionRecipe:
     """How it is trained."""
 
     steps: Mapping[str, int] = field(default_factory=lambda: {"pretrain": 300, "finetune": 100})
@@ -49,7 +49,7 @@ class Recipe:
         return Shape(**sizes, drop=self.drop, pool=self.pool)
 
 
-PAPERS = Recipe(
+PAPERS = FusionRecipe(
     slow=1e-5,
     match_rate=1e-4,
     paper=True,

@@ -12,19 +12,18 @@ import torch
 from torch import Tensor
 
 from isthmus.errors import BadInput
-from isthmus.train import noise
+from isthmus.train import checkpoint, noise
+from isthmus.train.checkpoint import LOG
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.queues import Queue
-from isthmus.train.fusion.recipe import Recipe
-
-LOG = "log.jsonl"
+from isthmus.train.fusion.recipe import FusionRecipe
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class FusionRun:
     """A model in training, its slow copy, the queues, and the best weights so far."""
 
-    recipe: Recipe
+    recipe: FusionRecipe
     lessons: str  # a digest of what is learned from
     model: Fusion
     rng: torch.Generator
@@ -56,7 +55,7 @@ class Run:
             self.kept = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
 
     def save(self, out: Path, step: int, optimiser: torch.optim.Optimizer) -> None:
-        """Write the checkpoint beside its place, then move it there: an interruption leaves the one before."""
+        """Write the checkpoint."""
         self.step = step
         state = {
             "recipe": asdict(self.recipe),
@@ -71,17 +70,15 @@ class Run:
             "draws": [self.rng.get_state(), noise.state()],
             "log": (out / LOG).read_text(),
         }
-        torch.save(state, out / "checkpoint.tmp")
-        (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+        checkpoint.save(out, state)
 
     def resume(self, out: Path) -> bool:
         """Take up what a checkpoint says, if there is one; the log is what it was then."""
-        path = out / "checkpoint.pt"
-        if not path.exists():
+        saved = checkpoint.load(out, self.rng.device)
+        if saved is None:
             (out / LOG).unlink(missing_ok=True)
             return False
-        saved = torch.load(path, map_location=self.rng.device, weights_only=True)
-        self._check(path, saved)
+        self._check(out / checkpoint.CHECKPOINT, saved)
         self.stage, self.step, self.best = saved["done"]
         self.kept = {name: tensor.cpu() for name, tensor in saved["kept"].items()}
         self.model.load_state_dict(saved["model"])
@@ -97,10 +94,8 @@ class Run:
 
     def _check(self, path: Path, saved: Mapping[str, Any]) -> None:
         """Refuse to go on with what another training left."""
-        now = asdict(self.recipe)
-        other = [
-            f"{name} ({saved['recipe'][name]}, now {now[name]})" for name in now if saved["recipe"][name] != now[name]
-        ]
+        before, now = saved["recipe"], asdict(self.recipe)
+        other = [f"{name} ({before[name]}, now {now[name]})" for name in checkpoint.changed(before, now)]
         other += ["data or towers"] * (saved["lessons"] != self.lessons)
         other += [f"device ({saved['device']})"] * (saved["device"] != self.rng.device.type)
         if other:

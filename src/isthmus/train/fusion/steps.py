@@ -7,26 +7,26 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from isthmus.queries.kinds import IMAGE, KINDS, TEXT
-from isthmus.train.fusion.lessons import Batch, Lesson
+from isthmus.train.fusion.lessons import FusionBatch, FusionLesson
 from isthmus.train.fusion.matcher import alike
-from isthmus.train.fusion.model import Fused, Fusion, Seen
+from isthmus.train.fusion.model import FusedDocuments, Fusion, TowerFeatures
 from isthmus.train.fusion.objectives import NEGATIVES, contrast, drawn, matching, ranking, right, wrong
 from isthmus.train.fusion.queues import Queue
-from isthmus.train.fusion.recipe import Recipe
+from isthmus.train.fusion.recipe import FusionRecipe
 
 Queues = tuple[Queue, Queue]
 
 
-def draw(known: Lesson, recipe: Recipe, rng: torch.Generator, kind: str | None = None) -> Batch:
+def draw(known: FusionLesson, recipe: FusionRecipe, rng: torch.Generator, kind: str | None = None) -> FusionBatch:
     """Draw documents, and a kind of query; one about a part finds it beside another's other part."""
     rows = torch.randint(len(known.ids), (recipe.batch,), generator=rng, device=rng.device)
     kind = kind or KINDS[int(torch.randint(len(KINDS), (1,), generator=rng, device=rng.device))]
     others = rows[torch.randperm(len(rows), generator=rng, device=rng.device)] if recipe.anew else rows
-    return Batch(kind, rows, others if kind == IMAGE else rows, others if kind == TEXT else rows)
+    return FusionBatch(kind, rows, others if kind == IMAGE else rows, others if kind == TEXT else rows)
 
 
 def step_loss(
-    model: Fusion, known: Lesson, batch: Batch, queues: Queues, recipe: Recipe, rng: torch.Generator
+    model: Fusion, known: FusionLesson, batch: FusionBatch, queues: Queues, recipe: FusionRecipe, rng: torch.Generator
 ) -> Tensor:
     """Return the loss of one batch."""
     model.train()
@@ -49,7 +49,12 @@ def step_loss(
 
 
 def matched(
-    model: Fusion, known: Lesson, batch: Batch, seen: tuple[Tensor, Fused], recipe: Recipe, rng: torch.Generator
+    model: Fusion,
+    known: FusionLesson,
+    batch: FusionBatch,
+    seen: tuple[Tensor, FusedDocuments],
+    recipe: FusionRecipe,
+    rng: torch.Generator,
 ) -> Tensor:
     """Return the matcher's logits for the first queries of a batch, ``(n, 4)``: the right document, then three wrong.
 
@@ -62,8 +67,8 @@ def matched(
     texts, images = batch.texts[pairs.text.T.flatten()], batch.images[pairs.image.T.flatten()]
     others = model.document(noisy(known.documents(texts, images), batch.kind, recipe, rng))
     asked = known.asked(batch.rows[:n], batch.kind, model.query.sides)
-    several = [Fused(*(part[:n] for part in fused))]
-    several += [Fused(*parts) for parts in zip(*(part.chunk(NEGATIVES) for part in others), strict=True)]
+    several = [FusedDocuments(*(part[:n] for part in fused))]
+    several += [FusedDocuments(*parts) for parts in zip(*(part.chunk(NEGATIVES) for part in others), strict=True)]
     columns = []
     for one in several:
         similarity = alike(queries[:n], one.vectors, model.query.sides).detach()
@@ -72,7 +77,7 @@ def matched(
 
 
 @torch.no_grad()
-def level(model: Fusion, known: Lesson, recipe: Recipe, rng: torch.Generator) -> None:
+def level(model: Fusion, known: FusionLesson, recipe: FusionRecipe, rng: torch.Generator) -> None:
     """Shift the matcher so that right and wrong documents begin on either side of 0.
 
     Else the first thing to be learned would be to say no to everything, by whatever means.
@@ -90,7 +95,7 @@ def level(model: Fusion, known: Lesson, recipe: Recipe, rng: torch.Generator) ->
 
 
 @torch.no_grad()
-def remember(model: Fusion, known: Lesson, batch: Batch, queues: Queues) -> None:
+def remember(model: Fusion, known: FusionLesson, batch: FusionBatch, queues: Queues) -> None:
     """Let what a model makes of a batch into the queues of queries and of documents."""
     queries, documents = queues
     query_ids, document_ids = known.ids_of(batch)
@@ -105,7 +110,7 @@ def follow(slow: Fusion, model: Fusion, momentum: float) -> None:
         one.lerp_(other.to(one), 1 - momentum)
 
 
-def noisy(documents: Seen, kind: str, recipe: Recipe, rng: torch.Generator) -> Seen:
+def noisy(documents: TowerFeatures, kind: str, recipe: FusionRecipe, rng: torch.Generator) -> TowerFeatures:
     """Blur the pictures' vectors, and hide from some documents what the query does not ask for."""
     image, device = documents.image, documents.image.device
     if recipe.noise:

@@ -1,0 +1,125 @@
+"""A bias: numbers per document, in similarity units, of which every query subtracts a share.
+
+One protocol, so that a new bias is a file of its own and a line in ``methods.py``:
+
+    columns        (documents, columns)    what a fold writes beside a document's vector
+    coefficients   (queries, columns)      what a query subtracts of each column
+    corrected      (queries, documents)    the same on dense scores: values − coefficients · columns
+
+A scale may come first. So a bias moves with its banks: similarities a·s + c give columns a·b + c. ``Bank.reduce`` says
+by what slope the scale multiplies similarities, for a bias with a temperature.
+
+>>> from isthmus.calibration import METHODS, Method, Spec, StepKind
+>>> @dataclass(frozen=True, slots=True, kw_only=True)
+... class Median(BiasMethod):
+...     '''Subtract each document's median similarity to the reference queries.'''
+...     def columns(self, banks: Banks) -> Matrix:
+...         return banks.references.reduce(lambda similarity, slope: np.median(similarity, axis=1))[:, None]
+>>> METHODS["median"] = Method(StepKind.BIAS, Median)
+>>> Spec.parse("center+median").bias
+Median()
+>>> del METHODS["median"]
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from isthmus.errors import UnknownModality
+from isthmus.types import Mask, Matrix
+
+if TYPE_CHECKING:
+    from isthmus.calibration.known import Answers
+
+Reduction: TypeAlias = Callable[[Matrix, Matrix | float], Matrix]
+
+
+class Bank(Protocol):
+    """The similarities of documents to the members of one bank."""
+
+    def __len__(self) -> int:
+        """Return how many members the bank has."""
+
+    def reduce(self, reduction: Reduction) -> Matrix:
+        """Reduce each document's similarities to one number, ``(documents,)``.
+
+        ``reduction(similarity, slope)`` gets some documents, ``(n, members)``, and the slope of the scale that came
+        before, a number or one per document. A similarity of −inf does not count.
+        """
+
+    def mean_of_largest(self, k: int) -> Matrix:
+        """Return each document's mean similarity to its ``k`` nearest members, ``(documents,)``."""
+
+
+class Banks(NamedTuple):
+    """What a bias is made from: the reference queries of one modality and, where asked for, the gallery."""
+
+    references: Bank
+    gallery: Bank | None = None
+
+
+class BiasMethod(Protocol):
+    """The settings of a bias. A setting called ``alpha`` is a factor of the coefficients, never of the columns."""
+
+    __slots__ = ()
+
+    @property
+    def needs_gallery(self) -> bool:
+        """Whether ``columns`` needs a gallery bank."""
+        return False
+
+    @property
+    def sets(self) -> int:
+        """How many activation sets switch the bias on per query: one per bank, or 0 for a bias that is always on."""
+        return 0
+
+    def check(self, references: int) -> None:  # noqa: ARG002 - every bias may be checked, few need it
+        """Refuse settings that this many reference queries of one modality cannot meet."""
+        return
+
+    def describe(self, references: int) -> str:  # noqa: ARG002 - as above
+        """Say what is used of this many reference queries; empty when there is nothing to say."""
+        return ""
+
+    @abstractmethod
+    def columns(self, banks: Banks) -> Matrix:
+        """Return the bias of each document, ``(documents, columns)``."""
+
+    def coefficients(self, active: Mask) -> Matrix:
+        """Return what each query subtracts of each column, from its ``(n, sets)`` active sets, ``(n, columns)``."""
+        return np.ones((len(active), 1))
+
+    def corrected(self, values: Matrix, banks: Banks, active: Mask) -> Matrix:
+        """Return dense scores with the bias subtracted, ``(n_queries, n_documents)``."""
+        return np.asarray(values - self.coefficients(active) @ self.columns(banks).T)
+
+
+class JointMethod(BiasMethod, Protocol):
+    """The settings of a scale and a bias at once: one column, weighed by pair of modalities."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def learn(self, answers: Answers) -> Coefficients:
+        """Fit slope, weight and offset of each pair of modalities on queries with known answers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coefficients:
+    """The fitted form of a joint method: score = slope · s − weight · b + offset, by pair of modalities."""
+
+    table: Mapping[tuple[str, str], tuple[float, float, float]]
+
+    def of(self, asked: str, found: str) -> tuple[float, float, float]:
+        """Return slope, weight and offset for queries of ``asked`` and documents of ``found``."""
+        try:
+            return self.table[asked, found]
+        except KeyError:
+            raise UnknownModality(
+                f"no {found} documents were fitted for {asked} queries. Fit again with some of each."
+            ) from None

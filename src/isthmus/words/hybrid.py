@@ -1,0 +1,35 @@
+"""The hybrid score: how the share of words joins the score that vectors give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isthmus.types import Matrix
+
+WEIGHT = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class HybridScale:
+    """How much words count beside scores."""
+
+    deviation: float  # of reference queries' best scores
+    modality: Mapping[str, tuple[float, float]]  # mean and deviation of the share of near documents
+    weight: float = WEIGHT
+
+    def joined(self, scores: Matrix, share: Matrix, modality: Sequence[str]) -> Matrix:
+        """Return the hybrid scores of documents; a share of NaN is missing."""
+        mean, deviation = np.array([self.modality.get(name, (0.0, 1.0)) for name in modality]).reshape(-1, 2).T
+        gain = self.weight * self.deviation * (share - mean) / deviation
+        return np.asarray(scores + np.where(np.isnan(share), 0.0, gain))
+
+
+def moments(values: Sequence[float] | Matrix) -> tuple[float, float]:
+    """Return mean and deviation; a deviation of 1 where it cannot be told."""
+    array = np.asarray(values, dtype=np.float64)
+    if len(array) < 2 or array.std() < 1e-9:
+        return (float(array.mean()) if len(array) else 0.0, 1.0)
+    return float(array.mean()), float(array.std())
