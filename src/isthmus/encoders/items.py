@@ -90,7 +90,8 @@ def stop(_: int, problem: BadInput) -> None:
 
 def asked(queries: Sequence[Query | str]) -> tuple[list[Query], list[str]]:
     """Return queries, strings among them as queries of words, and what each is called in an error."""
-    return [Query.of(query) for query in queries], [f"query {row}" for row in range(len(queries))]
+    names = ["the query"] if len(queries) == 1 else [f"query {row}" for row in range(len(queries))]
+    return [Query.of(query) for query in queries], names
 
 
 def names_of(documents: Sequence[Document]) -> list[str]:

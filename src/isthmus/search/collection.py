@@ -24,7 +24,7 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadVectors, CannotWrite, UnknownName
+from isthmus.errors import BadVectors, CannotWrite, UnknownDocument
 from isthmus.registry import suggestion
 from isthmus.search import arguments, calibrate
 from isthmus.search.ahead import ahead
@@ -143,10 +143,10 @@ class Collection:
                 raise self._unknown(name)
             return self._store.document(rows[name])
 
-    def _unknown(self, name: str) -> UnknownName:
+    def _unknown(self, name: str) -> UnknownDocument:
         some = self._store.names_like(str(name)[:3])
         hint = suggestion(str(name), some) if some else "No id begins like it."
-        return UnknownName(f"No document is called {name!r} in {self.path}. {hint}")
+        return UnknownDocument(f"No document is called {name!r} in {self.path}. {hint}")
 
     def add(self, documents: Iterable[Document], *, progress: Callable[[int], None] | None = None) -> Added:
         """Add documents, each in place of the one that has its id; what has not changed is left alone.
