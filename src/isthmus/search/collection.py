@@ -204,7 +204,7 @@ class Collection:
         but cannot be opened are skipped, and their documents stay as they were.
         """
         found = [self._source(path, kind) for path in paths]
-        report = Indexed()
+        report = Indexed(listing=len(found))
         with self._writing() as writer:
             for source in found:
                 Follower(self._store, writer, source, report, progress or _nobody).follow(prune=prune)
@@ -361,9 +361,13 @@ class Collection:
         return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, hits, tell))
 
     def calibrate(
-        self, spec: str = "auto", queries: Sequence[str | Query | tuple[str | Query, str]] | None = None
+        self,
+        spec: str = "auto",
+        queries: Sequence[str | Query | tuple[str | Query, str]] | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Calibrated:
-        """Calibrate on what is there now.
+        """Calibrate on what is there now; ``progress(done, steps)`` is called after each step.
 
         ``queries`` are your own reference queries, each with the id of its right document if you know it:
         ``("a cat", "cat.jpg")``. Those of words alone are kept for later calibrations, until others are given; ``[]``
@@ -382,7 +386,8 @@ class Collection:
         if queries is not None:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True)).calibrated
+        tell = progress or _nobody
+        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True, progress=tell)).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:

@@ -10,10 +10,9 @@ two runs has a new row, and is encoded in the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from isthmus import encoders
 from isthmus.documents import Document
@@ -21,13 +20,11 @@ from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotEncode
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Encoding, prepared
-from isthmus.search.keeper import Keeper
+from isthmus.search.keeper import Keeper, Progress
 from isthmus.search.manifest import NO_ENCODER
 from isthmus.search.switching import switch
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
 from isthmus.storage.protocols import Staging, Store
-
-Progress: TypeAlias = Callable[[int, int], None]  # (documents done, documents there are)
 
 PAGE = 32  # documents that are read at once, with the pictures that are kept here
 SHOWN = 5  # documents that an error names

@@ -26,7 +26,7 @@ class Stats:
     calibration: Mapping[str, Any] | None
     drift: Mapping[str, float]
     refitting: bool
-    trouble: str
+    last_error: str
     index: Mapping[str, str]
     sources: Mapping[str, int]
     skipped: tuple[tuple[str, str], ...]
@@ -49,7 +49,7 @@ def stats(folder: Path, database: Engine, keeper: Keeper) -> Stats:
         calibration=_calibration(keeper, int(manifest.get("calibration", 0))),
         drift=_drift(keeper, int(manifest.get("calibration", 0))),
         refitting=keeper.refitting,
-        trouble=keeper.trouble,
+        last_error=keeper.trouble,
         index=_index(folder, int(manifest.get("calibration", 0))),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
