@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from isthmus import Collection, Document, errors
@@ -48,7 +49,9 @@ def test_an_unknown_document_is_told_from_other_unknown_names(things: Collection
 
 
 def test_a_repr_is_short_whatever_the_object_holds() -> None:
-    document = Document("a" * 500, "word " * 5000, b"\x00" * 9000, {"m": "x" * 900}, {"audio": [1.0] * 900})
+    document = Document(
+        "a" * 500, "word " * 5000, b"\x00" * 9000, {"m": "x" * 900}, {"audio": np.ones(900, np.float32)}
+    )
     assert len(repr(document)) < 400
     hit = Hit("a", 1.25, 0.5, 0.75, "text", document, 1)
     assert repr(hit) == "Hit(rank=1, id='a', score=1.250, probability=0.750, modality='text')"

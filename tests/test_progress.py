@@ -23,12 +23,13 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_sees_a_bar_with_total_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     with progress.counting("encoding", "documents") as tell:
         tell(20, 100)
-    drawn = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    drawn = terminal.getvalue()
     assert "encoding" in drawn
     assert re.search(r"━+.*20 of 100 documents, [\d.,]+/s, \d+:\d\d left", drawn)
 

@@ -15,6 +15,7 @@ from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, re
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import BadInput, counted
 from isthmus.search import Calibrated, Collection, Indexed, Skipped
+from isthmus.search.calibrate import checked
 from isthmus.search.json_forms import indexed_json
 
 SKIPPED = 3  # the exit code of work that is done but for what had to be skipped
@@ -172,6 +173,7 @@ def calibrate(
         if not len(things):
             raise BadInput(f"{into} is empty: there is nothing to calibrate. Index some documents first.")
         own = references(queries)
+        checked(spec or "auto")  # before any progress is shown
         with progress.counting("calibrating", "steps", quiet=quiet or json) as tell:
             calibrated = things.calibrate(spec or "auto", own, progress=tell)
         if json:

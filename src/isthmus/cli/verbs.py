@@ -101,12 +101,12 @@ def train_mini(  # noqa: PLR0913 - one name per option
 
     The same command continues an interrupted run.
     """
-    from isthmus.train.make import make_mini
-
-    changes = {"steps": steps, "batch": batch, "size": size, "backbone": backbone}
     weights = (text_weights, image_weights)
     if weights.count(None) == 1:
         raise BadInput("Give both --text-weights and --image-weights, or neither.")
+    from isthmus.train.make import make_mini
+
+    changes = {"steps": steps, "batch": batch, "size": size, "backbone": backbone}
     make_mini(
         data,
         out,
@@ -186,11 +186,11 @@ def train_forge_mini(  # noqa: PLR0913 - one name per option
 
     Choices are rewarded for the documents that two retrievers then find.
     """
+    if supervised_only and no_supervised:
+        raise BadInput("--supervised-only and --no-supervised exclude each other. Give one of them.")
     from isthmus.train.forge_make import make_forge_mini
     from isthmus.train.forge_mini import Recipe
 
-    if supervised_only and no_supervised:
-        raise BadInput("--supervised-only and --no-supervised exclude each other. Give one of them.")
     recipe = Recipe(
         sft_steps=0 if no_supervised else supervised_steps,
         rl_steps=0 if supervised_only else steps,

@@ -54,7 +54,7 @@ def chosen(
         return fitted(asked, references)
     few = [name for name in held if references.trial.targets().get(name, 0) < FEWEST]
     if few:
-        why = f"fewer than {FEWEST} questions with a known answer among {', '.join(few)} documents"
+        why = f"fewer than {FEWEST} queries with a known answer among {', '.join(few)} documents"
         return _default(references, why)
     trial = references.trial.of_judges()
     try:

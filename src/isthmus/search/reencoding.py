@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from isthmus import encoders
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotEncode
+from isthmus.errors import BadInput, CannotEncode, counted
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Encoding, prepared
 from isthmus.search.keeper import Keeper, Progress
@@ -78,7 +78,7 @@ def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
     """Return the documents of which it is clear beforehand, not after hours, that the encoder does not read them."""
     reads = " and ".join(encoder.modalities)
     found = store.other_modalities(encoder.modalities)
-    return [Skipped(name, f"it is {modality}, and the encoder reads {reads} only.") for name, modality in found]
+    return [Skipped(name, f"its modality is {modality}; the encoder reads only {reads}.") for name, modality in found]
 
 
 def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
@@ -87,11 +87,11 @@ def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
         return
     listed = " ".join(f"{one.id!r}: {one.why}" for one in skipped[:SHOWN])
     more = f" And {len(skipped) - SHOWN:,} more." if len(skipped) > SHOWN else ""
-    rest = "" if len(skipped) == total else " Or have them deleted: --drop, drop=True."
+    rest = "" if len(skipped) == total else " To delete them instead, use --drop (drop=True)."
     raise CannotEncode(
-        f"{len(skipped):,} of {total:,} documents cannot be encoded by {name}, so the collection stays as it was. "
-        f"{listed}{more} Bring their files back, or change or delete these documents, and run it again; what is done "
-        f"is not done again.{rest}",
+        f"{len(skipped):,} of {counted(total, 'document')} cannot be encoded by {name}, so the collection was not "
+        f"changed. {listed}{more} Restore their files, or change or delete these documents, and run it again: it "
+        f"continues where it stopped.{rest}",
         [(one.id, one.why) for one in skipped],
     )
 

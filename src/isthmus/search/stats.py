@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isthmus.errors import counted
 from isthmus.search import index_folder
 from isthmus.search.keeper import Keeper
 from isthmus.storage.base import Begun
@@ -93,7 +94,7 @@ def _index(folder: Path, version: int) -> dict[str, str]:
     for place in index_folder.places(folder, version):
         try:
             shelves = index_folder.described(place)["shelves"]
-            return {of["modality"]: f"{of['kind']}, {of['shape'][0]} rows" for of in shelves}
+            return {of["modality"]: f"{of['kind']}, {counted(of['shape'][0], 'row')}" for of in shelves}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}
