@@ -48,7 +48,7 @@ def index(  # noqa: PLR0913 - one name per option
     ] = None,
     prune: Annotated[
         bool | None,
-        typer.Option(help="remove documents whose files are gone; default: unless a path has no files left"),
+        typer.Option(help="remove documents whose files are gone; default: yes, unless a path has no files left"),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
     device: Device = "cpu",

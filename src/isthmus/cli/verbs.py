@@ -49,7 +49,7 @@ VERBS = {
 for verb, what in VERBS.items():
     app.command(short_help=what)(verb)  # type: ignore[type-var]  # each is a function
 train = typer.Typer(no_args_is_help=True, help="Train encoders and query rewriters.")
-app.add_typer(train, name="train")
+app.add_typer(train, name="train", short_help="train encoders and query rewriters")
 train.command("fusion", short_help="train one vector for documents with text and image")(train_fusion)
 train.command("lens", short_help="fine-tune a sentence encoder with hard negatives")(train_lens)
 

@@ -63,12 +63,12 @@ def _problem(
             )
     if isinstance(item, Query) and item.more_images:
         return BadInput(
-            f"it has {len(item.images)} pictures, and an encoder takes one. Have them put into words "
-            "(align='caption'), or ask with each alone."
+            f"it has {len(item.images)} pictures, and an encoder takes one. Turn them into words with "
+            "align='caption', or search with one at a time."
         )
     if item.image is None and not passages:
         return BadInput(
-            f"the encoder {encoder} finds nothing to read in its text (control characters alone, say). Leave it out."
+            f"the encoder {encoder} finds no words in its text (it may hold only control characters). Leave it out."
         )
     return None
 
