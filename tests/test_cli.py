@@ -17,7 +17,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from isthmus import Collection, Document
+from isthmus.calibration import Spec, Tuned
+from isthmus.calibration.tune import Trial
 from isthmus.cli import app
+from isthmus.cli.index import because
 from isthmus.cli.options import conditions, references, weights
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search import versions
@@ -64,7 +67,7 @@ def test_index_says_what_it_did_and_a_second_run_does_nothing(folder: Path, enco
     place = str(tmp_path / "x.isthmus")
     first = run(app, ["index", str(folder), "--into", place, "--encoder", encoder])
     assert "6 added" in first.stdout
-    assert "calibration:" in first.stdout
+    assert "Calibration:" in first.stdout
     again = asked("index", str(folder), "--into", place)
     assert (again["added"], again["unchanged"], again["removed"], again["documents"]) == (0, 6, 0, 6)
     (folder / "tree.txt").unlink()
@@ -134,7 +137,7 @@ def test_delete_takes_out_by_id_and_by_metadata_and_names_what_is_not_there(thin
     assert asked("delete", "--where", "type=png", "--in", things)["deleted"] == 3
     done = run(app, ["delete", "nobody", "--in", things])
     assert done.exit_code == 3
-    assert "there is no 'nobody'" in done.stderr
+    assert "No document has the id 'nobody'." in done.stderr
     with Collection.open(things) as left:
         assert sorted(left.ids()) == ["dog.md", "tree.txt"]
 
@@ -151,7 +154,7 @@ def test_export_writes_documents_that_can_be_indexed_and_vectors_for_any_engine(
 
 
 def test_stats_and_doctor_read_every_byte_on_request(things: str) -> None:
-    assert "every byte" in run(app, ["stats", "--in", things, "--verify"]).stdout
+    assert "no damage found" in run(app, ["stats", "--in", things, "--verify"]).stdout
     done = run(app, ["doctor", "--in", things])
     assert done.exit_code == 0, done.output
     assert "collection" in done.stdout
@@ -196,6 +199,9 @@ def test_every_verb_explains_itself() -> None:
         "index",
         "search",
         "calibrate",
+        "compact",
+        "demo",
+        "reencode",
         "stats",
         "diagnose",
         "evaluate",
@@ -224,7 +230,7 @@ def test_wrong_usage_is_told_from_failure_whatever_was_written(things: str, tmp_
     for options in wrong:
         done = run(app, ["search", "cat", "--in", things, *options])
         assert done.exit_code == 2, done.output
-    assert "Say what to look for" in run(app, ["search", "--in", things]).stderr
+    assert "Give a query" in run(app, ["search", "--in", things]).stderr
     for place in ("~nobody-of-this-name/x", "a" * 300):
         with pytest.raises(BadInput):
             run(app, ["search", "cat", "--in", place], catch_exceptions=False)
@@ -273,16 +279,75 @@ def test_words_need_no_quotes_and_the_snippet_is_where_they_stand(things: str, f
     assert line.endswith("  cat on red sofa.")
 
 
+def test_a_filter_that_nothing_passes_is_counted_by_condition(things: str) -> None:
+    done = run(app, ["search", "cat", "--in", things, "--where", "type=png", "--where", "bytes<0", "--modality=-image"])
+    assert (done.exit_code, done.stdout) == (0, "Nothing found.\n")
+    assert done.stderr.splitlines() == [
+        "No document passes the filter. Of 6 documents:",
+        "  3 pass --where type=png",
+        "  0 pass --where bytes<0",
+        "  4 pass --modality=-image",
+    ]
+    beyond = run(app, ["search", "cat", "--in", things, "--offset", "6"])
+    assert beyond.stderr == "--offset 6 skips all 6 documents.\n"
+
+
+def test_one_document_is_not_called_documents(encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("a cat")
+    place = str(tmp_path / "c")
+    assert (
+        f"{place} holds 1 document.\n"
+        in run(app, ["index", str(tmp_path / "one.txt"), "--into", place, "--encoder", encoder]).stdout
+    )
+    assert f"{place} holds 0 documents.\n" in run(app, ["delete", "one.txt", "--in", place]).stdout
+
+
+def test_calibrate_prints_its_table_once_and_marks_what_is_kept(thirty: Path) -> None:
+    with Collection.open(thirty, follow=False) as there:
+        kept = there.calibrate("center")
+        tuned = Tuned(
+            (Trial(Spec.parse("none"), 0.5, {"text": 0.5}), Trial(Spec.parse("center"), 0.52, {"text": 0.52}))
+        )
+        stayed = replace(kept, fitted=replace(kept.fitted, spec=Spec.parse("none"), tuned=tuned))
+    assert because(stayed) == " (nDCG@10 on held-out queries: 0.50; no calibration does better)"
+    assert because(replace(stayed, fitted=replace(stayed.fitted, note="auto kept none"))) == " (auto kept none)"
+    chosen = replace(stayed, fitted=replace(stayed.fitted, spec=Spec.parse("center")))
+    assert because(chosen) == " (nDCG@10 on held-out queries: 0.52; raw cosine: 0.50)"
+    marked = [line for line in stayed.fitted.describe().splitlines() if line.endswith("◂")]
+    assert [line.split()[0] for line in marked] == ["none"]
+    assert run(app, ["calibrate", "--in", str(thirty)]).stdout.count("held out") <= 1
+
+
+def test_a_file_without_queries_is_refused(things: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n  \n")
+    for verb in ("calibrate", "diagnose"):
+        done = run(app, [verb, "--in", things, "--queries", str(tmp_path / "empty.txt")])
+        assert done.exit_code == 2
+        assert "has no queries. Write one query per line" in " ".join(done.stderr.split())
+
+
+def test_an_error_of_one_query_does_not_number_it(things: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    done = run(app, ["search", "--image", str(tmp_path / "broken.png"), "--in", things])
+    assert str(done.exception).startswith("the query")
+
+
+def test_help_names_no_variable_that_does_not_exist_and_is_not_cut_at_a_full_stop() -> None:
+    assert "ISTHMUS__" not in run(app, ["--help"]).stdout
+    assert run(app, [], env={"ISTHMUS__": "1"}).stdout != version("isthmus")
+    assert "one vector for documents with text and image" in run(app, ["train", "--help"]).stdout
+
+
 def test_a_name_that_no_document_has_is_said_when_nothing_is_found(things: str) -> None:
     done = run(app, ["search", "cat", "--in", things, "--where", "tpye=png"])
     assert "Nothing found" in done.stdout
-    assert "no document has metadata called 'tpye'. Did you mean 'type'?" in done.stderr
+    assert "No document has metadata called 'tpye'. Did you mean 'type'?" in done.stderr
 
 
 def test_switching_the_log_leaves_the_calibration_alone(things: str) -> None:
     asked("calibrate", "center", "--in", things)
     before = asked("stats", "--in", things)["calibration"]["version"]
-    assert "the query log is on" in run(app, ["calibrate", "--log-queries", "--in", things]).stderr
+    assert "The query log is on." in run(app, ["calibrate", "--log-queries", "--in", things]).stderr
     assert asked("stats", "--in", things)["calibration"]["version"] == before
     assert asked("stats", "--in", things)["logged"] == 0
 

@@ -215,7 +215,7 @@ def test_drift_is_seen_and_followed_in_one_step(tmp_path: Path, encoder: Encoder
         assert new != old
         assert all(found in (old, new) for found in lists)
         assert new in lists
-        assert (things.drifted, things.stats().trouble) == (False, "")
+        assert (things.drifted, things.stats().last_error) == (False, "")
         assert things.calibration is not None
         assert things.calibration.version == 2
 
@@ -251,7 +251,7 @@ def test_a_refit_that_fails_leaves_the_old_calibration_and_is_not_tried_for_ever
             assert len(things.search(asked, k=30)) == 24
             things._keeper.wait()
         assert len(tries) == 1
-        assert things.stats().trouble == "no"
+        assert things.stats().last_error == "no"
         things.add([Document("c", "a house")])
         things.search(asked)
         things._keeper.wait()

@@ -167,7 +167,7 @@ def test_statistics_of_a_collection_say_what_is_in_it(shelf: Collection) -> None
     assert told.calibration is not None
     assert told.calibration["spec"] == "center+standardize"
     assert told.index == {name: f"exact, {rows} rows" for name, rows in _rows(shelf).items()}
-    assert (told.skipped, told.logged, told.trouble) == ((), None, "")
+    assert (told.skipped, told.logged, told.last_error) == ((), None, "")
 
 
 def _rows(things: Collection) -> dict[str, int]:

@@ -226,7 +226,7 @@ def test_blank_text_is_no_part_and_a_document_needs_one(kinds: dict[str, Kind]) 
     for blank in ("", " \n", "\u200b"):  # the tokenizer finds nothing in the last
         vectors = encoder.encode_documents([Document(id="a", text=blank, image=picture(0))])
         assert vectors.modality.tolist() == ["image"]
-    with pytest.raises(BadInput, match=r"document 'z': the encoder tiny-image\+text finds nothing to read"):
+    with pytest.raises(BadInput, match=r"document 'z': the encoder tiny-image\+text finds no words"):
         encoder.encode_documents([Document(id="z", text="\u200b")])
     with pytest.raises(BadInput, match="The query has neither text nor image"):
         encoder.encode_queries(["cat", ""])

@@ -80,7 +80,7 @@ def test_a_setting_that_is_no_count_is_refused(setting: str, value: Any, tmp_pat
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cpu:1", ""])
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(device: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=f"device {device!r} is not there .* this installation has .*cpu"):
+    with pytest.raises(BadInput, match=f"device {device!r}; this installation has .*cpu"):
         encoders.load(f"onnx:{write_encoder(tmp_path)}", device=device)
     assert "cpu" in PROVIDERS
 
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_model_and_a_model_of_another_dimension_are_refused(tm
     with pytest.raises(BadFile, match=r"output of shape \(1, 5\) where \(1, 8\) was expected"):
         encoders.load(signed(folder)).encode_queries(["cat"])
     (folder / "text.onnx").write_text("not a model")
-    with pytest.raises(BadFile, match=r"text\.onnx.* no ONNX model"):
+    with pytest.raises(BadFile, match=r"text\.onnx.* not an ONNX model"):
         encoders.load(signed(folder))
 
 
@@ -164,7 +164,7 @@ def test_a_model_that_fails_or_gives_nan_is_a_clear_error(tmp_path: Path) -> Non
     table = broken.graph.initializer[0]
     table.CopyFrom(onnx.numpy_helper.from_array(np.full((50, tiny.DIM), np.nan, np.float32), "table"))
     onnx.save(broken, folder / "text.onnx")
-    with pytest.raises(BadVectors, match="gave zeros, NaN or infinity"):
+    with pytest.raises(BadVectors, match="returned zeros, NaN or infinity"):
         encoders.load(signed(folder)).encode_queries(["cat"])
 
 
@@ -242,7 +242,7 @@ def test_a_cache_on_disk_gives_back_what_it_was_given_in_any_number(tmp_path: Pa
 
 def test_a_damaged_cache_says_that_it_can_be_deleted(tmp_path: Path) -> None:
     (tmp_path / "vectors.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(BadFile, match="delete it, or name another folder"):
+    with pytest.raises(BadFile, match=r"Delete it, .* or name another folder"):
         FolderCache(tmp_path)
 
 

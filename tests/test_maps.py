@@ -237,7 +237,7 @@ def test_the_command_writes_the_page_and_leaves_nothing_beside_it(things: Collec
     into = ["--in", str(things.path), "-k", "2"]
     done = CliRunner().invoke(app, ["search", ASKED, *into, "--explain-maps", str(page)])
     assert done.exit_code == 0, done.output
-    assert f"The page with maps is {page}" in done.stdout
+    assert f"The maps are in {page}" in done.stdout
     assert page.read_text().count('<section class="hit">') == 2
     assert [path.name for path in tmp_path.iterdir()] == ["maps.html"]
     failed = CliRunner().invoke(app, ["search", ASKED, *into, "--explain-maps", str(tmp_path / "no" / "maps.html")])

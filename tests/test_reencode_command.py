@@ -32,13 +32,12 @@ def test_the_verb_says_what_it_did_and_that_there_is_nothing_to_do(
     thirty: Path, tiny: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = verb("--in", str(thirty), "--encoder", other)
-    assert (code, out.splitlines()[0]) == (0, f"30 documents re-encoded into {other}.")
-    assert f"calibration: {SPEC}" in out
-    assert err.splitlines() == ["re-encoding …", err.splitlines()[1], "calibrating …"]
-    assert "30 of 30 documents" in err
+    assert (code, out.splitlines()[0]) == (0, f"30 documents re-encoded with {other}.")
+    assert f"Calibration: {SPEC}" in out
+    assert err.splitlines() == ["re-encoding …", "calibrating …"]
     assert verb("--in", str(thirty), "--encoder", other)[:2] == (
         0,
-        f"nothing to do: {thirty} has the vectors of {other}.\n",
+        f"No changes. {thirty} already has the vectors of {other}.\n",
     )
     monkeypatch.setenv("ISTHMUS_COLLECTION", str(thirty))
     monkeypatch.setenv("ISTHMUS_ENCODER", tiny)
@@ -63,15 +62,19 @@ def test_the_verb_can_be_interrupted_and_others_say_how_far_it_came(
     with monkeypatch.context() as patch:
         patch.setattr(SqliteStaging, "keep", interrupt)
         code, out, err = verb("--in", str(thirty), "--encoder", other)
-    said = f"15 of 30 documents re-encoded into {other}"
-    assert (code, out, err.splitlines()[-1]) == (130, "", f"interrupted: {said} are kept; the same command goes on.")
-    on = f"{said}; run `isthmus reencode --in {thirty} --encoder {other}` to go on"
+    said = f"15 of 30 documents re-encoded with {other}"
+    assert (code, out, err.splitlines()[-1]) == (
+        130,
+        "",
+        f"Interrupted. {said} so far. Run the same command to continue.",
+    )
+    on = f"{said}; run `isthmus reencode --in {thirty} --encoder {other}` to continue"
     assert f"re-encoding  {on}" in run(app, ["stats", "--in", str(thirty)]).stdout
     told = json.loads(run(app, ["stats", "--in", str(thirty), "--json"]).stdout)
     assert told["reencoding"] == {"encoder": other, "done": 15, "documents": 30}
     examined = run(app, ["doctor", "--in", str(thirty)])
     assert (examined.exit_code, on in examined.stdout) == (0, True)
-    assert "(15 of them before)" in verb("--in", str(thirty), "--encoder", other)[1]
+    assert "(15 in earlier runs)" in verb("--in", str(thirty), "--encoder", other)[1]
 
 
 def test_the_verbs_exit_codes_tell_what_was_wrong_and_what_was_deleted(
@@ -87,7 +90,7 @@ def test_the_verbs_exit_codes_tell_what_was_wrong_and_what_was_deleted(
         verb("--in", place, "--encoder", "onx:there")
     assert verb("--in", place)[0] == 2
     code, out, err = verb("--in", place, "--encoder", other, "--drop")
-    assert (code, out.splitlines()[0]) == (3, f"3 documents re-encoded into {other} (3 of them before).")
+    assert (code, out.splitlines()[0]) == (3, f"3 documents re-encoded with {other} (3 in earlier runs).")
     assert "1 deleted:\n  b.png: " in err
 
 

@@ -26,7 +26,7 @@ def test_while_a_picture_is_gone_nothing_is_switched_and_it_is_named(
         things.index(photos)
         old = answers(things)
         (photos / "b.png").rename(tmp_path / "away.png")
-        with pytest.raises(CannotEncode, match=r"1 of 4 documents .* stays as it was. 'b.png': .*b.png") as caught:
+        with pytest.raises(CannotEncode, match=r"1 of 4 documents .* was not changed. 'b.png': .*b.png") as caught:
             things.reencode(counting)
         assert [name for name, _ in caught.value.skipped] == ["b.png"]
         assert answers(things) == old
@@ -93,7 +93,7 @@ def test_vectors_that_documents_brought_give_way_where_there_is_something_to_enc
         assert things.get("own").vectors == {}
         alike(things, tmp_path / "fresh", other)
         things.add([Document("sound", vectors={"audio": np.ones(12)}), Document("bare", vectors={"text": np.ones(12)})])
-        with pytest.raises(CannotEncode, match="'sound': it is audio"):
+        with pytest.raises(CannotEncode, match="'sound': its modality is audio"):
             things.reencode(tiny)
         done = things.reencode(tiny, drop=True)
         assert {one.id: one.why for one in done.skipped} == {
@@ -106,7 +106,9 @@ def test_vectors_that_documents_brought_give_way_where_there_is_something_to_enc
 def test_an_encoder_that_reads_less_is_refused_before_anything_is_encoded(tmp_path: Path, thirty: Path) -> None:
     words = counted(f"onnx:{write_encoder(tmp_path / 'words', parts='text')}")
     with Collection.open(thirty, follow=False) as things:
-        with pytest.raises(CannotEncode, match=r"20 of 30 .* it is image, and the encoder reads text only.*15 more"):
+        with pytest.raises(
+            CannotEncode, match=r"20 of 30 .* its modality is image; the encoder reads only text.*15 more"
+        ):
             things.reencode(words)
         assert words.took() == (0, 0)
         assert things.stats().reencoding is None

@@ -70,7 +70,7 @@ def test_run_again_it_encodes_only_what_was_not_done(thirty: Path, other: str) -
             things.reencode(counting, progress=interrupted(20))
         assert counting.took() == (13, 13)  # of twenty documents
         assert answers(things) == old
-        assert str(things.stats().reencoding) == "20 of 30 documents re-encoded into tiny-image+text"
+        assert str(things.stats().reencoding) == "20 of 30 documents re-encoded with tiny-image+text"
         done = things.reencode(counting, progress=lambda *step: seen.append(step))
         assert (done.encoded, done.earlier) == (10, 20)
         assert counting.took() == (7, 7)

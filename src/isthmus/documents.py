@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "str | PathLike[str] | bytes | Image | np.ndarray[Any, Any]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Document:
     """Something that can be found: an id, a text, an image or both, and what else is known of it.
 
@@ -30,8 +30,11 @@ class Document:
     an image stays a path until an encoder wants its pixels. ``vectors`` are the document's own, by part, for
     people who have them: a part with a vector is not encoded, and needs no text or image beside it.
 
-    >>> Document(id="c", text="a dog on the grass", image="dog.png", metadata={"lang": "en"}).modality
+    >>> document = Document(id="c", text="a dog on the grass", image="dog.png", metadata={"lang": "en"})
+    >>> document.modality
     'image+text'
+    >>> document
+    Document(id='c', text='a dog on the grass', image='dog.png', metadata={'lang': 'en'})
     >>> Document(id="e", vectors={"audio": [0.6, 0.8]}).modality
     'audio'
     >>> Document(id="d", text=" ")
@@ -95,8 +98,14 @@ class Document:
     def __hash__(self) -> int:
         return hash((self.id, self.text))
 
+    def __repr__(self) -> str:
+        """Return a short form: long texts are cut, bytes and vectors are only counted."""
+        parts = _short(self.text, [] if self.image is None else [self.image], self.vectors)
+        metadata = [f"metadata={shown(self.metadata)}"] if self.metadata else []
+        return f"Document({', '.join([f'id={shown(self.id)}', *parts, *metadata])})"
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Query:
     """What is asked: words, a picture, or both.
 
@@ -153,6 +162,11 @@ class Query:
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+    def __repr__(self) -> str:
+        """Return a short form, as for documents."""
+        weights = [f"weights={shown(self.weights)}"] if self.weights else []
+        return f"Query({', '.join([*_short(self.text, self.images, self.vectors), *weights])})"
 
 
 def _parts(text: str | None, image: ImageLike | None, vectors: Mapping[str, Matrix]) -> list[str]:
@@ -239,6 +253,25 @@ def _more_images(first: object, more: object) -> tuple[ImageLike, ...]:
             raise BadInput("One of the query's more_images is None. Leave it out.")
         _check("The query", None, image, {})
     return several
+
+
+def _short(text: str | None, images: Sequence[ImageLike], vectors: Mapping[str, Matrix]) -> list[str]:
+    """Return the parts for a repr: at most a line, whatever they hold."""
+    parts = [] if text is None else [f"text={shown(text)}"]
+    if images:
+        parts.append(f"image={_short_image(images[0])}")
+    if images[1:]:
+        parts.append(f"more_images=[{', '.join(map(_short_image, images[1:]))}]")
+    sizes = (f"{part!r}: <{len(vector)} numbers>" for part, vector in vectors.items())
+    return parts + ([f"vectors={{{', '.join(sizes)}}}"] if vectors else [])
+
+
+def _short_image(image: ImageLike) -> str:
+    if isinstance(image, bytes):
+        return f"<{len(image):,} bytes>"
+    if isinstance(image, np.ndarray):
+        return f"<array {image.shape}>"
+    return shown(str(image)) if isinstance(image, str | PathLike) else "<Pillow image>"
 
 
 def _is_pillow(image: object) -> bool:

@@ -6,6 +6,7 @@ Each message says what is wrong, why it matters and what to do about it.
     ├── BadInput (ValueError)          something handed in cannot be used
     │   ├── BadVectors                 shape, dimension, NaN, a zero row
     │   ├── UnknownName                a name no table holds; the nearest one is suggested
+    │   │   └── UnknownDocument        an id no document of the collection has
     │   ├── BadImage                   a picture that cannot be read, or is too large to
     │   ├── CannotRead                 a file that the system does not give now, and may give later
     │   ├── CannotEncode               documents that an encoder cannot read, each with the reason
@@ -13,12 +14,17 @@ Each message says what is wrong, why it matters and what to do about it.
     │   └── UnknownModality            a modality the fitted calibration never saw
     ├── CannotFit (ValueError)         the data do not determine what was asked for
     ├── BadFile (ValueError)           a file that is damaged or of another kind
-    ├── CannotWrite (OSError)          a full disk, a folder that is read-only, another writer at work
+    ├── CannotWrite (OSError)          a full disk, a read-only folder, another writer at work
+    │   └── Closed                     the collection was closed; open it again
     ├── CannotReach (OSError)          a service does not answer, refuses, or answers nonsense
     └── MissingExtra (ImportError)     an optional dependency is not installed
+
+``CODES`` maps every class to the exit code of the command line and to the status of an HTTP response.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 SHOWN = 80  # characters of a value that a message repeats
 
@@ -36,6 +42,16 @@ def shown(value: object) -> str:
     return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun, in the singular or the plural.
+
+    >>> counted(1, "document"), counted(1204, "document"), counted(0, "query")
+    ('1 document', '1,204 documents', '0 queries')
+    """
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else several}"
+
+
 class IsthmusError(Exception):
     """The root: catch this to catch everything isthmus raises on purpose."""
 
@@ -50,6 +66,10 @@ class BadVectors(BadInput):
 
 class UnknownName(BadInput):
     """A name that no table holds."""
+
+
+class UnknownDocument(UnknownName):
+    """An id that no document of the collection has."""
 
 
 class BadImage(BadInput):
@@ -88,9 +108,51 @@ class CannotWrite(IsthmusError, OSError):
     """Nothing can be written: the disk is full, the folder read-only, or another process is writing."""
 
 
+class Closed(CannotWrite):
+    """The collection was closed. It is a ``CannotWrite`` because versions before 0.2 raised that."""
+
+
 class CannotReach(IsthmusError, OSError):
     """A service does not answer, refuses, or answers what nobody can read."""
 
 
 class MissingExtra(IsthmusError, ImportError):
     """An optional dependency is not installed."""
+
+
+class Codes(NamedTuple):
+    """How an error leaves the program: ``exit`` for the command line, ``status`` for HTTP."""
+
+    exit: int
+    status: int
+
+
+CODES: Mapping[type[IsthmusError], Codes] = MappingProxyType(
+    {
+        IsthmusError: Codes(exit=1, status=500),
+        BadInput: Codes(exit=1, status=400),
+        BadVectors: Codes(exit=1, status=400),
+        UnknownName: Codes(exit=2, status=400),
+        UnknownDocument: Codes(exit=2, status=404),
+        BadImage: Codes(exit=1, status=422),
+        CannotRead: Codes(exit=1, status=422),
+        CannotEncode: Codes(exit=1, status=422),
+        BadSpec: Codes(exit=2, status=400),
+        UnknownModality: Codes(exit=1, status=400),
+        CannotFit: Codes(exit=1, status=409),  # the request is fine; the collection lacks the data for it
+        BadFile: Codes(exit=1, status=500),
+        CannotWrite: Codes(exit=1, status=503),
+        Closed: Codes(exit=1, status=503),
+        CannotReach: Codes(exit=1, status=502),
+        MissingExtra: Codes(exit=1, status=501),
+    }
+)
+
+
+def codes_of(error: IsthmusError) -> Codes:
+    """Return the codes of an error; a class outside the table has those of its nearest base.
+
+    >>> codes_of(UnknownName("No calibration is called 'centre'.")).exit
+    2
+    """
+    return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)

@@ -40,5 +40,5 @@ def describe(fitted: Fitted) -> str:
     if fitted.note:
         lines.append(f"note         {fitted.note}")
     if fitted.tuned is not None:
-        lines += ["", str(fitted.tuned)]
+        lines += ["", fitted.tuned.table(fitted.spec)]
     return "\n".join(lines)

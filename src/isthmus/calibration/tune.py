@@ -94,6 +94,10 @@ class Tuned:
         return max(fitted, key=lambda trial: trial.value).spec
 
     def __str__(self) -> str:
+        return self.table(self.best)
+
+    def table(self, kept: Spec) -> str:
+        """Return a line per candidate, with a mark at the one that is kept."""
         modalities = list(dict.fromkeys(name for trial in self.trials for name in trial.by_modality))
         width = max(len(str(trial.spec)) for trial in self.trials)
         lines = [f"{'held out':<{width}}  macro  " + "  ".join(f"{name:>6}" for name in modalities)]
@@ -102,7 +106,7 @@ class Tuned:
                 lines.append(f"{trial.spec!s:<{width}}  not fitted: {trial.refused}")
                 continue
             columns = "  ".join(f"{trial.by_modality[name]:>{max(6, len(name))}.3f}" for name in modalities)
-            mark = " ◂" if trial.spec == self.best else ""
+            mark = " ◂" if trial.spec == kept else ""
             lines.append(f"{trial.spec!s:<{width}}  {trial.value:.3f}  {columns}{mark}")
         return "\n".join(lines)
 
@@ -120,6 +124,7 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
     neighbours: NeighbourSearch | None = None,
     rng: np.random.Generator | int = 0,
     owner: OwnerLike | None = None,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Tuned:
     """Try each spec on held-out reference queries and return how they did.
 
@@ -129,6 +134,7 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
     ``measure(scores, relevant)`` gives a number per query; it is averaged within each document modality of the
     right documents, then over modalities.
     ``owner``: which document each row is a passage of; ``positives`` then names documents by these numbers.
+    ``progress(done, specs)`` is called after each.
     """
     tried = [Spec.parse(spec) for spec in ([specs] if isinstance(specs, str | Spec) else specs)]
     if not tried:
@@ -146,7 +152,11 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
         raise CannotFit("tune judges by known right documents and got none. Pass positives=, or positives='pseudo'.")
     fold_of = _folds(sources, queries, folds, np.random.default_rng(rng))
     court = Court(passages, queries, pairs, sources, measure, reference_documents, weights, neighbours)
-    return Tuned(tuple(court.trial(spec, fold_of) for spec in tried))
+    trials: list[Trial] = []
+    for spec in tried:
+        trials.append(court.trial(spec, fold_of))
+        progress(len(trials), len(tried))
+    return Tuned(tuple(trials))
 
 
 Values: TypeAlias = dict[str, list[Matrix]]

@@ -1,4 +1,4 @@
-"""``isthmus compact``: a smaller file after many deletions."""
+"""``isthmus compact``: free the disk space of deleted documents."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from isthmus.search import Collection
 
 
 def compact(into: In, json: Json = False) -> None:
-    """Write a collection's file anew without the holes that deleted documents left.
+    """Rewrite a collection's file without the space of deleted documents.
 
         isthmus compact --in things.isthmus
 
-    It needs twice as much free disk as the collection has. Searches continue, and nothing is lost if it is killed.
-    This also happens by itself when a third of the file is wasted. An index of words that `isthmus stats --verify`
-    found damaged is made again.
+    It needs twice as much free disk space as the collection takes. Searches keep working, and nothing is lost if it is
+    interrupted. A collection compacts itself when a third of its file is unused. If `isthmus stats --verify` found the
+    word index damaged, it is rebuilt.
     """
     with Collection.open(into, create=False, follow=False) as things:
         done = things.compact()
     if json:
         echo_json(asdict(done))
         return
-    echo(f"{done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now.")
+    echo(f"{done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB after.")
     if done.words_rebuilt:
-        echo("The index of words was damaged and was made again.")
+        echo("The word index was damaged and was rebuilt.")

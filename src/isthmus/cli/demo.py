@@ -12,8 +12,10 @@ from typing import Annotated
 import typer
 
 from isthmus import samples
-from isthmus.cli import show
+from isthmus.cli import progress
+from isthmus.cli.options import Quiet
 from isthmus.cli.terminal import echo, line
+from isthmus.errors import counted
 from isthmus.search import Collection, Hit
 
 SHOWN = 3  # searches that are shown side by side
@@ -22,21 +24,25 @@ TOP = 5
 
 
 def demo(
-    into: Annotated[Path | None, typer.Option(help="keep the collection here; else it goes when the demo ends")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="where to keep the collection; default: it is deleted when the demo ends")
+    ] = None,
+    quiet: Quiet = False,
 ) -> None:
-    """Index a sample folder of notes, photos and both, and search it raw and calibrated, side by side."""
+    """Index sample notes and photos, and compare searches with and without calibration, side by side."""
     with tempfile.TemporaryDirectory() as scratch:
         place = into or Path(scratch, "demo.isthmus")
         began = time.monotonic()
         echo(f"Indexing {samples.folder()} …")
         with Collection.open(place, follow=False) as things:
-            with show.progress("reading") as tell:
+            with progress.indexing(quiet=quiet) as tell:
                 things.index(samples.folder(), progress=tell)
-            echo("Calibrating on questions made from its own documents …")
-            calibrated = things.calibrate()
+            echo("Calibrating on queries generated from the documents …")
+            with progress.counting("calibrating", "steps", quiet=quiet) as tell_steps:
+                calibrated = things.calibrate(progress=tell_steps)
             counts = ", ".join(f"{count} {name}" for name, count in things.stats().documents.items())
-            echo(f"{len(things)} documents ({counts}) in {time.monotonic() - began:.0f} s.")
-            echo(f"Calibrated by itself: {calibrated.fitted.spec}\n")
+            echo(f"{counted(len(things), 'document')} ({counts}) in {time.monotonic() - began:.0f} s.")
+            echo(f"Calibration chosen automatically: {calibrated.fitted.spec}\n")
             _compared(things)
         echo(_next(place if into is not None else None))
 
@@ -76,7 +82,7 @@ def _table(asked: Sequence[samples.SampleQuery], raw: Sequence[Sequence[Hit]], f
         found = (_rank(one.right, before) == 1, _rank(one.right, after) == 1)
         first[one.kind].append(found)
         first["all"].append(found)
-    echo(f"The right document comes first, of {len(asked)} questions:")
+    echo(f"How often the right document comes first, of {counted(len(asked), 'query')}:")
     echo(f"  {'looked for':<14}{'raw cosine':>12}{'calibrated':>12}")
     for kind in [*sorted(set(first) - {"all"}), "all"]:
         shares = [sum(found[side] for found in first[kind]) / len(first[kind]) for side in (0, 1)]

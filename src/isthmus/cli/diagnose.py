@@ -1,4 +1,4 @@
-"""``isthmus diagnose``: whether a search is unfair, why, and whether calibration helps."""
+"""``isthmus diagnose``: whether search results are biased towards a modality, and whether calibration helps."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from isthmus.search import Collection
 
 def diagnose(
     into: In,
-    report: Annotated[Path | None, typer.Option(help="write a page with pictures here: report.html")] = None,
+    report: Annotated[Path | None, typer.Option(help="write an HTML page with figures: report.html")] = None,
     queries: Annotated[
-        Path | None, typer.Option(help="your own questions: one per line, or JSON lines with query and, if known, id")
+        Path | None,
+        typer.Option(help="a file with your own queries: one per line, or JSON lines with query and, optionally, id"),
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Tell whether a search is unfair: the gap, who gets into the top 10, hubs, what calibration changes, what to do.
+    """Diagnose bias: the modality gap, shares of the top 10, hubs, what calibration changes, and what to do.
 
         isthmus diagnose --in things.isthmus --report report.html
 
-    Without --queries it asks questions made from the documents, and general ones.
+    Without --queries it uses queries generated from the documents, and general ones.
     """
     from isthmus.diagnose import examine, page, summary, told
 
@@ -44,4 +45,4 @@ def diagnose(
         return
     echo(told(found))
     if report is not None:
-        echo(f"\nThe page with pictures is {report}")
+        echo(f"\nThe report is in {report}")

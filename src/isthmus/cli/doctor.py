@@ -1,4 +1,4 @@
-"""``isthmus doctor``: what is installed, which device, what is missing and how to get it."""
+"""``isthmus doctor``: what is installed, which devices there are, what is missing and how to install it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from isthmus.cli import show
 from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.encoders.references import user_cache
-from isthmus.errors import IsthmusError
+from isthmus.errors import IsthmusError, counted
 from isthmus.search import Collection
 
 # What each extra is for, and a module that shows whether it is there.
 EXTRAS = {
-    "align": ("reading text in pictures, for search --align", "rapidocr"),
+    "align": ("text recognition in pictures, for search --align", "rapidocr"),
     "ann": ("Faiss: fast search in large collections", "faiss"),
-    "hf": ("Hugging Face models that run here, for search --align", "transformers"),
+    "hf": ("local Hugging Face models, for search --align", "transformers"),
     "pdf": ("PDF pages", "pypdfium2"),
     "html": ("HTML pages", "selectolax"),
     "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),
     "heic": ("HEIC pictures", "pillow_heif"),
     "watch": ("index --watch", "watchfiles"),
-    "evaluate": ("measures by trec_eval's own code", "ir_measures"),
-    "plot": ("pictures of results", "matplotlib"),
-    "spacy": ("spaCy's parser, for queries made from documents", "spacy"),
+    "evaluate": ("trec_eval's own measures", "ir_measures"),
+    "plot": ("plots of results", "matplotlib"),
+    "spacy": ("spaCy's parser, for generated queries", "spacy"),
     "st": ("sentence-transformers models as encoders", "sentence_transformers"),
-    "mteb": ("mteb's models as encoders, and encoders as mteb's models", "mteb"),
+    "mteb": ("mteb models as encoders, and encoders as mteb models", "mteb"),
     "train": ("training", "torch"),
-    "lora": ("training adapters of language models", "peft"),
+    "lora": ("training LoRA adapters of language models", "peft"),
 }
 
 
@@ -54,11 +54,11 @@ class Finding:
 
 def doctor(
     into: Annotated[
-        Path | None, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="a collection to examine as well")
+        Path | None, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="a collection to check as well")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what is installed, which device the encoder can use, what is missing and how to get it."""
+    """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
     found = [*_machine(), *_core(), *_extras(), *map(_embedded, encoders.EMBEDDED)]
     if into is not None:
         found += _collection(into)
@@ -81,7 +81,9 @@ def _machine() -> list[Finding]:
         Finding("isthmus", True, f"{version('isthmus')} on Python {platform.python_version()}, {sys.platform}"),
         Finding("machine", True, f"{os.cpu_count()} cores, {platform.machine()}{_memory()}"),
         Finding("devices", True, f"{', '.join(devices)} (onnxruntime {onnxruntime.__version__})"),
-        Finding("sqlite", words, f"{sqlite3.sqlite_version}{'' if words else ': it lacks FTS5; use another Python'}"),
+        Finding(
+            "sqlite", words, f"{sqlite3.sqlite_version}{'' if words else ': built without FTS5; use another Python'}"
+        ),
         Finding("cache", True, str(user_cache())),
     ]
 
@@ -130,7 +132,7 @@ def _collection(folder: Path) -> list[Finding]:
     try:
         with Collection.open(folder, create=False, follow=False) as things:
             problems, begun = things.verify(), things.stats().reencoding
-            said = "; ".join(problems) or f"{len(things):,} documents, every byte as it was written"
+            said = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
             half = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []
             return [Finding("collection", not problems, said), *half]
     except IsthmusError as error:

@@ -1,8 +1,7 @@
-"""``isthmus evaluate``: calibrations beside one another on a benchmark."""
+"""``isthmus evaluate``: compare calibrations on a benchmark."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,35 +9,41 @@ import typer
 
 from isthmus import encoders
 from isthmus.calibration import Fitted
+from isthmus.cli import progress
 from isthmus.cli.index import SKIPPED
-from isthmus.cli.options import Device, Json, Threads
-from isthmus.cli.terminal import echo, line, redraw, safe_json
+from isthmus.cli.options import Device, Json, Quiet, Threads
+from isthmus.cli.terminal import echo, line, safe_json
 from isthmus.errors import BadInput
 
 COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)+standardize,auto,alone"
 
 
 def evaluate(
-    benchmark: Annotated[str, typer.Argument(help="its name: flickr8k-mix, beir:scifact, mixbench:MSCOCO, docvqa …")],
+    benchmark: Annotated[
+        str, typer.Argument(help="the benchmark: flickr8k-mix, beir:scifact, mixbench:MSCOCO, docvqa …")
+    ],
     data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="the folder with its files")],
     encoder: Annotated[
         str, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME")
     ] = "mini",
     calibration: Annotated[
-        str, typer.Option(help="specs with commas between them; auto; alone: each modality by itself, a yardstick")
+        str, typer.Option(help="comma-separated specs; auto; alone: each modality searched separately")
     ] = COMPARED,
-    measure: Annotated[str, typer.Option(help="nDCG@10, R@1, RR@10, hit@5, P@10, MRR …, with commas")] = "nDCG@10",
+    measure: Annotated[
+        str, typer.Option(help="comma-separated measures: nDCG@10, R@1, RR@10, hit@5, P@10, MRR …")
+    ] = "nDCG@10",
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
     threads: Threads = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compare calibrations on a benchmark: a table with 95% intervals, overall, by modality and by query type.
+    """Compare calibrations on a benchmark: a table with 95% confidence intervals, by modality and query type.
 
         isthmus evaluate flickr8k-mix --data DIR --calibration none,rrf,auto
 
-    Calibrations are fitted on the benchmark's own reference queries, of another split, and on the built-in bank where
-    it has none.
+    Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
+    has none.
     """
     from isthmus.evaluate import compare, render
     from isthmus.evaluate.benchmarks import load
@@ -48,21 +53,18 @@ def evaluate(
 
     def skip(name: str, problem: BadInput) -> None:
         skipped.append(name)
-        echo(f"skipped {name!r}: {line(problem)}", err=True)
-
-    def progress(done: int, total: int) -> None:
-        if sys.stderr is not None and sys.stderr.isatty():
-            redraw(f"encoding {done:,} of {total:,}", keep=done == total)
-        elif done == total:
-            echo(f"encoded {total:,}", err=True)
+        echo(f"Skipped {name!r}: {line(problem)}", err=True)
 
     def notice(name: str, fitted: Fitted | None) -> None:
-        took = f" took {fitted.spec}" if fitted is not None and name == "auto" else ""
-        echo(f"measuring {name}{took}", err=True)
+        chosen = f" (chose {fitted.spec})" if fitted is not None and name == "auto" else ""
+        if not quiet:
+            echo(f"evaluating {name}{chosen}", err=True)
 
     read = load(benchmark, data)
-    echo(repr(read), err=True)
-    corpus = encoded(read, encoders.load(encoder, device=device, threads=threads, progress=progress), skip)
+    if not quiet:
+        echo(repr(read), err=True)
+    with progress.counting("encoding", "items", quiet=quiet) as tell:
+        corpus = encoded(read, encoders.load(encoder, device=device, threads=threads, progress=tell), skip)
     rows = compare(corpus, split(calibration), split(measure), notice=notice)
     written = render(rows, "json" if json else form)
     echo(safe_json(written) if json or form == "json" else written)

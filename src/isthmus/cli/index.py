@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,46 +10,56 @@ import typer
 
 from isthmus import sources
 from isthmus._optional import need
-from isthmus.cli import INTERRUPTED, show
-from isthmus.cli.options import Device, In, Json, Threads, conditions, references
+from isthmus.cli import INTERRUPTED, progress, show
+from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, references
 from isthmus.cli.terminal import echo, echo_json
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, counted
 from isthmus.search import Calibrated, Collection, Indexed, Skipped
+from isthmus.search.calibrate import checked
+from isthmus.search.json_forms import indexed_json
 
 SKIPPED = 3  # the exit code of work that is done but for what had to be skipped
 
 
-def index(
-    paths: Annotated[list[Path], typer.Argument(help="folders, tables (JSONL, CSV, Parquet), shards, PDFs …")],
+def index(  # noqa: PLR0913 - one name per option
+    paths: Annotated[list[Path], typer.Argument(help="folders, tables (JSONL, CSV, Parquet), shards, PDF files …")],
     into: Annotated[
         Path,
-        typer.Option("--into", "--in", envvar="ISTHMUS_COLLECTION", help="the collection; made when it is not there"),
+        typer.Option(
+            "--into", "--in", envvar="ISTHMUS_COLLECTION", help="the collection; created if it does not exist"
+        ),
     ],
     encoder: Annotated[
         str | None,
         typer.Option(
-            envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME, or none: own vectors"
+            envvar="ISTHMUS_ENCODER",
+            help="mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME, or none if documents have their own vectors; "
+            "default: the collection's, mini for a new one",
         ),
     ] = None,
     calibration: Annotated[
         str, typer.Option(envvar="ISTHMUS_CALIBRATION", help="auto, none, or a spec: center+nnn(k=16)+standardize")
     ] = "auto",
     kind: Annotated[
-        str | None, typer.Option(help="folder, jsonl, csv, parquet, beir, webdataset, clip-retrieval …: told by itself")
+        str | None,
+        typer.Option(
+            help="folder, jsonl, csv, parquet, beir, webdataset, clip-retrieval …; default: detected automatically"
+        ),
     ] = None,
     prune: Annotated[
         bool | None,
-        typer.Option(help="remove documents whose files are gone, even all of a path; default: unless all are gone"),
+        typer.Option(help="remove documents whose files are gone; default: yes, unless a path has no files left"),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="stay, and index what changes, until Ctrl-C")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
     device: Device = "cpu",
     threads: Threads = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Read files into a collection, encode what is new, and calibrate.
+    """Read files into a collection, encode new documents, and calibrate.
 
-    Run it again after changes: files that did not change are not opened, renamed ones are not encoded again, and those
-    that are gone are removed. Interrupt it at any time; the next run goes on from there.
+    Run it again after changes: unchanged files are not opened, renamed files are not encoded again, and documents whose
+    files are gone are removed. Interrupt it at any time; the next run continues where it stopped.
 
         isthmus index notes/ photos/ --into things.isthmus
 
@@ -60,67 +69,74 @@ def index(
         need("watchfiles", extra="watch")
     for path in paths:
         if not os.path.lexists(path):
-            raise typer.BadParameter(f"{path} is not there. Check its name.")
-        sources.open_source(path, kind=kind)  # what cannot be read is said before anything is made
+            raise typer.BadParameter(f"{path} does not exist. Check its name.")
+        sources.open_source(path, kind=kind)  # refuse unreadable paths before anything is created
+    quiet = quiet or json
     with Collection.open(into, encoder, calibration, follow=False, device=device, threads=threads) as things:
-        with show.progress("reading", quiet=json) as tell:
-            try:
+        try:
+            with progress.indexing(quiet=quiet) as tell:
                 report = things.index(*paths, kind=kind, prune=prune, progress=tell)
-            except KeyboardInterrupt:
-                echo(f"\ninterrupted: {len(things):,} documents are kept; run it again to go on.", err=True)
-                raise typer.Exit(INTERRUPTED) from None
-        calibrated = settle(things, calibration, quiet=json)
+        except KeyboardInterrupt:
+            stored = counted(len(things), "document")
+            echo(f"\nInterrupted. {stored} stored. Run the same command to continue.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        calibrated = settle(things, calibration, quiet=quiet)
         _told(things, report, calibrated, json)
         if watch:
-            _watch(things, paths, kind, prune)
+            _watch(things, paths, kind, prune, quiet=quiet)
     if report.skipped:
         raise typer.Exit(SKIPPED)
 
 
 def settle(things: Collection, spec: str, *, quiet: bool = False) -> Calibrated | None:
-    """Calibrate what was never calibrated or has drifted, and have the index written."""
+    """Calibrate a collection that was never calibrated or has drifted, and write its index."""
     if not len(things):
         return None
     now = things.calibration
     asked = spec if now is None else things.asked_calibration
     if now is None or things.drifted:
-        if not quiet:
-            echo("calibrating …", err=True)
-        now = things.calibrate(asked)
+        with progress.counting("calibrating", "steps", quiet=quiet) as tell:
+            things.calibrate(asked, progress=tell)
     things.refresh()
     return things.calibration
 
 
 def _told(things: Collection, report: Indexed, calibrated: Calibrated | None, json: bool) -> None:
     if json:
-        spec = None if calibrated is None else str(calibrated.fitted.spec)
-        echo_json({**asdict(report), "documents": len(things), "calibration": spec})
+        echo_json(indexed_json(report, len(things), None if calibrated is None else str(calibrated.fitted.spec)))
         return
-    parts = [("added", report.added), ("updated", report.updated), ("unchanged", report.unchanged)]
-    parts += [("removed", report.removed)]
-    said = ", ".join(f"{count:,} {name}" for name, count in parts if count) or "nothing to do"
-    echo(f"{said}. {things.path} holds {len(things):,} documents.")
+    echo(f"{_changes(report) or 'No changes'}. {things.path} holds {counted(len(things), 'document')}.")
     if calibrated is not None:
-        echo(f"calibration: {calibrated.fitted.spec}{because(calibrated)}")
+        echo(f"Calibration: {calibrated.fitted.spec}{because(calibrated)}")
     show.skipped(report.skipped)
 
 
+def _changes(report: Indexed) -> str:
+    """Say what an index run did, in numbers; nothing where it did nothing."""
+    parts = [("added", report.added), ("updated", report.updated), ("unchanged", report.unchanged)]
+    return ", ".join(f"{count:,} {name}" for name, count in [*parts, ("removed", report.removed)] if count)
+
+
 def because(calibrated: Calibrated) -> str:
-    """Say in brackets why a calibration was chosen."""
+    """Say in brackets why a calibration was chosen: how it did on held-out queries, or a note."""
     fitted = calibrated.fitted
-    if fitted.tuned is not None:
-        best = max((t for t in fitted.tuned.trials if not t.refused), key=lambda t: t.value)
-        none = next((t.value for t in fitted.tuned.trials if str(t.spec) == "none"), None)
-        return "" if none is None else f"  (nDCG@10 on its own questions {best.value:.2f}, raw cosine {none:.2f})"
-    return f"  ({fitted.note})" if fitted.note else ""
+    if fitted.note or fitted.tuned is None:
+        return f" ({fitted.note})" if fitted.note else ""
+    value = {str(trial.spec): trial.value for trial in fitted.tuned.trials if not trial.refused}
+    kept, raw = value.get(str(fitted.spec)), value.get("none")
+    if kept is None or raw is None:
+        return ""
+    if str(fitted.spec) == "none":
+        return f" (nDCG@10 on held-out queries: {raw:.2f}; no calibration does better)"
+    return f" (nDCG@10 on held-out queries: {kept:.2f}; raw cosine: {raw:.2f})"
 
 
-def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool | None) -> None:
-    echo("watching for changes; Ctrl-C ends it.", err=True)
+def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool | None, *, quiet: bool) -> None:
+    echo("Watching for changes. Press Ctrl-C to stop.", err=True)
     known: list[Skipped] = []
     for report in things.watch(*paths, kind=kind, prune=prune):
-        settle(things, "auto")
-        echo(f"{report.added} added, {report.updated} updated, {report.removed} removed.")
+        settle(things, "auto", quiet=quiet)
+        echo(f"{report.added:,} added, {report.updated:,} updated, {report.removed:,} removed.")
         show.skipped([one for one in report.skipped if one not in known])
         known = report.skipped
 
@@ -128,38 +144,41 @@ def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool 
 def calibrate(
     into: In,
     spec: Annotated[
-        str | None, typer.Argument(help="auto (when not said), none, or a spec: center+nnn(k=16)+standardize")
+        str | None, typer.Argument(help="auto, none, or a spec: center+nnn(k=16)+standardize; default: auto")
     ] = None,
     queries: Annotated[
-        Path | None, typer.Option(help="your own queries: one per line, or JSON lines with query and, if known, id")
+        Path | None,
+        typer.Option(help="a file with your own queries: one per line, or JSON lines with query and, optionally, id"),
     ] = None,
     log_queries: Annotated[
         bool | None,
-        typer.Option(help="keep real queries from now on for the next calibration, or stop and forget them"),
+        typer.Option(help="log queries from now on, for the next calibration; or stop, and delete the log"),
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Calibrate a collection again: on its documents as they are now, and on your own queries if you have some.
+    """Calibrate a collection again, on its current documents and on your own queries if you have some.
 
-    auto tries a small grid of calibrations on questions whose answers are known and keeps the best; the table says how
-    each did.
+    auto tries several calibrations on queries whose right documents are known and keeps the best; the table shows the
+    nDCG@10 of each.
     """
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         if log_queries is not None:
             things.log_queries(log_queries)
-            echo(f"the query log is {'on' if log_queries else 'off, and forgotten'}", err=True)
+            echo(f"The query log is {'on' if log_queries else 'off; its queries were deleted'}.", err=True)
             if spec is None and queries is None:
                 return  # nothing else was asked for
         if not len(things):
-            raise BadInput(f"{into} is empty: there is nothing to calibrate. Index something first.")
-        calibrated = things.calibrate(spec or "auto", references(queries))
+            raise BadInput(f"{into} is empty: there is nothing to calibrate. Index some documents first.")
+        own = references(queries)
+        checked(spec or "auto")  # before any progress is shown
+        with progress.counting("calibrating", "steps", quiet=quiet or json) as tell:
+            calibrated = things.calibrate(spec or "auto", own, progress=tell)
         if json:
             echo_json(things.stats().calibration)
             return
-        if calibrated.fitted.tuned is not None:
-            echo(str(calibrated.fitted.tuned))
         echo(calibrated.fitted.describe())
         for name, told in (calibrated.match.held_out if calibrated.match else {}).items():
             if told:
@@ -169,24 +188,24 @@ def calibrate(
 def delete(
     into: In,
     ids: Annotated[list[str] | None, typer.Argument(help="the documents' ids")] = None,
-    where: Annotated[list[str] | None, typer.Option(help="those whose metadata say so: lang=en, year<2000")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="documents with this metadata: lang=en, year<2000")] = None,
     json: Json = False,
 ) -> None:
-    """Delete documents by id, or by their metadata.
+    """Delete documents by id or by metadata.
 
-    The files they came from stay where they are: a document comes back when `isthmus index` reads its file again.
+    The files they came from are not deleted; `isthmus index` adds a document again when it reads its file again.
     """
     with Collection.open(into, create=False, follow=False) as things:
         chosen = [*(ids or []), *(things.ids(conditions(where)) if where else [])]
         if not chosen and not where:
-            raise typer.BadParameter("Name at least one id, or give --where.")
+            raise typer.BadParameter("Give at least one id, or --where.")
         missing = [name for name in ids or [] if name not in things]
         gone = things.delete(chosen)
         if json:
             echo_json({"deleted": gone, "unknown": missing})
         else:
-            echo(f"{gone} deleted. {things.path} holds {len(things):,} documents.")
+            echo(f"{gone:,} deleted. {things.path} holds {counted(len(things), 'document')}.")
             for name in missing:
-                echo(f"there is no {name!r}", err=True)
+                echo(f"No document has the id {name!r}.", err=True)
     if missing:
         raise typer.Exit(SKIPPED)

@@ -15,13 +15,14 @@ from isthmus.documents import Query
 from isthmus.files import read_regular
 
 In: TypeAlias = Annotated[
-    Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder that `isthmus index` made")
+    Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`")
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON, for machines")]
-Device: TypeAlias = Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="where the encoder runs: cpu, cuda")]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
+Device: TypeAlias = Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="device of the encoder: cpu or cuda")]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(envvar="ISTHMUS_THREADS", min=1, help="cores for the encoder; all when not said")
+    int | None, typer.Option(envvar="ISTHMUS_THREADS", min=1, help="CPU cores for the encoder; default: all")
 ]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
 
 CONDITION = re.compile(r"^(?P<name>[^=<>!~]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)$", re.DOTALL)
 SIGNS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
@@ -103,6 +104,11 @@ def references(path: Path | None) -> list[Query | tuple[Query, str]] | None:
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}.") from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise typer.BadParameter(
+            f"{path} has no queries. Write one query per line, or JSON lines such as "
+            '{"query": "a red sofa", "id": "sofa.jpg"}; the id of the right document is optional.'
+        )
     return [_reference(line, path) for line in lines]
 
 

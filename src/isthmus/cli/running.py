@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from isthmus.cli.terminal import echo, guarded
 from isthmus.cli.verbs import app
-from isthmus.errors import BadSpec, IsthmusError, UnknownName
+from isthmus.errors import IsthmusError, codes_of
 
 CLOSED = 141  # the exit code when nobody reads our output any more: 128 and the number of SIGPIPE
 
@@ -44,7 +44,7 @@ def _verb() -> int:
         result = ended.code
     except IsthmusError as error:
         echo(f"isthmus: {error}", err=True)
-        return 2 if isinstance(error, UnknownName | BadSpec) else 1
+        return codes_of(error).exit
     except OSError:
         raise
     except Exception:  # noqa: BLE001 - shown with escapes, which the interpreter would not do

@@ -14,16 +14,16 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from functools import partial
+from typing import Any, TextIO, cast
 
 import numpy as np
 import typer
 
 # C0 but tab and line end, DEL, C1; lone surrogates; line and paragraph separators; marks and overrides of direction
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-REDRAW = "\r\x1b[2K"  # to the start of the line, and clear it
 
 
 def safe(text: str) -> str:
@@ -54,6 +54,11 @@ def _escaped(match: re.Match[str]) -> str:
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a message."""
     typer.echo(safe(str(text)), err=err, nl=nl)
+
+
+def reporter(*, quiet: bool) -> Callable[[str], None]:
+    """Return what prints a line of a log on stderr; nothing with ``quiet``."""
+    return (lambda _: None) if quiet else partial(echo, err=True)
 
 
 def echo_json(value: Any) -> None:
@@ -88,17 +93,15 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def redraw(text: str, *, keep: bool = False) -> None:
-    """Draw the last line of stderr again; ``keep`` ends it, so that the next one comes below."""
+def on_terminal() -> bool:
+    """Whether stderr is a terminal, where a line can be drawn again."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def raw_stderr() -> TextIO:
+    """Return stderr for our own control sequences; what is written to it must not hold anybody else's text."""
     stream = sys.stderr
-    if stream is None:
-        return
-    if isinstance(stream, _Guarded):
-        stream.write_raw(REDRAW)
-    else:
-        stream.write(REDRAW)
-    stream.write(safe(text) + ("\n" if keep else ""))
-    stream.flush()
+    return cast("TextIO", _Raw(stream)) if isinstance(stream, _Guarded) else stream
 
 
 class _Guarded(io.TextIOWrapper):
@@ -111,6 +114,25 @@ class _Guarded(io.TextIOWrapper):
     def write_raw(self, text: str) -> int:
         """Write our own control sequences."""
         return super().write(text)
+
+
+class _Raw(io.TextIOBase):
+    """The way past a guard, for our own control sequences."""
+
+    def __init__(self, guarded_stream: _Guarded) -> None:
+        self._stream = guarded_stream
+
+    def write(self, text: str) -> int:
+        """Write text as it is."""
+        return self._stream.write_raw(text)
+
+    def flush(self) -> None:
+        """Flush the stream below."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether the stream below is a terminal."""
+        return self._stream.isatty()
 
 
 @contextmanager

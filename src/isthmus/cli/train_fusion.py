@@ -8,40 +8,49 @@ from typing import Annotated
 
 import typer
 
-from isthmus.cli.terminal import echo
+from isthmus.cli.options import Quiet
+from isthmus.cli.terminal import echo, reporter
 
 
 def train_fusion(  # noqa: PLR0913 - one name per wish
-    data: Annotated[Path, typer.Option(help="folder with pairs in the layout of the Mr. Right benchmark")],
-    out: Annotated[Path, typer.Option(help="where the encoder and the log go")] = Path("fusion"),
+    data: Annotated[Path, typer.Option(help="folder with pairs, laid out as the Mr. Right benchmark")],
+    out: Annotated[Path, typer.Option(help="output folder for the encoder and the log")] = Path("fusion"),
     towers: Annotated[str, typer.Option(help="mini, or onnx:FOLDER with a text and an image tower")] = "mini",
-    text_tensor: Annotated[str | None, typer.Option(help="the text tower's token states, where it is not mini")] = None,
+    text_tensor: Annotated[
+        str | None, typer.Option(help="name of the text tower's token states; default: mini's")
+    ] = None,
     image_tensor: Annotated[
-        str | None, typer.Option(help="the image tower's feature map, where it is not mini")
+        str | None, typer.Option(help="name of the image tower's feature map; default: mini's")
     ] = None,
     device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda or cpu")] = "cpu",
-    steps: Annotated[int, typer.Option(min=0, help="of pre-training")] = 300,
-    later_steps: Annotated[int, typer.Option(min=0, help="of fine-tuning")] = 100,
-    batch: Annotated[int, typer.Option(min=2, help="documents in a batch")] = 512,
-    queue: Annotated[int, typer.Option(min=0, help="recent representations to contrast with")] = 2048,
+    steps: Annotated[int, typer.Option(min=0, help="steps of pre-training")] = 300,
+    later_steps: Annotated[int, typer.Option(min=0, help="steps of fine-tuning")] = 100,
+    batch: Annotated[int, typer.Option(min=2, help="documents per batch")] = 512,
+    queue: Annotated[int, typer.Option(min=0, help="number of recent representations used as negatives")] = 2048,
     rate: Annotated[
-        float | None, typer.Option(min=0, help="of what begins as the towers' vectors; 0, with --paper 1e-5")
+        float | None,
+        typer.Option(
+            min=0, help="learning rate of weights that start as the towers' vectors; default: 0, with --paper 1e-5"
+        ),
     ] = None,
     merge_layers: Annotated[
-        int | None, typer.Option(min=0, help="of attention over both parts; 0, the paper 2")
+        int | None, typer.Option(min=0, help="attention layers over both parts; default: 0, with --paper 2")
     ] = None,
     match_layers: Annotated[
-        int | None, typer.Option(min=0, help="of the matcher's transformer; 0, the paper 2")
+        int | None, typer.Option(min=0, help="layers of the matcher; default: 0, with --paper 2")
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="the paper's own: one mean, merge attention, its negatives")
+        bool, typer.Option("--paper", help="use the settings of the paper: one mean, merge attention, its negatives")
     ] = False,
-    seed: Annotated[int, typer.Option(help="of every draw")] = 0,
-    small: Annotated[bool, typer.Option("--small/--float", help="8-bit weights in the ONNX files")] = True,
+    seed: Annotated[int, typer.Option(help="random seed")] = 0,
+    small: Annotated[
+        bool, typer.Option("--small/--float", help="store 8-bit weights in the ONNX files, or floats")
+    ] = True,
+    quiet: Quiet = False,
 ) -> None:
-    """Train one representation of text and image (Mr. Right), and a matcher, over towers that stay as they are.
+    """Train one vector for documents with text and image, and a matcher, on frozen towers.
 
-    Run again with the same options it goes on where it stopped.
+    The method is that of the Mr. Right benchmark. The same command continues an interrupted run.
     """
     from isthmus.encoders.tokens import IMAGE, TEXT
     from isthmus.train.fusion.make import make_fusion
@@ -66,6 +75,6 @@ def train_fusion(  # noqa: PLR0913 - one name per wish
         tensors=(text_tensor or TEXT, image_tensor or IMAGE),
         device=device,
         small=small,
-        report=lambda line: echo(line, err=True),
+        report=reporter(quiet=quiet),
     )
     echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")

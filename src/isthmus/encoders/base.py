@@ -98,7 +98,7 @@ def unit(rows: Matrix, whose: str) -> Matrix:
     bad = ~(np.isfinite(length) & (length > 0))
     if bad.any():
         raise BadVectors(
-            f"The model of {whose} gave zeros, NaN or infinity where a vector should be ({int(bad.sum())} of "
+            f"The model of {whose} returned zeros, NaN or infinity instead of a vector ({int(bad.sum())} of "
             f"{len(wide)} rows). It is damaged, or was exported with less precision than it needs."
         )
     scaled: Matrix = (wide / length).astype(np.float32)

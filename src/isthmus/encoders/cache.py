@@ -126,8 +126,8 @@ class FolderCache:
 
     def _refused(self, error: Exception) -> BadFile:
         return BadFile(
-            f"The cache {self.path} cannot be used ({error}). It holds nothing that cannot be made again: "
-            "delete it, or name another folder."
+            f"The cache {self.path} cannot be used ({error}). Delete it, since it "
+            "can be computed again, or name another folder."
         )
 
 

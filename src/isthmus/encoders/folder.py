@@ -170,14 +170,14 @@ def _read(path: Path, name: str, task: Callable[[Path], Done]) -> Done:
         return task(place)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
-        raise BadFile(f"{path.parent / name} cannot be read: {why}. Get the encoder again.") from None
+        raise BadFile(f"{path.parent / name} cannot be read: {why}. Download the encoder again.") from None
 
 
 def _compare(path: Path, name: str, files: Mapping[str, Any], found: str) -> None:
     if found != files[name]:
         raise BadFile(
             f"{path.parent / name} is damaged, or is not the file that {DESCRIPTION} describes: its checksum is "
-            f"{found[:12]}… instead of {str(files[name])[:12]}…. Get the encoder again."
+            f"{found[:12]}… instead of {str(files[name])[:12]}…. Download the encoder again."
         )
 
 
@@ -188,7 +188,7 @@ def _inside(path: Path, name: str) -> Path:
     try:
         place, folder = (path.parent / name).resolve(), path.parent.resolve()
     except (OSError, RuntimeError, ValueError) as error:  # links that lead to one another; a NUL
-        raise BadFile(f"{path.parent / name} cannot be read: {error}. Get the encoder again.") from None
+        raise BadFile(f"{path.parent / name} cannot be read: {error}. Download the encoder again.") from None
     if outside or not place.is_relative_to(folder):
         raise BadFile(
             f"{path} names {name!r}, which is not inside its folder. Copy the file there, and name it without '..' or "

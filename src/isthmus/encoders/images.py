@@ -160,7 +160,7 @@ def _teach_heif(name: str) -> None:
         try:
             need("pillow_heif", extra="heic").register_heif_opener()
         except MissingExtra as error:
-            raise BadImage(f"{name} is HEIF, as telephones write it. {error}") from None
+            raise BadImage(f"{name} is a HEIF file, as phones write them. {error}") from None
 
 
 def source_name(image: ImageLike) -> str:
@@ -190,7 +190,9 @@ def _unreadable(name: str, error: Exception) -> BadImage:
     if isinstance(error, UnidentifiedImageError):
         return BadImage(f"{name} is not an image, or of a kind that Pillow cannot read. Leave it out, or convert it.")
     reason = str(error).strip().rstrip(".") or type(error).__name__
-    return BadImage(f"{name} cannot be decoded: {reason}. It is damaged or cut short: get it again, or leave it out.")
+    return BadImage(
+        f"{name} cannot be decoded: {reason}. It is damaged or truncated: download it again, or leave it out."
+    )
 
 
 _HOW_TO_RAISE = (
@@ -206,7 +208,7 @@ def _check_budget(image: Image, name: str) -> None:
     if image.format in REFUSED_FORMATS:
         raise BadImage(f"{name} is {image.format}, which only a program of its own can draw. Convert it to PNG.")
     if width < 1 or height < 1:
-        raise BadImage(f"{name} is {width} × {height} pixels: there is nothing to see. Leave it out.")
+        raise BadImage(f"{name} is {width} × {height} pixels: it is too small to show anything. Leave it out.")
     if pillow.MAX_IMAGE_PIXELS is None:
         return
     by_python = any(tile[0] in pillow.DECODERS for tile in getattr(image, "tile", []))

@@ -63,12 +63,12 @@ def _problem(
             )
     if isinstance(item, Query) and item.more_images:
         return BadInput(
-            f"it has {len(item.images)} pictures, and an encoder takes one. Have them put into words "
-            "(align='caption'), or ask with each alone."
+            f"it has {len(item.images)} pictures, and an encoder takes one. Turn them into words with "
+            "align='caption', or search with one at a time."
         )
     if item.image is None and not passages:
         return BadInput(
-            f"the encoder {encoder} finds nothing to read in its text (control characters alone, say). Leave it out."
+            f"the encoder {encoder} finds no words in its text (it may hold only control characters). Leave it out."
         )
     return None
 
@@ -90,7 +90,8 @@ def stop(_: int, problem: BadInput) -> None:
 
 def asked(queries: Sequence[Query | str]) -> tuple[list[Query], list[str]]:
     """Return queries, strings among them as queries of words, and what each is called in an error."""
-    return [Query.of(query) for query in queries], [f"query {row}" for row in range(len(queries))]
+    names = ["the query"] if len(queries) == 1 else [f"query {row}" for row in range(len(queries))]
+    return [Query.of(query) for query in queries], names
 
 
 def names_of(documents: Sequence[Document]) -> list[str]:

@@ -200,8 +200,8 @@ def _providers(device: str, available: Sequence[str]) -> list[Any]:
     known = {name for name, provider in PROVIDERS.items() if provider in available}
     if kind not in known or (number and (kind == "cpu" or not number.isdigit())):
         raise BadInput(
-            f"The device {device!r} is not there for onnxruntime; this installation has {', '.join(sorted(known))}. "
-            "onnxruntime-gpu brings cuda (cuda:1 is the second one)."
+            f"onnxruntime has no device {device!r}; this installation has {', '.join(sorted(known))}. "
+            "Install onnxruntime-gpu for cuda (cuda:1 is the second GPU)."
         )
     chosen: list[Any] = [(PROVIDERS[kind], {"device_id": number})] if number else [PROVIDERS[kind]]
     return chosen if kind == "cpu" else [*chosen, PROVIDERS["cpu"]]

@@ -74,7 +74,7 @@ def external_files(model: bytes) -> list[str]:
     try:
         found = list(_locations(memoryview(model), "model"))
     except RecursionError:
-        raise BadFile("This model nests graphs without end. It is damaged, or made to be.") from None
+        raise BadFile("This model nests graphs without end. It is malformed, perhaps on purpose.") from None
     return list(dict.fromkeys(found))
 
 
@@ -155,7 +155,7 @@ def _fields(message: Buffer) -> Iterator[tuple[int, Buffer, Buffer]]:
         elif kind in FIXED:
             length = FIXED[kind]
         else:
-            raise BadFile("This file is no ONNX model, or a damaged one.")
+            raise BadFile("This file is not an ONNX model, or is damaged.")
         if at + length > len(message):
             raise BadFile(CUT_SHORT)
         yield key >> 3, message[at : at + length], message[start : at + length]
@@ -173,7 +173,7 @@ def _number(message: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         if shift > LONGEST:
-            raise BadFile("This file is no ONNX model, or a damaged one.")
+            raise BadFile("This file is not an ONNX model, or is damaged.")
 
 
 def _written(field: int, held: bytes) -> bytes:

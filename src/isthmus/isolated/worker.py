@@ -163,7 +163,7 @@ class _Timer:
 def _raised(body: Mapping[str, Any]) -> Exception:
     if body["kind"] == "MemoryError":
         most = budget.mebibytes(budget.MEMORY)
-        return RanAway(f"takes more than {most} of memory to read. It is broken, or made to be")
+        return RanAway(f"takes more than {most} of memory to read. It is malformed, perhaps on purpose")
     if body["kind"] == "OSError":
         return OSError(body["errno"], body["error"])
     known = getattr(errors, body["kind"], None)
@@ -174,7 +174,7 @@ def _raised(body: Mapping[str, Any]) -> Exception:
 
 def _gone(status: int, seconds: float, *, late: bool) -> RanAway:
     if late:
-        return RanAway(f"takes more than {seconds:g} seconds to read. It is broken, made to be, or too complicated")
+        return RanAway(f"takes more than {seconds:g} seconds to read. It is malformed or too complicated")
     return RanAway(
         f"ended the process that reads it (status {status}): it takes more than {budget.mebibytes(budget.MEMORY)} of "
         "memory, or meets a fault in the library. It is broken, or made to be"

@@ -8,7 +8,7 @@ match        P(match), from first answers with the source present and taken out 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -42,19 +42,29 @@ def checked(spec: str | Spec) -> Spec | None:
     return parsed
 
 
-def chosen(spec: str | Spec, references: ReferenceSets, held: Mapping[str, int]) -> Fitted:
+def chosen(
+    spec: str | Spec,
+    references: ReferenceSets,
+    held: Mapping[str, int],
+    progress: Callable[[int, int], None] = lambda _, __: None,
+) -> Fitted:
     """Fit the calibration that is asked for; ``held`` says how many documents of each modality there are."""
     asked = checked(spec)
     if asked is not None:
         return fitted(asked, references)
     few = [name for name in held if references.trial.targets().get(name, 0) < FEWEST]
     if few:
-        why = f"fewer than {FEWEST} questions with a known answer among {', '.join(few)} documents"
+        why = f"fewer than {FEWEST} queries with a known answer among {', '.join(few)} documents"
         return _default(references, why)
     trial = references.trial.of_judges()
     try:
         tuned = calibration.tune(
-            grid(references), trial.documents, trial.queries, positives=trial.sources, owner=trial.owner
+            grid(references),
+            trial.documents,
+            trial.queries,
+            positives=trial.sources,
+            owner=trial.owner,
+            progress=progress,
         )
         return _kept(tuned, references)
     except CannotFit as error:
@@ -71,7 +81,7 @@ def _kept(tuned: Tuned, references: ReferenceSets) -> Fitted:
     gained = value[str(tuned.best)] - value.get("none", 0.0)
     if references.answered >= FEWEST or gained >= MARGIN or str(tuned.best) == "none":
         return replace(fitted(tuned.best, references), tuned=tuned)
-    why = f"auto stayed with none: '{tuned.best}' gains {gained:.3f} on questions made from the documents"
+    why = f"auto kept none: '{tuned.best}' gains {gained:.3f} nDCG@10 on generated queries"
     return replace(fitted("none", references), tuned=tuned, note=f"{why}, less than {MARGIN}")
 
 

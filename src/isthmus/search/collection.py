@@ -24,7 +24,7 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadVectors, CannotWrite, UnknownName
+from isthmus.errors import BadVectors, CannotWrite, UnknownDocument
 from isthmus.registry import suggestion
 from isthmus.search import arguments, calibrate
 from isthmus.search.ahead import ahead
@@ -144,10 +144,10 @@ class Collection:
                 raise self._unknown(name)
             return self._store.document(rows[name])
 
-    def _unknown(self, name: str) -> UnknownName:
+    def _unknown(self, name: str) -> UnknownDocument:
         some = self._store.names_like(str(name)[:3])
         hint = suggestion(str(name), some) if some else "No id begins like it."
-        return UnknownName(f"No document is called {name!r} in {self.path}. {hint}")
+        return UnknownDocument(f"No document is called {name!r} in {self.path}. {hint}")
 
     def add(self, documents: Iterable[Document], *, progress: Callable[[int], None] | None = None) -> Added:
         """Add documents, each in place of the one that has its id; what has not changed is left alone.
@@ -205,7 +205,7 @@ class Collection:
         but cannot be opened are skipped, and their documents stay as they were.
         """
         found = [self._source(path, kind) for path in paths]
-        report = Indexed()
+        report = Indexed(listing=len(found))
         with self._writing() as writer:
             for source in found:
                 Follower(self._store, writer, source, report, progress or _nobody).follow(prune=prune)
@@ -362,9 +362,13 @@ class Collection:
         return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, hits, tell))
 
     def calibrate(
-        self, spec: str = "auto", queries: Sequence[str | Query | tuple[str | Query, str]] | None = None
+        self,
+        spec: str = "auto",
+        queries: Sequence[str | Query | tuple[str | Query, str]] | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Calibrated:
-        """Calibrate on what is there now.
+        """Calibrate on what is there now; ``progress(done, steps)`` is called after each step.
 
         ``queries`` are your own reference queries, each with the id of its right document if you know it:
         ``("a cat", "cat.jpg")``. Those of words alone are kept for later calibrations, until others are given; ``[]``
@@ -383,7 +387,8 @@ class Collection:
         if queries is not None:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True)).calibrated
+        tell = progress or _nobody
+        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True, progress=tell)).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:

@@ -29,23 +29,30 @@ from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Prepared, prepared
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
-from isthmus.sources import Source
+from isthmus.sources import Source, Unit
 from isthmus.sources.files import is_missing
 from isthmus.storage.protocols import Store
 
 AHEAD = 2 * BATCH  # documents read before they are encoded
+LISTED = 4096  # files listed before they are read
 PIECE = 1 << 20
 
 
 @dataclass(slots=True)
 class Indexed:
-    """What an index run did, in numbers, and what it had to skip."""
+    """What an index run did, in numbers, and what it had to skip.
+
+    While it runs, ``files`` of the ``listed`` ones are done; ``listing`` sources are not listed to their end yet.
+    """
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
     skipped: list[Skipped] = field(default_factory=list)
+    files: int = field(default=0, compare=False)
+    listed: int = field(default=0, compare=False)
+    listing: int = field(default=1, compare=False)
 
     @property
     def done(self) -> int:
@@ -87,19 +94,28 @@ class Unreachable:
 Event: TypeAlias = Same | Begun | Ended | Prepared | Unread | Unreachable
 
 
-def events(store: Store, source: Source) -> Iterator[Event]:
+def events(store: Store, source: Source, report: Indexed) -> Iterator[Event]:
     """Read a source: stamps are compared here, files opened and contents hashed, all on the reader's thread."""
+    with closing(ahead(_listed(source, report), LISTED)) as units:
+        for unit in units:
+            if isinstance(unit, Unread):
+                yield unit
+                continue
+            known = store.ledger.unit(source.root, unit.key)
+            if known is not None and known.stamp == unit.stamp:
+                yield Same(known.number, store.ledger.count(known.number))
+                continue
+            yield Begun(unit.key, None if known is None else known.number)
+            yield from map(_ready, unit.read())
+            yield Ended(unit.stamp)
+
+
+def _listed(source: Source, report: Indexed) -> Iterator[Unit | Unread]:
+    """List a source before it is read, so that somebody who waits can see how much there is."""
     for unit in source.units():
-        if isinstance(unit, Unread):
-            yield unit
-            continue
-        known = store.ledger.unit(source.root, unit.key)
-        if known is not None and known.stamp == unit.stamp:
-            yield Same(known.number, store.ledger.count(known.number))
-            continue
-        yield Begun(unit.key, None if known is None else known.number)
-        yield from map(_ready, unit.read())
-        yield Ended(unit.stamp)
+        report.listed += 1
+        yield unit
+    report.listing -= 1
 
 
 def _bytes(event: Event) -> int:
@@ -164,7 +180,7 @@ class Follower:
         ledger = self.store.ledger
         self.run, self.next_unit = ledger.next_numbers()
         self.writer.before.append(partial(ledger.forget_skipped, units=[(self.source.root, "")]))
-        with closing(ahead(events(self.store, self.source), AHEAD, _bytes)) as coming:
+        with closing(ahead(events(self.store, self.source, self.report), AHEAD, _bytes)) as coming:
             for event in coming:
                 self._take(event)
                 if self.cost >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:
@@ -194,6 +210,7 @@ class Follower:
     def _unread(self, event: Unread) -> None:
         """Report what was not read; what could not be opened keeps the documents that were read from it earlier."""
         kept = False
+        self.report.files += not self.unit
         if event.unreachable and self.unit:
             self.partial.add(self.unit)
             kept = self.store.ledger.count(self.unit) > 0
@@ -271,6 +288,7 @@ class Follower:
             self._skip(batch[skipped.id].unit or 0, skipped)
 
         done = self.writer.add(list(batch.values()), on_skip=on_skip)
+        self.report.files += len(same) + len(ended)
         self.report.added += len(done.added)
         self.report.updated += len(done.updated)
         self.report.unchanged += len(done.unchanged)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from isthmus.documents import Document
+from isthmus.errors import shown
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
@@ -53,7 +54,7 @@ class Explanation:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Hit:
     """A document that was found. ``probability`` is P(match), None where the collection cannot tell.
 
@@ -71,3 +72,9 @@ class Hit:
     explanation: Explanation | None = None
     duplicates: tuple[str, ...] = field(default=())  # nearly the same documents further down, when grouped
     matched: float | None = None
+
+    def __repr__(self) -> str:
+        """Return a short form, without the document."""
+        p = "None" if self.probability is None else f"{self.probability:.3f}"
+        what = f"id={shown(self.id)}, score={self.score:.3f}, probability={p}, modality={self.modality!r}"
+        return f"Hit(rank={self.rank}, {what})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,7 @@ DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
 PATIENT = 20_000  # documents above which a search does not wait for the calibration of a new modality
 GROWTH = 2.0  # times as many vectors of a part as at the fit
 
+Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -257,6 +258,7 @@ class Keeper:
         keep: bool = True,
         asked: str | None = None,
         replacing: bool = False,
+        progress: Progress = lambda _, __: None,
     ) -> Served:
         """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it.
 
@@ -271,7 +273,7 @@ class Keeper:
                 before = None if replacing else self.version()
                 if not self.store.count():
                     return self._nothing()
-                served = self.fitted(spec, own, keep=keep, on_disk=mine)
+                served = self.fitted(spec, own, keep=keep, on_disk=mine, progress=progress)
             if keep:
                 versions.publish(
                     self.store.calibrations, served.calibrated, asked or spec, over=before, encoding=encoding
@@ -288,19 +290,34 @@ class Keeper:
             self.current = served
         return served
 
-    def fitted(self, spec: str, own: references.Own = (), *, keep: bool, on_disk: bool) -> Served:
+    def fitted(
+        self,
+        spec: str,
+        own: references.Own = (),
+        *,
+        keep: bool,
+        on_disk: bool,
+        progress: Progress = lambda _, __: None,
+    ) -> Served:
         """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
         state, last = self.store.state(), self.store.last()
+        trials = len(calibration.AUTO_GRID)
+        steps = trials + 3  # references, trials, index, P(match)
+        progress(0, steps)
         gathered = references.gather(self.store, self.opened.load(), [*self.asked(), *own])
-        fitted = calibrate.chosen(spec, gathered, self.store.counts())
+        progress(1, steps)
+        fitted = calibrate.chosen(spec, gathered, self.store.counts(), lambda done, _: progress(1 + done, steps))
+        progress(1 + trials, steps)
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")
         calibrated = Calibrated(0, state.sequence, made, fitted, None, gathered.real.by_document())
         if keep:
             calibrated = versions.draft(self.store.calibrations, calibrated)
         built = self._built_from(calibrated, state, last, on_disk=on_disk)
+        progress(2 + trials, steps)
         match = calibrate.matched(built, self.store, gathered)
         joined = hybrid.fit(built, self.store, gathered.real)
+        progress(steps, steps)
         return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
 
     def _nothing(self) -> Served:

@@ -10,24 +10,21 @@ two runs has a new row, and is encoded in the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from isthmus import encoders
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotEncode
+from isthmus.errors import BadInput, CannotEncode, counted
 from isthmus.search.ahead import ahead
 from isthmus.search.ingest import Encoding, prepared
-from isthmus.search.keeper import Keeper
+from isthmus.search.keeper import Keeper, Progress
 from isthmus.search.manifest import NO_ENCODER
 from isthmus.search.switching import switch
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
 from isthmus.storage.protocols import Staging, Store
-
-Progress: TypeAlias = Callable[[int, int], None]  # (documents done, documents there are)
 
 PAGE = 32  # documents that are read at once, with the pictures that are kept here
 SHOWN = 5  # documents that an error names
@@ -81,7 +78,7 @@ def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
     """Return the documents of which it is clear beforehand, not after hours, that the encoder does not read them."""
     reads = " and ".join(encoder.modalities)
     found = store.other_modalities(encoder.modalities)
-    return [Skipped(name, f"it is {modality}, and the encoder reads {reads} only.") for name, modality in found]
+    return [Skipped(name, f"its modality is {modality}; the encoder reads only {reads}.") for name, modality in found]
 
 
 def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
@@ -90,11 +87,11 @@ def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
         return
     listed = " ".join(f"{one.id!r}: {one.why}" for one in skipped[:SHOWN])
     more = f" And {len(skipped) - SHOWN:,} more." if len(skipped) > SHOWN else ""
-    rest = "" if len(skipped) == total else " Or have them deleted: --drop, drop=True."
+    rest = "" if len(skipped) == total else " To delete them instead, use --drop (drop=True)."
     raise CannotEncode(
-        f"{len(skipped):,} of {total:,} documents cannot be encoded by {name}, so the collection stays as it was. "
-        f"{listed}{more} Bring their files back, or change or delete these documents, and run it again; what is done "
-        f"is not done again.{rest}",
+        f"{len(skipped):,} of {counted(total, 'document')} cannot be encoded by {name}, so the collection was not "
+        f"changed. {listed}{more} Restore their files, or change or delete these documents, and run it again: it "
+        f"continues where it stopped.{rest}",
         [(one.id, one.why) for one in skipped],
     )
 

@@ -85,8 +85,9 @@ def check_words(queries: Sequence[Query]) -> None:
     """Refuse to rerank for a query without words."""
     for row, query in enumerate(queries):
         if not query.text or query.text.isspace():
+            which = "the query" if len(queries) == 1 else f"query {row}"
             raise BadInput(
-                f"rerank reads the words of a query, and query {row} has none. Ask with words, have the picture put "
+                f"rerank reads the words of a query, and {which} has none. Ask with words, have the picture put "
                 "into words (align='caption'), or leave rerank out."
             )
 

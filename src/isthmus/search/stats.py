@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isthmus.errors import counted
 from isthmus.search import index_folder
 from isthmus.search.keeper import Keeper
 from isthmus.storage.base import Begun
@@ -26,7 +27,7 @@ class Stats:
     calibration: Mapping[str, Any] | None
     drift: Mapping[str, float]
     refitting: bool
-    trouble: str
+    last_error: str
     index: Mapping[str, str]
     sources: Mapping[str, int]
     skipped: tuple[tuple[str, str], ...]
@@ -49,7 +50,7 @@ def stats(folder: Path, database: Engine, keeper: Keeper) -> Stats:
         calibration=_calibration(keeper, int(manifest.get("calibration", 0))),
         drift=_drift(keeper, int(manifest.get("calibration", 0))),
         refitting=keeper.refitting,
-        trouble=keeper.trouble,
+        last_error=keeper.trouble,
         index=_index(keeper.folder, int(manifest.get("calibration", 0))),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
@@ -93,7 +94,7 @@ def _index(folder: Path | None, version: int) -> dict[str, str]:
     for place in index_folder.places(folder, version):
         try:
             shelves = index_folder.described(place)["shelves"]
-            return {of["modality"]: f"{of['kind']}, {of['shape'][0]} rows" for of in shelves}
+            return {of["modality"]: f"{of['kind']}, {counted(of['shape'][0], 'row')}" for of in shelves}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}

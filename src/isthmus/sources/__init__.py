@@ -54,11 +54,13 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     try:
         given.stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"There is nothing at {said}. Check the path; it is taken from the working folder.") from None
+        raise BadInput(
+            f"{said} does not exist. Check the path; relative paths start at the current directory."
+        ) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{said} {unreadable(error)}.") from None
     if not said:  # which pathlib takes for the working folder
-        raise BadInput("The path is empty. Write . for the working folder.")
+        raise BadInput("The path is empty. Write . for the current directory.")
     # not resolved: a link that is pointed elsewhere stays the same source
     try:
         return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100

@@ -99,12 +99,12 @@ def _header(rows: Iterator[list[str]], first: str, delimiter: str) -> list[str]:
     try:
         header = [name.strip() for name in next(rows, [])]
     except csv.Error as error:
-        raise BadInput(f"has a header that is broken: {error}") from None
+        raise BadInput(f"has a malformed header: {error}") from None
     if not set(header) & set(FIELDS):
         known = f"{', '.join(FIELDS[:-1])} or {FIELDS[-1]}"
         raise BadInput(f"has no column called {known}. Rename the one that holds the text, in the first line")
     if len(set(header)) < len(header):
-        raise BadInput("names a column twice in its first line. Rename one")
+        raise BadInput("has two columns of the same name. Rename one of them")
     return header
 
 

@@ -43,7 +43,7 @@ class File:
         try:
             status = Path(path).stat()
         except FileNotFoundError:
-            raise CannotRead("is not there: a link that leads nowhere, or a file that has gone") from None
+            raise CannotRead("does not exist: a broken link, or a file that was removed") from None
         except (OSError, ValueError) as error:
             raise CannotRead(unreadable(error)) from None
         if not stat.S_ISREG(status.st_mode):

@@ -29,7 +29,7 @@ def read(file: File) -> Iterator[Found]:
     require(MODULE, extra="html")
     data = read_bytes(file)
     if depth(data) > DEEPEST:
-        raise BadInput(f"nests elements more than {DEEPEST:,} deep. It is broken, or made to be")
+        raise BadInput(f"nests elements more than {DEEPEST:,} deep. It is malformed, perhaps on purpose")
     page = _decoded(data, file.name).encode("utf-8", "replace")
     title, visible = (blob.decode() for blob in WORKER.ask({}, [page]).blobs)
     text = "\n".join(piece for piece in (title, visible) if piece)

@@ -74,7 +74,7 @@ def loads(text: str) -> Any:
     except ValueError as error:
         raise BadInput(f"is not JSON: {error}") from None
     except RecursionError:
-        raise BadInput("is JSON that is nested too deep") from None
+        raise BadInput("is JSON that is nested too deeply") from None
 
 
 @contextmanager

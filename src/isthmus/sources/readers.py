@@ -40,7 +40,7 @@ def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipp
     if kind in READERS:
         return READERS[kind].unit(file)
     if not kind:
-        return Skipped(file.name, "has no extension, and isthmus tells files by it. Rename it, for instance to .txt")
+        return Skipped(file.name, "has no extension, so its kind is unknown. Rename it, for example to .txt")
     return Skipped(file.name, f"isthmus does not read .{kind} files")
 
 

@@ -155,7 +155,7 @@ def _image(given: object, folder: Path) -> ImageLike | None:
     if given.startswith("data:"):
         return _from_uri(given)
     if URL.match(given):
-        raise BadInput(f"has an image at {given[:80]}: isthmus fetches nothing. Download it and give its path")
+        raise BadInput(f"has an image at {given[:80]}: isthmus does not download files. Download it and give its path")
     return str(folder / given)
 
 
@@ -177,6 +177,6 @@ def _vectors(left: dict[str, Any], text: str | None, image: ImageLike | None) ->
     if "vector" in left:
         parts = [*(["image"] if image is not None else []), *(["text"] if text else [])]
         if not parts:
-            raise BadInput("has a vector of nothing: call it text_vector or image_vector, or add what it stands for")
+            raise BadInput("has a vector of no part: name it text_vector or image_vector, or add the text or image")
         vectors["+".join(parts)] = left.pop("vector")
     return vectors

@@ -82,7 +82,7 @@ class Sample:
             metadata = {"shard": self.shard, **self.metadata}
             yield Document(id=self.key, text=text, image=self.image, metadata=metadata)
         elif not self.problems:
-            yield Skipped(f"{self.shard}, {self.key}", "holds neither a picture nor a text")
+            yield Skipped(f"{self.shard}, {self.key}", "has neither a picture nor a text")
 
 
 class Member(tarfile.TarInfo):
@@ -105,7 +105,7 @@ class Member(tarfile.TarInfo):
         """Read a header; `tarfile` would read what it describes whole, however long that is."""
         made = super().frombuf(buf, encoding, errors)
         if made.type in DESCRIBING and not 0 <= made.size <= HEADER_BYTES:
-            raise tarfile.ReadError(f"a header claims {made.size:,} bytes, and {mebibytes(HEADER_BYTES)} is the most")
+            raise tarfile.ReadError(f"a header claims {made.size:,} bytes; the limit is {mebibytes(HEADER_BYTES)}")
         return made
 
 
@@ -177,7 +177,7 @@ def read(file: File) -> Iterator[Found]:
         last = f" after {sample.key!r}" if sample else ""
         yield from sample.problems if sample else ()
         why = f"cannot be read{last}: {error}" if from_system(error) else f"is damaged{last}: {error}"
-        yield Skipped(file.name, f"{why}. What came before was read", unreachable=from_system(error))
+        yield Skipped(file.name, f"{why}. Everything before it was read", unreachable=from_system(error))
         return
     if sample is None:
         raise BadInput("holds no files")

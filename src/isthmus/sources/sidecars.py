@@ -78,7 +78,7 @@ def caption_of(row: object) -> tuple[list[str], dict[str, Any]]:
     (['a cat'], {'width': 640})
     """
     if not isinstance(row, Mapping):
-        raise BadInput("is JSON but not an object, so it says nothing of the picture beside it")
+        raise BadInput("is JSON but not an object, so it does not describe its picture")
     left = dict(row)
     name = next((name for name in CAPTIONS if isinstance(left.get(name), str) and left[name].strip()), None)
     return ([storable(left.pop(name), "caption")] if name else []), fields(left)

@@ -63,7 +63,7 @@ def decode(data: bytes, name: str, *, characters: int = CHARACTERS) -> str:
     if len(text) > characters:
         raise BadInput(f"has {len(text):,} characters, and one document holds {characters:,} at most. Split it")
     if not text or text.isspace():
-        raise BadInput("is empty: there is nothing in it but spaces")
+        raise BadInput("is empty: it contains only spaces")
     if "\0" in text:
         at = len(mark) + len(text[: text.index("\0")].encode(encoding))
         raise BadInput(f"is not text: byte {at} is NUL. {convert('UTF-16LE', name)}")

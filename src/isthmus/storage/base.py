@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from isthmus.documents import Document
+from isthmus.errors import counted
 from isthmus.types import Matrix, Rows, Vectors
 
 # A running transaction, handed from ``writing()`` to methods of the same engine; nobody else looks inside.
@@ -115,7 +116,7 @@ class Begun:
     documents: int
 
     def __str__(self) -> str:
-        return f"{self.done:,} of {self.documents:,} documents re-encoded into {self.encoder}"
+        return f"{self.done:,} of {counted(self.documents, 'document')} re-encoded with {self.encoder}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from threading import Lock, RLock, local
 from typing import Any
 
 from isthmus import checksums
-from isthmus.errors import BadFile, BadInput, CannotWrite, IsthmusError
+from isthmus.errors import BadFile, BadInput, CannotWrite, Closed, IsthmusError
 from isthmus.storage.sqlite import schema
 
 FILE = "collection.sqlite"
@@ -221,7 +221,7 @@ class Database:
     def _borrowed(self) -> Iterator[Reader]:
         """Give a reader of the pool, and take it back."""
         if self.closed:
-            raise CannotWrite(f"{self.path} was closed. Open the collection again.")
+            raise Closed(f"{self.path} was closed. Open the collection again.")
         with self._pool:
             reader = self._idle.pop() if self._idle else None
         if reader is not None and reader.seen is not None and reader.seen != self._looks():
@@ -255,7 +255,7 @@ class Database:
             yield nullcontext
             return
         if self.closed:
-            raise CannotWrite(f"{self.path} was closed. Open the collection again.")
+            raise Closed(f"{self.path} was closed. Open the collection again.")
         self.check_place()
         with self._snapshot() as connection:
             yield lambda: self._using(connection)
@@ -324,7 +324,7 @@ class Database:
     def _explained(self, error: sqlite3.Error) -> IsthmusError:
         said = str(error).lower()
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in said:
-            return CannotWrite(f"{self.path} was closed. Open the collection again.")
+            return Closed(f"{self.path} was closed. Open the collection again.")
         if "locked" in said or "busy" in said:
             return CannotWrite(f"{self.path} is locked by another process ({error}). Try again when it has finished.")
         if "full" in said:

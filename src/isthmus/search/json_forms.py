@@ -1,0 +1,182 @@
+"""The JSON form of hits, documents, explanations and reports: one for ``--json`` and for every server.
+
+Keys are stable: a key may be added, none is renamed or removed within a major version. Numbers may be non-finite;
+whoever writes the JSON decides what becomes of them.
+
+    hit          rank, id, score, similarity, probability, modality, text, image, metadata, passage, duplicates
+                 and, where the search was told to: matched (rerank), explanation (explain)
+    document     id, text, image, metadata; ``image`` is a path, or null for a picture that the collection keeps
+    explanation  the fields of ``Explanation``; with align also ``aligned``: what was searched instead of the query
+    index report added, updated, unchanged, removed, skipped: [{id, why}], documents, calibration
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+from isthmus.documents import Document
+from isthmus.search.following import Indexed
+from isthmus.search.hits import Explanation, Hit, Passage
+
+if TYPE_CHECKING:
+    from isthmus.align import Aligned
+
+
+class DocumentJson(TypedDict):
+    """A document."""
+
+    id: str
+    text: str | None
+    image: str | None
+    metadata: dict[str, Any]
+
+
+class PassageJson(TypedDict):
+    """Where in a document's text the best match stands: a slice of its characters."""
+
+    number: int
+    start: int
+    stop: int
+    text: str
+
+
+class AlignedJson(TypedDict):
+    """What was searched instead of the query, and what that cost."""
+
+    query: str | None
+    caption: str | None
+    fell_back: str | None
+    untouched: str | None
+    seconds: dict[str, float]
+    counts: dict[str, Any] | None
+
+
+class ExplanationJson(TypedDict):
+    """How a score came about; see ``Explanation``."""
+
+    parts: dict[str, float]
+    similarity: float
+    shift: float
+    bias: float
+    slope: float
+    offset: float
+    score: float
+    rank_before: int | None
+    rank: int
+    words: float | None
+    rank_by_score: int | None
+    matched: float | None
+    aligned: NotRequired[AlignedJson]
+
+
+class HitJson(DocumentJson):
+    """A hit: its document, and how well it matches."""
+
+    rank: int
+    score: float
+    similarity: float
+    probability: float | None
+    modality: str
+    passage: PassageJson | None
+    duplicates: list[str]
+    matched: NotRequired[float]
+    explanation: NotRequired[ExplanationJson]
+
+
+class SkippedJson(TypedDict):
+    """An input that was skipped, and why."""
+
+    id: str
+    why: str
+
+
+class IndexedJson(TypedDict):
+    """What an index run did."""
+
+    added: int
+    updated: int
+    unchanged: int
+    removed: int
+    skipped: list[SkippedJson]
+    documents: int
+    calibration: str | None
+
+
+def document_json(document: Document) -> DocumentJson:
+    """Return the JSON form of a document; a picture by its path."""
+    path = document.image if isinstance(document.image, str) else None
+    return {"id": document.id, "text": document.text, "image": path, "metadata": dict(document.metadata)}
+
+
+def hit_json(hit: Hit) -> HitJson:
+    """Return the JSON form of a hit."""
+    document = document_json(hit.document)
+    form: HitJson = {
+        "rank": hit.rank,
+        "id": hit.id,
+        "score": hit.score,
+        "similarity": hit.similarity,
+        "probability": hit.probability,
+        "modality": hit.modality,
+        "text": document["text"],
+        "image": document["image"],
+        "metadata": document["metadata"],
+        "passage": None if hit.passage is None else _passage_json(hit.passage),
+        "duplicates": list(hit.duplicates),
+    }
+    if hit.matched is not None:
+        form["matched"] = hit.matched
+    if hit.explanation is not None:
+        form["explanation"] = explanation_json(hit.explanation)
+    return form
+
+
+def _passage_json(passage: Passage) -> PassageJson:
+    return {"number": passage.number, "start": passage.start, "stop": passage.stop, "text": passage.text}
+
+
+def explanation_json(told: Explanation) -> ExplanationJson:
+    """Return the JSON form of an explanation."""
+    form: ExplanationJson = {
+        "parts": dict(told.parts),
+        "similarity": told.similarity,
+        "shift": told.shift,
+        "bias": told.bias,
+        "slope": told.slope,
+        "offset": told.offset,
+        "score": told.score,
+        "rank_before": told.rank_before,
+        "rank": told.rank,
+        "words": told.words,
+        "rank_by_score": told.rank_by_score,
+        "matched": told.matched,
+    }
+    if told.aligned is not None:
+        form["aligned"] = aligned_json(told.aligned)
+    return form
+
+
+def aligned_json(aligned: Aligned) -> AlignedJson:
+    """Return the JSON form of an alignment; of the query that was searched, its words."""
+    return {
+        "query": aligned.query.text,
+        "caption": aligned.caption,
+        "fell_back": aligned.fell_back,
+        "untouched": aligned.untouched,
+        "seconds": dict(aligned.seconds),
+        "counts": None if aligned.counts is None else asdict(aligned.counts),
+    }
+
+
+def indexed_json(report: Indexed, documents: int, calibration: str | None) -> IndexedJson:
+    """Return the JSON form of what an index run did, and of the collection after it."""
+    return {
+        "added": report.added,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "skipped": [{"id": one.id, "why": one.why} for one in report.skipped],
+        "documents": documents,
+        "calibration": calibration,
+    }

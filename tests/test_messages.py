@@ -1,0 +1,251 @@
+"""Every message of the command line, in one file that a person can read through: ``tests/data/messages.txt``.
+
+After a change, write it again, and read what changed:
+
+    ISTHMUS_WRITE_MESSAGES=1 python -m pytest tests/test_messages.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.main import get_command
+
+from isthmus import Collection, Document
+from isthmus.cli import app, main, running
+from isthmus.cli.doctor import EXTRAS
+from isthmus.search import references
+from stock import pixels
+from tiny import write_encoder
+
+COMMAND = get_command(app)
+GOLDEN = Path(__file__).parent / "data" / "messages.txt"
+TEXTS = {
+    "cat.txt": "a cat sits on the red sofa",
+    "dog.md": "the dog runs",
+    "tree.txt": "a tree",
+    "house.txt": "a house",
+}
+HIDDEN = [  # what differs from run to run, and from machine to machine
+    (r"\d{4}-\d\d-\d\dT[\d:+]+", "TIME"),
+    (r"checksum [0-9a-f]{12}", "checksum …"),
+    (r"[█▏▎▍▌▋▊▉]+ *", "▇▇▇ "),
+    (r"[+-]?\d+\.\d+", "0.00"),
+    (r"\b\d+%", "0%"),
+    (r"\(\d+ in earlier runs\)", "(N in earlier runs)"),
+    (r" +$", ""),
+]
+
+# A heading and its commands, run one after another in one folder. CHANGE lines change the folder before the next.
+SCENES = """
+# index
+isthmus index nowhere --into things
+isthmus index files --into things --encoder onx:tiny
+isthmus index files --into things --encoder onnx:tiny --calibration centre
+isthmus index files --into things --encoder onnx:tiny --kind jsnl
+isthmus index files --into things --encoder onnx:tiny --calibration center
+isthmus index files --into things
+CHANGE files
+isthmus index files --into things
+isthmus index files --into things --quiet --json
+isthmus index one --into single --encoder onnx:tiny
+isthmus index gone --into things
+# search
+isthmus search cat sofa --in things -k 3
+isthmus search cat sofa --in things -k 2 --explain
+isthmus search cat --in things --group -k 2
+isthmus search cat --in things --calibration none -k 1
+isthmus search --in things
+isthmus search cat --in nowhere
+isthmus search cat --in files
+isthmus search cat --in empty
+isthmus search cat --in things --where type=png --where "bytes<0"
+isthmus search cat --in things --where tpye=png
+isthmus search cat --in single --modality image
+isthmus search cat --in things --modality txt
+isthmus search cat --in things --offset 100
+isthmus search cat --in things --where nonsense
+isthmus search cat --in things --where "{nonsense"
+isthmus search cat --in things --where '{"year": {"about": 2000}}'
+isthmus search cat --in things --weights text
+isthmus search cat --in things --weights image=1
+isthmus search cat --in things --calibration center
+isthmus search cat --in things --hybrid
+isthmus search cat --in single --min-probability 0.9
+isthmus search cat --in things --align captoin
+isthmus search cat --in things --rerank onnx:tiny
+isthmus search --image files/a.png --in things --rerank onnx:tiny
+isthmus search --image files/broken.png --in things
+isthmus search --image nowhere.png --in things
+isthmus search cat --in things --explain-maps nowhere/maps.html
+# calibrate
+isthmus calibrate center --in things
+isthmus calibrate --in things
+isthmus calibrate centre --in things
+isthmus calibrate minmax --in things
+isthmus calibrate --in empty
+isthmus calibrate --queries empty.txt --in things
+isthmus calibrate --queries nowhere.txt --in things
+isthmus calibrate --queries bad.txt --in things
+isthmus calibrate --queries unknown.txt --in things
+isthmus calibrate --log-queries --in things
+isthmus calibrate --no-log-queries --in things
+# reencode
+isthmus reencode --in things --encoder none
+isthmus reencode --in things --encoder onnx:nowhere
+isthmus reencode --in things --encoder onnx:words
+isthmus reencode --in things --encoder onnx:other
+isthmus reencode --in things --encoder onnx:other
+CHANGE picture
+isthmus reencode --in things --encoder onnx:tiny
+isthmus reencode --in things --encoder onnx:tiny --drop
+# stats
+isthmus stats --in things
+isthmus stats --in empty
+isthmus stats --in single --verify
+isthmus stats --in nowhere
+CHANGE damage
+isthmus stats --in single --verify
+# diagnose
+isthmus diagnose --in things --report report.html
+isthmus diagnose --in empty
+isthmus diagnose --in things --report nowhere/report.html
+# evaluate
+isthmus evaluate beir:small --data data --encoder onnx:tiny --calibration none,center
+isthmus evaluate flicker8k --data data
+isthmus evaluate beir:nowhere --data data
+isthmus evaluate beir:small --data data --encoder onnx:tiny --measure nDGC@10
+# export
+isthmus export --in things --to all.jsonl
+isthmus export --in things --to all.npz
+isthmus export --in things --to all.calibration
+isthmus export --in things --to all.xyz
+isthmus export --in things --to nowhere/all.jsonl
+# delete
+isthmus delete --in things
+isthmus delete tree.txt nobody --in things
+isthmus delete --where type=txt --in things
+# compact
+isthmus compact --in things
+# train
+isthmus train mini --data data --text-weights x
+isthmus train forge-mini --data data --supervised-only --no-supervised
+# interrupted
+INTERRUPT index
+isthmus index files --into things
+INTERRUPT reencode
+isthmus reencode --in things --encoder onnx:other
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files, two encoders, an empty collection, and files of queries."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("ENOUGH", "SHIPPED_QUERIES"):
+        monkeypatch.setattr(references, name, 40)  # calibrations take no time
+    monkeypatch.setattr(running, "app", COMMAND)  # made once, which takes as long as many verbs
+    for folder in ("files", "one", "gone", "data/small/qrels"):
+        Path(folder).mkdir(parents=True)
+    for name, text in TEXTS.items():
+        Path("files", name).write_text(text)
+    for seed, name in enumerate("abc"):
+        Image.fromarray(pixels(seed)).save(f"files/{name}.png")
+    Path("files/b.txt").write_text("a red house")
+    Path("files/broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    Path("files/film.mp4").write_bytes(b"film")
+    Path("one/cat.txt").write_text("a cat")
+    for name, text in {"empty": "\n", "bad": '{"query": \n', "unknown": '{"query": "cat", "id": "dog.txt"}\n'}.items():
+        Path(f"{name}.txt").write_text(text)
+    rows = [("corpus", "d", '"title": "", "text": "the cat sits"'), ("queries", "q", '"text": "cat"')]
+    for file, name, fields in rows:
+        Path(f"data/small/{file}.jsonl").write_text(f'{{"_id": "{name}1", {fields}}}\n{{"_id": "{name}2", {fields}}}\n')
+    Path("data/small/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    for encoder, parts, dim in (("tiny", "image+text", 8), ("other", "image+text", 12), ("words", "text", 8)):
+        write_encoder(Path(encoder), parts, dim=dim)
+    Collection.open("empty", "onnx:tiny").close()
+    return tmp_path
+
+
+def change(what: str) -> None:
+    if what == "files":
+        Path("files/tree.txt").unlink()
+        Path("files/dog.md").write_text("the dog sits")
+        Path("files/cat2.txt").write_text(TEXTS["cat.txt"])
+        with Collection.open("things", follow=False) as things:
+            things.add([Document("tree.txt", "a tree")])
+    elif what == "picture":
+        Path("files/c.png").unlink()
+    else:
+        file = next(Path("single/index").glob("*/0.vectors"))
+        file.write_bytes(file.read_bytes()[::-1])
+
+
+def described(command: Any, name: str) -> Iterator[str]:
+    """Yield the help of a command and of those below it, as far as we write it: not as a terminal shows it."""
+    yield f"\n$ {name} --help"
+    yield (command.help or "").strip()
+    for one in command.params:
+        if one.name == "help":
+            continue
+        flags = ", ".join([*one.opts, *one.secondary_opts])
+        named = flags if flags.startswith("-") else one.name.upper()
+        yield f"  {named:<24} {getattr(one, 'help', None) or ''}".rstrip()
+    below = getattr(command, "commands", {})
+    for inner in below.values():
+        yield f"  {inner.name:<24} {inner.get_short_help_str(200)}"
+    for inner in below.values():
+        yield from described(inner, f"{name} {inner.name}")
+
+
+def shown(text: str, place: Path) -> str:
+    """Hide what differs from run to run; of a usage error, keep the error."""
+    text = re.sub(r"(?s)^Usage: .*?\n\n(?=Error: )", "", text).replace(str(place.resolve()), "TMP")
+    for pattern, put in HIDDEN:
+        text = re.sub(pattern, put, text, flags=re.MULTILINE)
+    return text
+
+
+def played(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for line in SCENES.strip().splitlines():
+        verb, *rest = shlex.split(line)
+        if verb == "CHANGE":
+            change(*rest)
+        elif verb == "INTERRUPT":
+            monkeypatch.setattr(Collection, rest[0], interrupted)
+        elif verb == "#":
+            yield f"\n{line}"
+        else:
+            yield f"\n$ {line}"
+            monkeypatch.setattr(sys, "argv", ["isthmus", *rest])
+            with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+                patch.setattr(sys, "stderr", sys.stdout)  # so that lines stand in their order
+                main()
+            yield shown(capsys.readouterr().out, place).rstrip()
+            if ended.value.code:
+                yield f"[exit code {ended.value.code}]"
+
+
+def interrupted(*_: Any, **__: Any) -> Callable[[], None]:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the file has the paths and messages of other systems")
+def test_every_message_stands_in_the_golden_file(
+    world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [*described(COMMAND, "isthmus"), "\n# doctor"]
+    lines += [f"{name:<10} {what}" for name, (what, _) in EXTRAS.items()]
+    lines += played(world, capsys, monkeypatch)
+    text = "\n".join(lines).strip() + "\n"
+    if os.environ.get("ISTHMUS_WRITE_MESSAGES"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8"), "read what changed, then write the file again: see above"
