@@ -48,10 +48,19 @@ class Explanation:
         again = "" if self.rank_by_score is None else f"rank {self.rank_by_score} by score, "
         again += "" if self.matched is None else f"matched {self.matched:+.2f}, "
         return (
-            f"{before} by raw similarity {self.similarity:.3f} ({parts}); shift {self.shift:+.3f}, bias "
-            f"{-self.bias:+.3f}, then × {self.slope:.2f} {self.offset:+.2f} = score {self.score:.2f}{words}; "
-            f"{again}now rank {self.rank}"
+            f"{before} by raw similarity {self.similarity:.3f} ({parts}); shift {signed(self.shift, 3)}, bias "
+            f"{signed(-self.bias, 3)}, then × {self.slope:.2f} {signed(self.offset, 2)} = score {self.score:.2f}"
+            f"{words}; {again}now rank {self.rank}"
         )
+
+
+def signed(value: float, places: int) -> str:
+    """Write a number with its sign; what rounds to zero is +0.
+
+    >>> signed(-0.0001, 3), signed(-0.5, 3)
+    ('+0.000', '-0.500')
+    """
+    return f"{round(value, places) + 0.0:+.{places}f}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
