@@ -17,6 +17,7 @@ from isthmus.errors import BadInput, BadVectors, CannotEncode
 from isthmus.search import arguments, limits
 from isthmus.storage import facts, where
 from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite.database import ChangedMeanwhile
 from isthmus.types import MAX_PARTS_OF_ONE
 
 BAD_NAMES = [
@@ -217,6 +218,31 @@ def test_a_query_has_at_most_32768_characters(things: Collection) -> None:
             ask()
     longest = Query(text="x" * arguments.LONGEST, vectors={"text": VECTOR})
     assert len(things.search(longest, k=3)) == 3
+
+
+def test_work_that_meets_changes_is_given_up_after_ten_tries(things: Collection) -> None:
+    tries = []
+
+    def work() -> None:
+        tries.append(1)
+        raise ChangedMeanwhile("It was changed while it was read. Try again.")
+
+    with pytest.raises(ChangedMeanwhile, match="Try again"):
+        things.steadily(work)
+    assert len(tries) == 10
+
+
+def test_work_is_given_up_where_each_try_meets_another_encoder(things: Collection) -> None:
+    tries = []
+
+    def work() -> None:
+        tries.append(1)
+        with things.store.database.writing() as connection:
+            things.store.database.put(connection, encoding=len(tries))
+
+    with pytest.raises(ChangedMeanwhile, match="re-encoded 10 times"):
+        things.steadily(work)
+    assert len(tries) == 10
 
 
 @pytest.mark.parametrize("vector", [[[1.0, 2.0], [3.0]], [1e300, 1.0], [1e-300], [True, False], ["a"], [None], 5, {}])

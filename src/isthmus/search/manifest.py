@@ -27,6 +27,7 @@ from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Databa
 from isthmus.storage.sqlite.folder import FolderStore
 
 NO_ENCODER = "none"
+TRIES = 10  # how often work that met a change is done again
 
 Result = TypeVar("Result")
 
@@ -88,19 +89,21 @@ class Opened:
         return now
 
     def steadily(self, work: Callable[[], Result]) -> Result:
-        """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
-        while True:
+        """Do something that reads vectors; start again if the collection was re-encoded meanwhile, at most 10 times."""
+        for tries_left in reversed(range(TRIES)):
             began = self.moved()
             try:
                 done = work()
             except ChangedMeanwhile:
-                continue
-            except Exception:
-                if encodings(self.database) == began:
+                if not tries_left:
                     raise
-                continue
-            if encodings(self.database) == began:
-                return done
+            except Exception:
+                if not tries_left or encodings(self.database) == began:
+                    raise
+            else:
+                if encodings(self.database) == began:
+                    return done
+        raise ChangedMeanwhile(f"{self.folder} was re-encoded {TRIES} times while it was read. Try again.")
 
 
 def encodings(database: Engine) -> int:
