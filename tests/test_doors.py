@@ -201,9 +201,26 @@ def test_filters_of_many_conditions_and_values_work_up_to_a_stated_number(things
     with pytest.raises(BadInput, match="more than 5,000 conditions"):
         things.ids({"or": [{"n": i} for i in range(where.CONDITIONS + 1)]})
     with pytest.raises(BadInput, match="30,000 is the most"):
-        things.ids({"n": [i + 0.5 for i in range(40_000)]})
+        things.ids({"n": [f"{i}\0" for i in range(40_000)]})
     assert len(things.ids({"n": list(range(40_000))})) == 20
     assert things.ids({"n": np.int64(3)}) == ["v3"]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-200, 1e200])
+def test_a_list_of_many_floats_matches_exactly(things: Collection, scale: float) -> None:
+    some = np.random.default_rng(5).normal(size=200) * scale
+    near = np.nextafter(some, np.inf)
+    for prefix, values in (("same", some), ("near", near)):
+        several = enumerate(values.tolist())
+        things.add([Document(f"{prefix}{row}", metadata={"x": x}, vectors={"text": VECTOR}) for row, x in several])
+    more = (np.arange(20_000) * scale * 7).tolist()
+    found = things.ids({"x": {"in": [*more, *some.tolist(), float("inf"), float("nan"), "a\0", "b", 3]}})
+    assert found == [f"same{row}" for row in range(200)]
+
+
+def test_a_list_may_hold_40000_floats(things: Collection) -> None:
+    assert things.ids({"n": [i + 0.5 for i in range(40_000)]}) == []
+    assert things.ids({"n": [*(i + 0.5 for i in range(40_000)), 3.0]}) == ["v3"]
 
 
 def test_a_query_has_at_most_32768_characters(things: Collection) -> None:

@@ -9,7 +9,8 @@
 
 A list in the metadata matches if one of its members does; inner names are joined by dots (``author.name``). Numbers
 compare with numbers and strings with strings; a string that is plainly a number (``"2021"``) is both. ``id`` and
-``modality`` are names, too. A filter may be nested 64 levels deep, and hold 5,000 conditions and 30,000 values.
+``modality`` are names, too. A filter may be nested 64 levels deep, and hold 5,000 conditions and 30,000 values; a list
+of more than 1,000 values counts as one.
 
 >>> parse({"lang": "en"})
 OneOf(name='lang', values=('en',))
@@ -31,7 +32,7 @@ RANGES = ("gt", "gte", "lt", "lte")
 COLUMNS = ("id", "modality")  # names that every document has, and that are not metadata
 DEEPEST = 64  # levels of conditions inside one another
 CONDITIONS = 5_000
-VALUES = 30_000  # values to compare with, in all
+VALUES = 30_000  # values that are handed over one by one; a long list is handed over as one
 
 
 @dataclass(frozen=True, slots=True)

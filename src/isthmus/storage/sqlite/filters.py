@@ -22,6 +22,8 @@ COLUMNS = {"id": "id", "modality": "modality"}
 EVERY = "SELECT row FROM documents"
 TERMS = 100  # conditions that are joined at once: SQLite takes 500
 MANY = 1000  # values that are handed over one by one; more go as one list
+# A float as two integers, whose quotient is exact. Of a decimal number SQLite only promises 15 digits.
+RATIO = "CAST(json_extract(value, '$[0]') AS REAL) / json_extract(value, '$[1]')"
 
 __all__ = ["Rows", "compiled", "parse"]
 
@@ -52,7 +54,7 @@ class _Tables:
             case Everything():
                 return Rows(EVERY)
             case OneOf(name, values):
-                return _one_of(name, values)
+                return self._joined("UNION", _one_of(name, values))
             case Compare(name, operator, value):
                 kind = "= 'text'" if isinstance(value, str) else "!= 'text'"
                 column = COLUMNS.get(name, "value")
@@ -100,10 +102,33 @@ class _Tables:
         return Rows(f"WITH {named} {last.sql}", values)
 
 
-def _one_of(name: str, values: tuple[Scalar, ...]) -> Rows:
-    if len(values) > MANY and not any(isinstance(value, float) or "\0" in str(value) for value in values):
-        return Rows(f"{_from(name)} IN (SELECT value FROM json_each(?))", (*_head(name), json.dumps(values)))
+def _one_of(name: str, values: Sequence[Scalar]) -> list[Rows]:
+    """Return the queries whose rows together have one of these values."""
+    if len(values) <= MANY:
+        return [_each(name, values)]
+    plain = [value for value in values if _is_plain(value)]
+    ratios = [value.as_integer_ratio() for value in values if isinstance(value, float) and _is_ratio(value)]
+    rest = [value for value in values if not _is_plain(value) and not _is_ratio(value)]
+    rows = [
+        Rows(f"{_from(name)} IN (SELECT {column} FROM json_each(?))", (*_head(name), json.dumps(listed)))
+        for column, listed in (("value", plain), (RATIO, ratios))
+        if listed
+    ]
+    return [*rows, _each(name, rest)] if rest else rows
+
+
+def _each(name: str, values: Sequence[Scalar]) -> Rows:
     return Rows(f"{_from(name)} IN ({','.join('?' * len(values))})", (*_head(name), *values))
+
+
+def _is_plain(value: Scalar) -> bool:
+    """Whether a value comes out of JSON as it went in."""
+    return isinstance(value, int) or (isinstance(value, str) and "\0" not in value)
+
+
+def _is_ratio(value: Scalar) -> bool:
+    """Whether a float is a quotient of two 64-bit integers, the second of which is always a power of two."""
+    return isinstance(value, float) and (value == 0 or 2.0**-10 <= abs(value) < 2.0**63)
 
 
 def _from(name: str) -> str:
