@@ -46,12 +46,18 @@ def things(tmp_path: Path) -> Iterator[Collection]:
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-@pytest.mark.parametrize("make", [lambda parts: Document("d", vectors=parts), lambda parts: Query(vectors=parts)])
-def test_a_part_is_called_by_an_identifier(make: Callable[[Any], object], name: Any) -> None:
+@pytest.mark.parametrize("kind", ["document", "query", "reference query", "references"])
+def test_a_part_is_called_by_an_identifier(things: Collection, kind: str, name: Any) -> None:
+    use: Callable[[Any], object] = {
+        "document": lambda parts: Document("d", vectors=parts),
+        "query": lambda parts: things.search(Query(vectors=parts)),
+        "reference query": lambda parts: things.calibrate("none", queries=[Query(vectors=parts)]),
+        "references": lambda parts: things.references([(Query(vectors=parts), None)]),
+    }[kind]
     with pytest.raises(BadInput, match="not a part's name"):
-        make({name: VECTOR})
+        use({name: VECTOR})
     with pytest.raises(BadInput, match="not a part's name"):
-        make({"text": VECTOR, f"image+{name}" if isinstance(name, str) and name else name: VECTOR})
+        use({"text": VECTOR, f"image+{name}" if isinstance(name, str) and name else name: VECTOR})
 
 
 def test_good_names_of_parts_are_taken() -> None:
@@ -103,6 +109,30 @@ def test_a_collection_with_many_combinations_refuses_new_ones(
     several = [("a",), ("b",), ("a", "b"), ("b", "text")]
     done = things.add([Document("+".join(parts), vectors=dict.fromkeys(parts, VECTOR)) for parts in several])
     assert (done.added, [one.id for one in done.skipped]) == (("a", "b"), ["a+b", "b+text"])
+
+
+@pytest.mark.parametrize("calibration", ["none", "center"])
+@pytest.mark.parametrize("part", ["clip.b32", "my part", "odd\0name", "../../../evil"])
+def test_a_part_name_of_an_earlier_version_can_be_searched_and_updated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, calibration: str
+) -> None:
+    with Collection.open(tmp_path / "deep" / "c", "none", calibration=calibration) as things:
+        with monkeypatch.context() as patch:
+            patch.setattr(types, "PART_NAME", re.compile(".*", re.DOTALL))
+            vectors = np.random.default_rng(0).normal(size=(20, 8))
+            things.add([Document(f"d{row}", vectors={part: vector}) for row, vector in enumerate(vectors)])
+        asked = Query(vectors={part: vectors[3]})
+        things.calibrate(calibration, queries=[asked, Query(vectors={part: VECTOR})])
+        assert things.search(asked, k=1)[0].id == "d3"
+        assert things.update("d3", {"a": 1}).updated == ("d3",)
+        assert things.update(Document("d3", "a cat", metadata={"b": 2})).updated == ("d3",)
+        changed = things.get("d3")
+        assert (changed.text, changed.metadata, list(changed.vectors)) == ("a cat", {"a": 1, "b": 2}, [part])
+        assert things.search(asked, where={"a": 1}, modalities=part)[0].id == "d3"
+        things.refresh()
+        with pytest.raises(BadInput, match="not a part's name"):
+            things.update(Document("d3", vectors={part: VECTOR}))
+    assert [path.name for path in tmp_path.rglob("*") if "evil" in path.name or "clip" in path.name] == []
 
 
 @pytest.mark.parametrize("part", ["my part", "odd\0name", "../../../evil"])

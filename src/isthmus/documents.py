@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from os import PathLike
@@ -13,7 +13,7 @@ import numpy as np
 
 from isthmus.errors import BadInput, BadVectors, shown
 from isthmus.registry import lookup
-from isthmus.types import Matrix, check_part_count, part_name
+from isthmus.types import Matrix, check_part_count, part_name, stored_part_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,7 +61,7 @@ class Document:
                 "values, for instance {'lang': 'en'}."
             )
         object.__setattr__(self, "metadata", dict(self.metadata))
-        object.__setattr__(self, "vectors", _vectors(f"Document {self.id!r}", self.vectors))
+        object.__setattr__(self, "vectors", _vectors(f"Document {self.id!r}", self.vectors, part_name))
         _check(f"Document {self.id!r}", self.text, self.image, self.vectors)
 
     @classmethod
@@ -75,7 +75,8 @@ class Document:
     ) -> Document:
         """Return a document that a collection holds, without the checks of a new one.
 
-        Earlier versions stored ids and part names that are refused today; they can still be read and deleted.
+        Earlier versions stored ids and part names that are rejected today. Such documents can still be read, searched,
+        updated and deleted.
         """
         document = object.__new__(cls)
         for field_name, value in zip(
@@ -110,8 +111,9 @@ class Query:
     """What is asked: words, a picture, or both.
 
     ``weights`` says how much each part counts (equally when not said); ``vectors`` are the query's own, by part, and
-    are not encoded. ``more_images`` are further pictures beside the first: alignment reads them all
-    (``isthmus.align``); a search without it refuses a query that has any, as no encoder takes two pictures for one.
+    are not encoded. They may name any part: a search checks the names against its collection. ``more_images`` are
+    further pictures beside the first: alignment reads them all (``isthmus.align``); a search without it refuses a query
+    that has any, as no encoder takes two pictures for one.
 
     >>> Query(text="a cat on a red sofa").modality
     'text'
@@ -128,7 +130,7 @@ class Query:
     more_images: Sequence[ImageLike] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "vectors", _vectors("The query", self.vectors))
+        object.__setattr__(self, "vectors", _vectors("The query", self.vectors, stored_part_name))
         _check("The query", self.text, self.image, self.vectors)
         object.__setattr__(self, "more_images", _more_images(self.image, self.more_images))
         if self.weights is not None:
@@ -174,12 +176,15 @@ def _parts(text: str | None, image: ImageLike | None, vectors: Mapping[str, Matr
     return sorted(given.union(*(part.split("+") for part in vectors)))
 
 
-def _vectors(whose: str, given: object) -> dict[str, Matrix]:
+def _vectors(whose: str, given: object, check_name: Callable[[object], str]) -> dict[str, Matrix]:
     if not isinstance(given, Mapping):
         raise BadInput(f"{whose} has vectors of type {type(given).__name__}; write vectors={{'text': vector}}.")
     vectors: dict[str, Matrix] = {}
     for given_name, vector in given.items():
-        part = _part_name(whose, given_name)
+        try:
+            part = check_name(given_name)
+        except BadInput as error:
+            raise BadInput(f"{whose} has a vector whose part cannot be used: {error}") from None
         if part in vectors:
             raise BadInput(f"{whose} has two vectors for {part!r}. Joint parts are the same in any order: give one.")
         vectors[part] = _vector(f"{whose}: the vector of {part!r}", vector)
@@ -188,13 +193,6 @@ def _vectors(whose: str, given: object) -> dict[str, Matrix]:
     except BadInput as error:
         raise BadInput(f"{whose} cannot be used: {error}") from None
     return vectors
-
-
-def _part_name(whose: str, given: object) -> str:
-    try:
-        return part_name(given)
-    except BadInput as error:
-        raise BadInput(f"{whose} has a vector whose part cannot be used: {error}") from None
 
 
 def _vector(which: str, given: object) -> Matrix:

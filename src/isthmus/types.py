@@ -167,7 +167,7 @@ def _checked_parts(parts: Mapping[str, Any]) -> dict[str, Matrix]:
         raise BadVectors("Vectors need at least one part, for instance parts={'text': matrix}.")
     if len(parts) > MAX_PARTS:
         raise BadVectors(f"{len(parts)} parts were given; {MAX_PARTS} is the most.")
-    arrays = {_canonical(name): _array(name, matrix) for name, matrix in parts.items()}
+    arrays = {stored_part_name(name): _array(name, matrix) for name, matrix in parts.items()}
     if len(arrays) < len(parts):
         raise BadVectors(f"{', '.join(parts)}: one part is named twice. Joint parts are the same in any order.")
     first, shape = next((name, a.shape) for name, a in arrays.items())
@@ -203,7 +203,7 @@ def _array(name: object, matrix: object) -> Any:
 
 
 def part_name(name: object) -> str:
-    """Check the name of a part that comes from outside, and write a joint part in alphabetical order.
+    """Check the name of a new document's part, and write a joint part in alphabetical order.
 
     A name is an identifier: 1 to 32 ASCII letters, digits, ``_`` and ``-`` (not first); ``+`` joins several. A
     document or a query has at most 8.
@@ -224,6 +224,17 @@ or 'image'; '+' joins names, as in 'image+text'.
     return "+".join(sorted(set(names)))
 
 
+def stored_part_name(name: object) -> str:
+    """Return the name of a part that a collection may hold, in alphabetical order; earlier versions stored any name.
+
+    >>> stored_part_name("text+clip.b32")
+    'clip.b32+text'
+    """
+    if not isinstance(name, str) or not all(name.split("+")):
+        raise BadVectors(f"{shown(name)} is not a part's name. Use 'text', 'image', or 'image+text'.")
+    return "+".join(sorted(set(name.split("+"))))
+
+
 def check_part_count(parts: Iterable[str]) -> None:
     """Refuse more parts than one document or query may have."""
     names = {atom for part in parts for atom in part.split("+")}
@@ -231,21 +242,10 @@ def check_part_count(parts: Iterable[str]) -> None:
         raise BadInput(f"it has {len(names)} parts; {MAX_PARTS_OF_ONE} is the most. Split it into several documents.")
 
 
-def _canonical(name: str) -> str:
-    """Write a joint part in alphabetical order: ``text+image`` is ``image+text``.
-
-    Any name will do here: vectors of collections written by earlier versions are read as well. ``part_name`` is the
-    check for names from outside.
-    """
-    if not isinstance(name, str) or not all(name.split("+")):
-        raise BadVectors(f"{shown(name)} is not a part's name. Use 'text', 'image', or 'image+text'.")
-    return "+".join(sorted(set(name.split("+"))))
-
-
 def _checked_presence(present: Mapping[str, Any], parts: Mapping[str, Matrix], n: int) -> dict[str, Mask]:
     if not isinstance(present, Mapping):
         raise BadVectors(f"`present` is {shown(present)}; it maps parts to masks, as in {{'text': mask}}.")
-    present = {_canonical(part): _array(part, mask) for part, mask in present.items()}
+    present = {stored_part_name(part): _array(part, mask) for part, mask in present.items()}
     masks = {p: np.asarray(present.get(p, np.ones(n, dtype=bool))) for p in parts}
     if unknown := set(present) - set(parts):
         raise BadVectors(f"`present` names parts without vectors: {', '.join(sorted(unknown))}.")
@@ -267,7 +267,7 @@ def _checked_weights(
         return None
     if not isinstance(weights, Mapping):
         raise BadVectors(f"`weights` is {shown(weights)}; it maps parts to numbers, as in {{'text': [1.0, 2.0]}}.")
-    weights = {_canonical(part): _array(part, weight) for part, weight in weights.items()}
+    weights = {stored_part_name(part): _array(part, weight) for part, weight in weights.items()}
     if unknown := set(weights) - set(present):
         raise BadVectors(f"`weights` names parts without vectors: {', '.join(sorted(unknown))}.")
     checked: dict[str, Matrix] = {p: np.asarray(weights.get(p, np.ones(n)), dtype=np.float64) for p in present}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from operator import index
 from os import PathLike
@@ -12,6 +12,7 @@ import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, shown
+from isthmus.types import part_name
 
 LONGEST = 32_768  # characters of a query: about 5,000 words, which take an encoder some seconds
 LARGEST = 2**31 - 1  # more hits than any collection has: a larger number means the same
@@ -132,6 +133,16 @@ def query(given: str | Query) -> Query:
             "or search for its passages one by one with search_many."
         )
     return asked
+
+
+def check_parts(asked: Iterable[Query], held: Callable[[], set[str]]) -> None:
+    """Reject names of parts that no document may have, unless the collection holds vectors under them."""
+    for part in {part for one in asked for part in one.vectors}:
+        try:
+            part_name(part)
+        except BadInput as error:
+            if not set(part.split("+")) <= {atom for name in held() for atom in name.split("+")}:
+                raise BadInput(f"The query has a vector of a part that is not in this collection: {error}") from None
 
 
 def queries(several: object) -> list[Query]:

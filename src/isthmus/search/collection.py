@@ -179,7 +179,8 @@ class Collection:
             name = document if isinstance(document, str) else document.id
             before = self.get(name)
             if isinstance(document, str):
-                after = replace(before, metadata={**before.metadata, **(metadata or {})})
+                changed = {**before.metadata, **(metadata or {})}
+                after = Document.restored(name, before.text, before.image, changed, before.vectors)
             else:
                 after = merged(before, document)
             file = self._store.origin(name)
@@ -333,6 +334,7 @@ class Collection:
         arguments.named("align", align, "align")
         arguments.named("rerank", rerank, "scores")
         asked = arguments.queries(queries)
+        arguments.check_parts(asked, self._store.parts)
         options = Options(
             k=arguments.count("k", k, least=1),
             offset=arguments.count("offset", offset, least=0),
@@ -380,6 +382,7 @@ class Collection:
                 "search calibrates for its own process where nothing is saved), or calibrate a copy of your own."
             )
         own: Own = [arguments.reference(query) for query in arguments.references(queries)]
+        arguments.check_parts((query for query, _ in own), self._store.parts)
         for _, answer in own:
             if answer is not None and answer not in self:
                 raise self._unknown(answer)
@@ -419,6 +422,7 @@ class Collection:
 
         ``own`` come first; those given to earlier calibrations, or logged, follow.
         """
+        arguments.check_parts((query for query, _ in own), self._store.parts)
         return self.steadily(lambda: gather(self._store, self._opened.load(), [*own, *self._keeper.asked()]))
 
     def export_vectors(self, path: str | PathLike[str]) -> int:

@@ -7,7 +7,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def prepared(document: Document) -> Prepared:
     text = readable(document.text) if document.text and not document.text.isspace() else None
     image = _kept(document.image)
     return Prepared(
-        replace(document, text=text, image=image),
+        Document.restored(document.id, text, image, document.metadata, document.vectors),
         hashlib.sha256(text.encode()).digest() if text else None,
         _image_hash(image),
         own_hash(document.vectors) if document.vectors else None,

@@ -15,7 +15,7 @@ from isthmus.errors import BadFile, BadInput, BadVectors
 from isthmus.search.ingest import Encoding, Prepared, prepared
 from isthmus.storage.base import Entry, Transaction, assembled
 from isthmus.storage.protocols import Store
-from isthmus.types import Vectors
+from isthmus.types import Vectors, check_part_count
 
 Action: TypeAlias = Callable[[Transaction], object]
 
@@ -208,7 +208,9 @@ def merged(before: Document, given: Document) -> Document:
         if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
     }
     metadata = {**before.metadata, **given.metadata}
-    return Document(given.id, text, image, metadata, {**own, **given.vectors})
+    if given.vectors:
+        check_part_count({**own, **given.vectors})
+    return Document.restored(given.id, text, image, metadata, {**own, **given.vectors})
 
 
 def _signature(arrival: Arrival) -> tuple[object, ...]:
