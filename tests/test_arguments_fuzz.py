@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 
 from isthmus import Collection, Document, Query, Vectors
 from isthmus.cli import main
-from isthmus.errors import IsthmusError
+from isthmus.errors import BadInput, IsthmusError
 from stock import mixed
 
 
@@ -73,8 +76,29 @@ HOSTILE: dict[str, Any] = {
     "generator": (one for one in [5]),
     "query": Query(text="a cat"),
     "document": Document("hostile", "a cat"),
-    "nowhere": Path("/nowhere/at/all"),
+    "zero dimensions": np.array(3.0),
+    "iterator": iter(["a", 5]),
+    "path of nul": Path("a\0b"),
+    "nowhere": Path("/dev/null/at/all"),
 }
+
+STOPPED = Event()
+STOPPED.set()
+
+
+def uncallable(value: Any) -> Any:
+    """Leave functions out: an error of the caller's own function is the caller's."""
+    return None if callable(value) else value
+
+
+def named(value: Any) -> dict[Any, Any]:
+    return {value if isinstance(value, Hashable) else None: np.ones(8)}
+
+
+def open_new(things: Collection, value: Any) -> None:
+    with tempfile.TemporaryDirectory(dir=things.path.parent) as place, contextlib.chdir(place):
+        Collection.open(value, "none").close()
+
 
 CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "get": lambda things, value: things.get(value),
@@ -85,6 +109,7 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "update metadata": lambda things, value: things.update("d0-3", metadata=value),
     "update {x}": lambda things, value: things.update("d0-3", metadata={"m": value}),
     "add": lambda things, value: things.add(value),
+    "add progress": lambda things, value: things.add([Document("x", "a cat")], progress=uncallable(value)),
     "add [x]": lambda things, value: things.add([value]),
     "ids": lambda things, value: things.ids(value),
     "search": lambda things, value: things.search(value),
@@ -99,6 +124,9 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "modalities": lambda things, value: things.search("a cat", modalities=value),
     "modalities [x]": lambda things, value: things.search("a cat", modalities=[value]),
     "hybrid": lambda things, value: things.search("a cat", hybrid=value),
+    "explain": lambda things, value: things.search("a cat", explain=value),
+    "group": lambda things, value: things.search("a cat", group=value),
+    "align query": lambda things, value: things.align(value, "none"),
     "align": lambda things, value: things.search("a cat", align=value),
     "min_probability": lambda things, value: things.search("a cat", min_probability=value),
     "calibration": lambda things, value: things.search("a cat", calibration=value),
@@ -106,15 +134,36 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "search_many": lambda things, value: things.search_many(value),
     "search_many [x]": lambda things, value: things.search_many([value]),
     "maps": lambda things, value: things.maps(value, []),
+    "maps hits": lambda things, value: things.maps("a cat", value),
+    "maps [x]": lambda things, value: things.maps("a cat", [value]),
+    "maps progress": lambda things, value: things.maps("a cat", [], progress=uncallable(value)),
+    "references": lambda things, value: things.references(value),
+    "references [x]": lambda things, value: things.references([value]),
+    "references (_, x)": lambda things, value: things.references([(Query("a cat"), value)]),
+    "log_queries": lambda things, value: things.log_queries(value),
     "calibrate": lambda things, value: things.calibrate(value),
+    "calibrate progress": lambda things, value: things.calibrate("none", progress=uncallable(value)),
     "queries": lambda things, value: things.calibrate("none", queries=value),
     "queries [x]": lambda things, value: things.calibrate("none", queries=[value]),
     "queries (_, x)": lambda things, value: things.calibrate("none", queries=[("a cat", value)]),
     "index": lambda things, value: things.index(value),
     "index kind": lambda things, value: things.index(things.path.parent / "files", kind=value),
+    "index prune": lambda things, value: things.index(things.path.parent / "files", prune=value),
+    "index progress": lambda things, value: things.index(things.path.parent / "files", progress=uncallable(value)),
+    "watch": lambda things, value: next(things.watch(value, stop=STOPPED), None),
+    "watch kind": lambda things, value: next(things.watch(".", kind=value, stop=STOPPED), None),
+    "watch prune": lambda things, value: next(things.watch(".", prune=value, stop=STOPPED), None),
+    "watch stop": lambda things, value: value is None or next(things.watch(".", stop=value), None),
+    "reencode drop": lambda things, value: things.reencode(things.encoder or "none", drop=value),
+    "reencode progress": lambda things, value: things.reencode("nobody", progress=uncallable(value)),
     "reencode": lambda things, value: things.reencode(value),
     "export": lambda things, value: things.export_vectors(value),
     "open": lambda things, value: Collection.open(value, create=False).close(),
+    "open new": lambda things, value: open_new(things, value),
+    "open create": lambda things, value: Collection.open(things.path, create=value).close(),
+    "open follow": lambda things, value: Collection.open(things.path, follow=value).close(),
+    "open device": lambda things, value: Collection.open(things.path, device=value).close(),
+    "open threads": lambda things, value: Collection.open(things.path, threads=value).close(),
     "open encoder": lambda things, value: Collection.open(things.path, value).close(),
     "open new encoder": lambda things, value: Collection.open(things.path.parent / "new", value).close(),
     "open calibration": lambda things, value: Collection.open(things.path, calibration=value).close(),
@@ -129,6 +178,7 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "query weights": lambda things, value: things.search(Query("a cat", weights=value)),
     "query weight": lambda things, value: things.search(Query("a cat", weights={"text": value})),
     "query vector": lambda things, value: things.search(Query(vectors={"text": value})),
+    "query part": lambda things, value: things.search(Query(vectors=named(value))),
     "query images": lambda things, value: things.search(Query("a cat", "x.png", more_images=value)),
     "vectors": lambda _, value: Vectors(value),
     "vectors {x}": lambda _, value: Vectors({"text": value}),
@@ -234,3 +284,31 @@ def test_a_hostile_option_ends_in_a_stated_exit_code(
         if ended.value.code not in (0, 1, 2, 3) or "Traceback" in out + err or (failed and not err):
             wrong.append(f"{word[:40]!r}: {ended.value.code} {err[-300:]}")
     assert wrong == []
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "open new": ("a\0b", "\ud800", Path("a\0b")),
+    "open device": (5, None, ""),
+    "open threads": ("x", 0, 2.5, True),
+    "open create": ("x", None),
+    "log_queries": ("x", None),
+    "references": (5, "a cat"),
+    "add progress": (5,),
+    "index progress": (5,),
+    "maps hits": (5, [5]),
+    "watch": (5, "/dev/null/at/all"),
+    "watch stop": (5,),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_is_not_accepted_in_silence(things: Collection, name: str) -> None:
+    for value in WRONG[name]:
+        with pytest.raises(BadInput):
+            CALLS[name](things, value)
+
+
+def test_a_watch_takes_the_home_folder(things: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "texts").mkdir()
+    assert list(things.watch("~/texts", stop=STOPPED)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query, Vectors, types
+from isthmus.align import Aligned
 from isthmus.errors import BadInput, BadVectors, CannotEncode
 from isthmus.search import arguments, limits
 from isthmus.storage import facts, where
@@ -253,18 +254,55 @@ def test_a_list_may_hold_40000_floats(things: Collection) -> None:
     assert things.ids({"n": [*(i + 0.5 for i in range(40_000)), 3.0]}) == ["v3"]
 
 
-def test_a_query_has_at_most_32768_characters(things: Collection) -> None:
+def test_a_query_has_at_most_131072_characters(things: Collection) -> None:
     words = " ".join(map(str, range(1_000_000)))
     for ask in (
         lambda: things.search(words, hybrid=True),
         lambda: things.search_many(["a", Query(text=words, vectors={"text": VECTOR})]),
         lambda: things.calibrate(queries=[words]),
-        lambda: things.align(words, "none"),
+        lambda: things.search(words, align=Shortening(len(words))),
     ):
-        with pytest.raises(BadInput, match="32,768 is the most"):
+        with pytest.raises(BadInput, match="131,072 is the most"):
             ask()
     longest = Query(text="x" * arguments.LONGEST, vectors={"text": VECTOR})
     assert len(things.search(longest, k=3)) == 3
+
+
+class Shortening:
+    """Keeps the first characters of a query."""
+
+    name = "shortening"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def align(self, queries: Sequence[Query]) -> list[Aligned]:
+        return [Aligned(Query(text=(query.text or "")[: self.most], vectors={"text": VECTOR})) for query in queries]
+
+
+def test_a_long_query_may_be_shortened_by_alignment(things: Collection) -> None:
+    words = "word " * arguments.LONGEST
+    assert things.align(words, Shortening(40)).query.text == words[:40]
+    assert len(things.search(words, k=3, align=Shortening(40))) == 3
+    assert things.align(words, "none").query.text == words
+
+
+def test_queries_and_modalities_come_in_any_iterable(things: Collection) -> None:
+    asked = Query(vectors={"text": VECTOR})
+    right = [[hit.id for hit in things.search(asked, k=3)]] * 2
+    for several in ((asked for _ in range(2)), {"a": asked, "b": asked}.values(), iter([asked, asked])):
+        assert [[hit.id for hit in hits] for hits in things.search_many(several, k=3)] == right
+    for modalities in ({"text"}, frozenset({"text"}), (name for name in ["text"]), np.array(["text"])):
+        many = things.search_many([asked] * 2, k=3, modalities=modalities)
+        assert [[hit.id for hit in hits] for hits in many] == right
+
+
+def test_an_option_that_is_none_is_off(things: Collection) -> None:
+    asked = Query(vectors={"text": VECTOR})
+    off: Any = None
+    assert things.search(asked, hybrid=off, explain=off, group=off) == things.search(asked)
+    with pytest.raises(BadInput, match="on is None"):
+        things.log_queries(off)
 
 
 def test_work_that_meets_changes_is_given_up_after_ten_tries(things: Collection) -> None:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from operator import index
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, shown
+from isthmus.search.hits import Hit
 from isthmus.types import part_name
 
-LONGEST = 32_768  # characters of a query: about 5,000 words, which take an encoder some seconds
+LONGEST = 131_072  # characters of a query: about 20,000 words, which `mini` encodes in about 8 seconds on 2 cores
 LARGEST = 2**31 - 1  # more hits than any collection has: a larger number means the same
-
-ReferenceLike: TypeAlias = "str | Query | tuple[str | Query, str]"
 
 
 def count(name: str, value: object, *, least: int) -> int:
@@ -43,6 +43,11 @@ def flag(name: str, value: object) -> bool:
     if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise BadInput(f"{name} is {shown(value)}; it must be True or False.")
+
+
+def option(name: str, value: object) -> bool:
+    """Return an option that is on or off; None is off."""
+    return value is not None and flag(name, value)
 
 
 def share(name: str, value: object) -> float | None:
@@ -77,13 +82,37 @@ def named(what: str, value: object, method: str) -> None:
         raise BadInput(f"{what} is {shown(value)}; give a name, or an object with a method {method}.")
 
 
-def documents(several: object) -> Iterable[Document]:
+def callback(name: str, value: object) -> None:
+    """Check something to call; None calls nothing."""
+    if value is not None and not callable(value):
+        raise BadInput(f"{name} is {shown(value)}; give a function, or leave it out.")
+
+
+def is_several(value: object) -> bool:
+    """Whether a value holds several: a list, a set, a generator …, but no string, no mapping and no lone number."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        return False
+    return not (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def modalities(value: Any) -> str | list[str] | None:
+    """Return the names of modalities: one, several, or None."""
+    if value is None or isinstance(value, str):
+        return value
+    names: list[Any] = list(value) if is_several(value) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise BadInput(f"modalities is {shown(value)}; name some, as in ['text', 'image+text'], or leave it out.")
+    return names
+
+
+def documents(several: Any) -> Iterable[Document]:
     """Return the documents to add: one, or several."""
     if isinstance(several, Document):
         return [several]
-    if not isinstance(several, Iterable) or isinstance(several, str | bytes | Mapping):
+    if not is_several(several):
         raise BadInput(f"Give documents, as in [Document(id='a', text='…')], not {shown(several)}.")
-    return several
+    checked: Iterable[Document] = several
+    return checked
 
 
 def is_text(name: str) -> bool:
@@ -104,11 +133,11 @@ def identifier(name: object) -> str:
     return name
 
 
-def identifiers(ids: object) -> list[str]:
+def identifiers(ids: Any) -> list[str]:
     """Return ids: one, or several."""
     if isinstance(ids, str):
         return [identifier(ids)]
-    if not isinstance(ids, Iterable) or isinstance(ids, bytes):
+    if not is_several(ids) and not isinstance(ids, Mapping):
         raise BadInput(f"Give an id, or a list of ids, not {shown(ids)}.")
     return [identifier(name) for name in ids]
 
@@ -127,12 +156,18 @@ def change(document: object, metadata: object) -> None:
 def query(given: str | Query) -> Query:
     """Return a query that is not too long to be encoded while somebody waits."""
     asked = Query.of(given)
-    if asked.text is not None and len(asked.text) > LONGEST:
-        raise BadInput(
-            f"The query has {len(asked.text):,} characters; {LONGEST:,} is the most. Ask with the part that matters, "
-            "or search for its passages one by one with search_many."
-        )
+    check_lengths([asked])
     return asked
+
+
+def check_lengths(asked: Iterable[Query]) -> None:
+    """Reject queries that take too long to encode. An aligner may shorten a query first."""
+    for one in asked:
+        if one.text is not None and len(one.text) > LONGEST:
+            raise BadInput(
+                f"The query has {len(one.text):,} characters; {LONGEST:,} is the most. Search for the part that "
+                "matters, shorten it with align, or search for its passages with search_many."
+            )
 
 
 def check_parts(asked: Iterable[Query], held: Callable[[], set[str]]) -> None:
@@ -145,38 +180,63 @@ def check_parts(asked: Iterable[Query], held: Callable[[], set[str]]) -> None:
                 raise BadInput(f"The query has a vector of a part that is not in this collection: {error}") from None
 
 
-def queries(several: object) -> list[Query]:
+def queries(several: Any) -> list[Query]:
     """Return several queries."""
     if isinstance(several, str | Query):
         raise BadInput("search_many takes a list of queries. Use search for one.")
-    if not isinstance(several, Sequence) or isinstance(several, bytes):
+    if not is_several(several):
         raise BadInput(f"search_many takes a list of queries, not {shown(several)}.")
-    return [query(one) for one in several]
+    return [Query.of(one) for one in several]
 
 
-def references(several: object) -> Sequence[ReferenceLike]:
-    """Return the reference queries of a calibration; none where none are given."""
+def references(several: Any) -> list[tuple[Query, str | None]]:
+    """Return the reference queries of a calibration, each with the id of its right document if it is known."""
     if several is None:
-        return ()
-    if isinstance(several, str | bytes | Query) or not isinstance(several, Iterable):
+        return []
+    if isinstance(several, Query) or not is_several(several):
         raise BadInput(f"queries is a list of reference queries, not {shown(several)}.")
-    return list(several)
+    return [_reference(one) for one in several]
 
 
-def reference(given: Any) -> tuple[Query, str | None]:
-    """Return a reference query, and the id of its right document if it is known."""
+def _reference(given: Any) -> tuple[Query, str | None]:
     if not isinstance(given, tuple):
         return query(given), None
-    if len(given) != 2 or not isinstance(given[1], str):
+    if len(given) != 2 or not isinstance(given[1], str | None):
         raise BadInput(f"A reference query is a query, or a query and an id: ('a cat', 'cat.jpg'), not {shown(given)}.")
-    return query(given[0]), identifier(given[1])
+    return query(given[0]), None if given[1] is None else identifier(given[1])
+
+
+def hits(several: Any) -> list[Hit]:
+    """Return hits of a search."""
+    found: list[Any] = list(several) if is_several(several) else [None]
+    if not all(isinstance(hit, Hit) for hit in found):
+        raise BadInput(f"hits is {shown(several)}; give the hits of a search.")
+    return found
 
 
 def path(given: object) -> str | PathLike[str]:
     """Return the path of a file or a folder."""
-    if not isinstance(given, str | PathLike):
+    if not isinstance(given, str | PathLike) or not isinstance(name := os.fspath(given), str):
         raise BadInput(f"A path is a string or a Path, not {shown(given)}.")
+    try:
+        readable = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        readable = False
+    if not readable:
+        raise BadInput(f"{shown(name)} cannot be a path: it holds NUL or half a character (a lone surrogate).")
     return given
+
+
+def device(given: object) -> None:
+    """Check the name of a device."""
+    if not isinstance(given, str) or not given.strip():
+        raise BadInput(f"device is {shown(given)}; give a name such as 'cpu' or 'cuda'.")
+
+
+def stop(given: object) -> None:
+    """Check an event that ends a watch; None never ends it."""
+    if given is not None and not callable(getattr(given, "is_set", None)):
+        raise BadInput(f"stop is {shown(given)}; give a threading.Event, or leave it out.")
 
 
 def encoder(given: object) -> None:

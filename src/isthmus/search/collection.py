@@ -88,6 +88,9 @@ class Collection:
         if encoder is not None:
             arguments.encoder(encoder)
         calibrate.checked(calibration)  # before hours of encoding
+        create, follow = arguments.flag("create", create), arguments.flag("follow", follow)
+        arguments.device(device)
+        threads = None if threads is None else arguments.count("threads", threads, least=1)
         found = opened(path, encoder, create=create, device=device, threads=threads)
         made = cls(found, calibration=calibration, follow=follow)
         try:
@@ -155,6 +158,7 @@ class Collection:
         Batches are committed as they are encoded: what ``progress(count)`` has acknowledged stays, whatever happens.
         """
         documents = arguments.documents(documents)
+        arguments.callback("progress", progress)
         done: list[Added] = []
         count = 0
         skipped: list[Skipped] = []
@@ -205,6 +209,8 @@ class Collection:
         not mounted: ``prune=True`` removes them then as well, ``prune=False`` removes nothing. Files that are there
         but cannot be opened are skipped, and their documents stay as they were.
         """
+        prune = None if prune is None else arguments.flag("prune", prune)
+        arguments.callback("progress", progress)
         found = [self._source(path, kind) for path in paths]
         report = Indexed(listing=len(found))
         with self._writing() as writer:
@@ -225,6 +231,9 @@ class Collection:
     ) -> Iterator[Indexed]:
         """Index what changes below these paths, as it changes, until ``stop`` is set; yield what each change did."""
         watchfiles = need("watchfiles", extra="watch")
+        arguments.stop(stop)
+        prune = None if prune is None else arguments.flag("prune", prune)
+        roots = [self._source(path, kind).root for path in paths]
         own = self.path.resolve()
         usual = watchfiles.DefaultFilter()
 
@@ -232,7 +241,7 @@ class Collection:
             """Whether a change is not our own: writing the collection must not start the next run."""
             return bool(usual(change, path)) and not Path(path).resolve().is_relative_to(own)
 
-        for _ in watchfiles.watch(*paths, watch_filter=outside, stop_event=stop, raise_interrupt=True):
+        for _ in watchfiles.watch(*roots, watch_filter=outside, stop_event=stop, raise_interrupt=True):
             yield self.index(*paths, kind=kind, prune=prune)
 
     def reencode(
@@ -246,6 +255,8 @@ class Collection:
         stays as it was; ``drop`` deletes such documents.
         """
         arguments.encoder(encoder)
+        arguments.callback("progress", progress)
+        drop = arguments.flag("drop", drop)
         with self._writing():
             return reencode(self._keeper, encoder, drop=drop, progress=progress or _nobody)
 
@@ -277,7 +288,7 @@ class Collection:
         k: int = 10,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
-        modalities: str | Sequence[str] | None = None,
+        modalities: str | Iterable[str] | None = None,
         hybrid: bool = False,
         align: str | Aligner | None = None,
         min_probability: float | None = None,
@@ -315,11 +326,11 @@ class Collection:
 
     def search_many(  # noqa: PLR0913 - as search
         self,
-        queries: Sequence[str | Query],
+        queries: Iterable[str | Query],
         k: int = 10,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
-        modalities: str | Sequence[str] | None = None,
+        modalities: str | Iterable[str] | None = None,
         hybrid: bool = False,
         align: str | Aligner | None = None,
         min_probability: float | None = None,
@@ -339,18 +350,18 @@ class Collection:
             k=arguments.count("k", k, least=1),
             offset=arguments.count("offset", offset, least=0),
             where=arguments.mapping("where", where),
-            modalities=modalities,
-            hybrid=arguments.flag("hybrid", hybrid),
+            modalities=arguments.modalities(modalities),
+            hybrid=arguments.option("hybrid", hybrid),
             min_probability=arguments.share("min_probability", min_probability),
-            explain=arguments.flag("explain", explain),
-            group=arguments.flag("group", group),
+            explain=arguments.option("explain", explain),
+            group=arguments.option("group", group),
             raw=raw,
         )
         return self._searches.many(asked, options, align, rerank)
 
     def align(self, query: str | Query, align: str | Aligner) -> Aligned:
         """Return what a search with ``align`` makes of a query before it is searched."""
-        return self._searches.aligned(arguments.query(query), align)
+        return self._searches.aligned(Query.of(query), align)
 
     def maps(
         self, query: str | Query, hits: Sequence[Hit], *, progress: Callable[[int, int], None] | None = None
@@ -360,13 +371,14 @@ class Collection:
         The query is what was searched: after an alignment, ``things.align(query, …).query``. Takes an encoder that can
         leave out words and patches, as ``mini`` and models of ``isthmus train fusion`` can.
         """
-        asked, tell = arguments.query(query), progress or _nobody
-        return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, hits, tell))
+        asked, found = arguments.query(query), arguments.hits(hits)
+        arguments.callback("progress", progress)
+        return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, found, progress or _nobody))
 
     def calibrate(
         self,
         spec: str = "auto",
-        queries: Sequence[str | Query | tuple[str | Query, str]] | None = None,
+        queries: Iterable[str | Query | tuple[str | Query, str]] | None = None,
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> Calibrated:
@@ -381,7 +393,8 @@ class Collection:
                 f"{self.path} is read-only for this user, so a calibration cannot be saved. Search it as it is (a "
                 "search calibrates for its own process where nothing is saved), or calibrate a copy of your own."
             )
-        own: Own = [arguments.reference(query) for query in arguments.references(queries)]
+        own: Own = arguments.references(queries)
+        arguments.callback("progress", progress)
         arguments.check_parts((query for query, _ in own), self._store.parts)
         for _, answer in own:
             if answer is not None and answer not in self:
@@ -422,8 +435,9 @@ class Collection:
 
         ``own`` come first; those given to earlier calibrations, or logged, follow.
         """
-        arguments.check_parts((query for query, _ in own), self._store.parts)
-        return self.steadily(lambda: gather(self._store, self._opened.load(), [*own, *self._keeper.asked()]))
+        first = arguments.references(own)
+        arguments.check_parts((query for query, _ in first), self._store.parts)
+        return self.steadily(lambda: gather(self._store, self._opened.load(), [*first, *self._keeper.asked()]))
 
     def export_vectors(self, path: str | PathLike[str]) -> int:
         """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
@@ -442,7 +456,7 @@ class Collection:
 
     def log_queries(self, on: bool = True) -> None:
         """Keep the words of queries from now on, for the next calibration; ``on=False`` stops and forgets them."""
-        self._log.switch(on)
+        self._log.switch(arguments.flag("on", on))
 
     def stats(self) -> Stats:
         """Return what there is to know about the collection."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from isthmus.errors import BadInput, shown
+from isthmus.errors import BadInput
 from isthmus.registry import lookup
 from isthmus.search.served import Served
 from isthmus.search.shelves import Shelf
@@ -57,8 +57,6 @@ def wanted(served: Served, modalities: str | Sequence[str] | None) -> list[str] 
     if modalities is None:
         return None
     names = [modalities] if isinstance(modalities, str) else modalities
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise BadInput(f"modalities is {shown(modalities)}; name some, as in ['text', 'image+text'], or leave it out.")
     known = {name: name for name in served.modalities}
     canonical = [
         ("-" if name.startswith("-") else "") + "+".join(sorted(name.lstrip("-").split("+"))) for name in names

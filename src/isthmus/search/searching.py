@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from isthmus.documents import Query
-from isthmus.search import asking, explaining
+from isthmus.search import arguments, asking, explaining
 from isthmus.search.aligning import Aligners
 from isthmus.search.asking import Options
 from isthmus.search.hits import Hit
@@ -56,6 +56,7 @@ class Searches:
     ) -> list[list[Hit]]:
         aligned = self.aligners.aligned(asked, align)
         searched = asked if aligned is None else [one.query for one in aligned]
+        arguments.check_lengths(searched)
         if reranker is None:
             found = self._found(searched, options)
         else:
