@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from isthmus.budget import METADATA_BYTES, METADATA_FACTS, mebibytes
 from isthmus.errors import BadInput
 
 Scalar: TypeAlias = str | int | float
 NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?")  # no leading zeros: those are codes
 LARGEST = 2**63 - 1  # of SQLite's whole numbers
 DEEPEST = 64  # levels of objects and lists inside one another
+MOST_VALUES = METADATA_BYTES // 2  # each takes a character and a comma of the JSON at least
 
 
 def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
@@ -71,21 +74,33 @@ def readable(text: str) -> str:
 
 
 def as_json(metadata: Mapping[str, Any], whose: str) -> str:
-    """Write metadata as JSON, or say which value is not JSON or is nested too deep."""
+    """Write metadata as JSON, or say which value is not JSON or is nested too deep, or that there is too much of it."""
     deep = next((name for name, value in metadata.items() if too_deep(value, DEEPEST - 1)), None)
     if deep is not None:
         raise BadInput(
             f"{whose} has metadata nested more than {DEEPEST} levels deep: {str(deep)[:80]!r}. Make it flatter, or "
             "store it as a string."
         )
+    if sum(1 for _ in islice(_values(metadata), MOST_VALUES + 1)) > MOST_VALUES:
+        raise _too_much(whose)
     try:
-        return json.dumps(metadata, allow_nan=False)
+        written = json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         wrong = next((name for name, value in metadata.items() if not _is_json(value)), "")
         raise BadInput(
             f"{whose} has metadata that is not JSON: {wrong!r} ({error}). Use strings, numbers, true, false, null, and "
             "lists and objects of them."
         ) from None
+    if len(written) > METADATA_BYTES or sum(1 for _ in islice(facts(metadata), METADATA_FACTS + 1)) > METADATA_FACTS:
+        raise _too_much(whose)
+    return written
+
+
+def _too_much(whose: str) -> BadInput:
+    return BadInput(
+        f"{whose} has too much metadata: at most {mebibytes(METADATA_BYTES)} of JSON and {METADATA_FACTS:,} values are "
+        "stored. Move long values to the text, or leave them out."
+    )
 
 
 def too_deep(value: object, most: int) -> bool:
@@ -94,19 +109,29 @@ def too_deep(value: object, most: int) -> bool:
     >>> too_deep({"a": [1]}, 2), too_deep({"a": [[1]]}, 2), too_deep("a", 0)
     (False, True, False)
     """
-    level = [value]
-    for _ in range(most + 1):
-        level = list({id(inner): inner for one in level for inner in _members(one)}.values())  # cycles stay small
+    level = [value] if _is_container(value) else []
+    for _ in range(most):
+        inner = (one for one in chain.from_iterable(map(_members, level)) if _is_container(one))
+        level = list({id(one): one for one in islice(inner, MOST_VALUES)}.values())  # cycles stay small
         if not level:
             return False
-    return True
+    return bool(level)
 
 
-def _members(value: object) -> list[object]:
-    """Return what an object or a list holds; an empty one still counts as a level."""
-    if isinstance(value, Mapping):
-        return list(value.values()) or [None]
-    return list(value) or [None] if isinstance(value, list | tuple) else []
+def _values(value: Any) -> Iterator[object]:
+    """Yield every value inside a value, however often it occurs."""
+    for inner in _members(value):
+        yield inner
+        if _is_container(inner):
+            yield from _values(inner)
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
+def _members(value: Any) -> Iterable[object]:
+    return value.values() if isinstance(value, Mapping) else value
 
 
 def _is_json(value: Any) -> bool:
