@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import isthmus
 from isthmus import Document
 from isthmus.cli.options import references
 from isthmus.encoders import images
@@ -17,7 +19,7 @@ from isthmus.encoders.folder import describe
 from isthmus.errors import BadFile, BadImage
 from isthmus.files import digest_regular, open_regular, read_regular
 from isthmus.search.ingest import prepared
-from isthmus.sources import text
+from isthmus.sources import Skipped, open_source, text
 from isthmus.sources.files import File
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
@@ -115,3 +117,31 @@ def test_an_encoder_whose_file_is_a_pipe_is_refused(name: str, tmp_path: Path) -
     os.mkfifo(folder / name)
     with pytest.raises(BadFile, match="a pipe, not a regular file"):
         describe(folder)
+
+
+def test_a_pipe_with_the_name_of_a_store_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "collection.sqlite")
+    (tmp_path / "a.txt").write_text("a cat")
+    found = {unit.where if isinstance(unit, Skipped) else unit.key for unit in open_source(tmp_path).units()}
+    assert found == {"a.txt", "collection.sqlite"}
+
+
+# Files of the collection itself, and what is written; every other path in these packages is somebody else's.
+OWN = {
+    "search/export.py": ["draft.open"],
+    "search/index_folder.py": ["(draft / name).open", "(place / ABOUT).read_text", "path.open"],
+    "sources/shards.py": ["tarfile.open"],  # of a file that is open
+}
+OPENERS = {"open", "read_text", "read_bytes"}
+
+
+def test_sources_and_search_open_the_files_that_others_name_through_one_door() -> None:
+    root = Path(isthmus.__file__).parent
+    found: dict[str, list[str]] = {}
+    for path in sorted([*(root / "sources").rglob("*.py"), *(root / "search").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                method = isinstance(node.func, ast.Attribute) and node.func.attr in OPENERS
+                if method or (isinstance(node.func, ast.Name) and node.func.id == "open"):
+                    found.setdefault(path.relative_to(root).as_posix(), []).append(ast.unparse(node.func))
+    assert {name: sorted(calls) for name, calls in found.items()} == OWN

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from isthmus.files import open_regular
 from isthmus.sources.base import Skipped
 from isthmus.sources.files import unreadable
 from isthmus.sources.names import readable
@@ -80,7 +81,7 @@ def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
 def is_collection(folder: str) -> bool:
     """Whether a folder is a collection: it holds a collection's database."""
     try:
-        with Path(folder, STORE).open("rb") as file:
+        with open_regular(Path(folder, STORE)) as file:
             return file.read(len(SQLITE)) in (SQLITE, b"")  # empty until the first table is written
     except (OSError, ValueError):
         return False
