@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 import tracemalloc
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus import budget
 from isthmus._optional import need
 from isthmus.documents import Document
 from isthmus.sources import Skipped, Unit, jsonl, open_source
+from isthmus.sources.delimited import fields_of
 from isthmus.sources.files import File
 from isthmus.sources.rows import Table
 from test_sources import PNG, read, write
@@ -300,3 +304,44 @@ def test_a_row_whose_text_is_blank_is_called_that(tmp_path: Path) -> None:
     assert isinstance(good, Document)
     assert isinstance(bad, Skipped)
     assert "its text is blank" in bad.why
+
+
+def test_a_row_with_very_many_fields_is_skipped_before_it_is_taken_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Guarded:
+        def __init__(self, lines: Iterator[str], **options: Any) -> None:
+            self.rows = genuine(lines, **options)
+
+        def __iter__(self) -> Guarded:
+            return self
+
+        def __next__(self) -> list[str]:
+            row = next(self.rows)
+            assert len(row) <= budget.COLUMNS + 1
+            return row
+
+    genuine = csv.reader
+    monkeypatch.setattr(csv, "reader", Guarded)
+    many = budget.COLUMNS * 2
+    rows = ["one,1", "x," * many, "two,2", f'"{"a, " * many}",3', f'"he said\n""{"a, " * many}""\n",4', '"a\n",' * many]
+    (tmp_path / "a.csv").write_text("text,n\n" + "\n".join(rows) + "\n")
+    found = [f for unit in open_source(tmp_path).units() for f in cast("Unit", unit).read()]
+    assert [f.metadata["n"] for f in found if isinstance(f, Document)] == ["1", "2", "3", "4"]
+    skipped = [f.why for f in found if isinstance(f, Skipped)]
+    assert skipped[0] == skipped[1] == "has more than 10,000 columns"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_delimiters_outside_quotes_are_counted(delimiter: str) -> None:
+    for line, inside, wanted in [
+        ("a,b,c\n", False, 2),
+        ('"a,b",c,"d""e,",\n', False, 3),
+        ('a"b,c",d\n', False, 2),  # a quote inside a field is a character
+        ('x,y"",z",a,b\n', True, 2),
+        ("x,y,z\n", True, 0),
+        ('"a,b\n', False, 0),
+        (",,,,\n", False, 4),
+    ]:
+        assert fields_of(line.replace(",", delimiter), delimiter, 9, inside=inside) == wanted, line
+    assert fields_of(delimiter * 10**6, delimiter, 9) <= 11

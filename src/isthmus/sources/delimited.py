@@ -6,8 +6,8 @@ import csv
 import re
 from collections.abc import Iterator
 from functools import partial
-from itertools import count
-from typing import TextIO
+from itertools import count, islice
+from typing import TextIO, cast
 
 from isthmus.budget import COLUMNS, ROW_CHARACTERS, mebibytes
 from isthmus.errors import BadInput
@@ -18,6 +18,8 @@ from isthmus.sources.rows import FIELDS, VECTORS, Table
 from isthmus.sources.text import convert
 
 DELIMITERS = ",;\t"
+QUOTED = re.compile(r'(?:[^"]+|"")*+"?')  # behind the quote that opens it
+FIELD = {sign: re.compile(rf'(?:"{QUOTED.pattern})?[^{sign}]*+(?:({sign})|$)') for sign in DELIMITERS}
 JSON_COLUMNS = {"metadata", "vectors", "vector", *VECTORS}
 
 
@@ -27,10 +29,9 @@ def read(file: File, delimiters: str = DELIMITERS) -> Iterator[Found]:
     # one number for the whole process; only ever raised
     csv.field_size_limit(max(ROW_CHARACTERS, csv.field_size_limit()))
     with text_lines(file, newline="") as stream:
-        lines = Lines(stream)
-        delimiter = delimiter_of(lines.first, delimiters)
-        rows = csv.reader(lines, delimiter=delimiter, strict=True)
-        header = _header(rows, lines.first, delimiter)
+        lines = Lines(stream, delimiters)
+        rows = csv.reader(lines, delimiter=lines.delimiter, strict=True)
+        header = _header(rows)
         for number in count(1):
             try:
                 lines.new_row()
@@ -60,6 +61,23 @@ def delimiter_of(line: str, delimiters: str = DELIMITERS) -> str:
     return max(delimiters, key=bare.count)
 
 
+def fields_of(line: str, delimiter: str, most: int, *, inside: bool = False) -> int:
+    """Count the delimiters of a line, a few more than ``most`` at the most; those inside quotes do not count.
+
+    ``inside`` says that the line begins inside quotes. A short line is not looked at closely.
+
+    >>> fields_of("a,b,c", ",", 9), fields_of('a,"b,c"', ",", 0), fields_of('b,c",d', ",", 0, inside=True)
+    (2, 1, 1)
+    """
+    start = 0
+    if inside:
+        start = cast("re.Match[str]", QUOTED.match(line)).end()
+    elif line.count(delimiter) <= most // 10:
+        return line.count(delimiter)
+    found = FIELD[delimiter].finditer(line, start)
+    return sum(1 for each in islice(found, most + 2) if each[1])
+
+
 class RestLeft(BadInput):
     """A line so long that what follows it is not looked for."""
 
@@ -67,15 +85,16 @@ class RestLeft(BadInput):
 class Lines:
     """The lines of a table, up to the limit of a row at a time: a quote that is never closed does not take them all."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.first = stream.readline(ROW_CHARACTERS + 1)  # it says what the delimiter is
+    def __init__(self, stream: TextIO, delimiters: str = DELIMITERS) -> None:
+        first = stream.readline(ROW_CHARACTERS + 1)
+        self.delimiter = delimiter_of(first, delimiters)
         self._stream = stream
-        self._waiting = self.first
-        self._read = 0
+        self._waiting = first
+        self._read = self._fields = 0
 
     def new_row(self) -> None:
         """Begin to count anew."""
-        self._read = 0
+        self._read = self._fields = 0
 
     def __iter__(self) -> Lines:
         return self
@@ -84,8 +103,11 @@ class Lines:
         line, self._waiting = self._waiting or self._stream.readline(ROW_CHARACTERS + 1), ""
         if not line:
             raise StopIteration
-        self._read += len(line)
+        inside, self._read = self._read > 0, self._read + len(line)  # a row goes on only inside quotes
         if self._read <= ROW_CHARACTERS:
+            self._fields += fields_of(line, self.delimiter, COLUMNS, inside=inside)
+            if self._fields > COLUMNS:
+                raise BadInput(f"has more than {COLUMNS:,} columns")
             return line
         why = f"is longer than {mebibytes(ROW_CHARACTERS)}"
         if not line.endswith("\n") and not line_passed(self._stream):
@@ -93,9 +115,7 @@ class Lines:
         raise BadInput(why)
 
 
-def _header(rows: Iterator[list[str]], first: str, delimiter: str) -> list[str]:
-    if first.count(delimiter) > COLUMNS and re.sub(r'"[^"]*"', "", first).count(delimiter) > COLUMNS:
-        raise BadInput(f"has more than {COLUMNS:,} columns")
+def _header(rows: Iterator[list[str]]) -> list[str]:
     try:
         header = [name.strip() for name in next(rows, [])]
     except csv.Error as error:
