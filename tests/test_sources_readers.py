@@ -15,8 +15,10 @@ from PIL import Image
 from damage import pdf
 from isthmus import budget
 from isthmus.errors import BadInput
+from isthmus.isolated import html as isolated
+from isthmus.isolated.html import too_deep
+from isthmus.sources import html
 from isthmus.sources import text as texts
-from isthmus.sources.html import depth
 from test_sources import PNG, read, write
 
 WORDS = "déjà vu – 猫"
@@ -103,7 +105,37 @@ def test_a_page_that_shows_nothing_or_nests_without_end_is_skipped(tmp_path: Pat
         "a.html": "is empty",
         "b.html": "nests elements more than 10,000 deep. It is malformed, perhaps on purpose",
     }
-    assert depth(b"<div></div>" * 1000) == 1
+    assert too_deep(b"<div>" * 5, 4)
+    assert not too_deep(b"<div></div>" * 1000, 1)
+
+
+def test_small_pages_need_no_worker_and_read_the_same_in_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"a.html": PAGE})
+    with monkeypatch.context() as patch:
+        patch.setattr(html.WORKER, "ask", None)
+        alone, _ = read(tmp_path)
+    monkeypatch.setattr(html, "SMALL", 0)
+    assert read(tmp_path)[0] == alone
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<p>" + b" ".join(b"a%d" % i for i in range(30_000)) + b">",
+        b"<div>" * 4_001 + b"<p>" * 4_001,
+        b"<p>" + b"".join(b"<b a=%d>" % i for i in range(100)) + b"<p>x" * 6_000,
+    ],
+)
+def test_pages_that_could_run_away_are_left_to_the_worker(page: bytes) -> None:
+    assert not html.is_harmless(page)
+
+
+def test_how_deep_a_page_is_nested_is_found_in_the_worker_where_time_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated, "too_deep", None)
+    documents, _ = read(write(tmp_path, {"a.html": "<b>x</b>" * 20_000}))
+    assert list(documents) == ["a.html"]
 
 
 def test_each_page_of_a_pdf_is_text_and_picture(tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
-"""In the worker: the text that a web page shows, by Lexbor's parser."""
+"""The text that a web page shows, by Lexbor's parser: in the worker, except for pages that cannot run away."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from isthmus._optional import need
+from isthmus.errors import BadInput
 
 parser: Any = need("selectolax.lexbor", extra="html").LexborHTMLParser
+
+TAG = re.compile(rb"<(/?)(?:div|span|b|i|em|strong|font|a|section|ul|ol|table|blockquote)\b", re.IGNORECASE)
+DEEPEST = 10_000  # open elements; the time to parse grows with their square
 
 UNSEEN = ["script", "style", "noscript", "template", "head", "svg", "iframe"]
 BLOCKS = (
@@ -17,10 +22,38 @@ BLOCKS = (
 
 def answer(_: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
     """Return the title of a page, given as UTF-8, and the text that it shows."""
-    page = parser(blobs[0].decode())
+    return {}, [piece.encode("utf-8", "replace") for piece in shown(blobs[0])]
+
+
+def shown(data: bytes) -> tuple[str, str]:
+    """Return the title of a page, given as UTF-8, and the text that it shows.
+
+    >>> shown(b"<title>Cats</title><p>Two <b>cats</b>.<p hidden>three")
+    ('Cats', 'Two cats.')
+    """
+    if too_deep(data):
+        raise BadInput(f"nests elements more than {DEEPEST:,} deep. It is malformed, perhaps on purpose")
+    page = parser(data.decode())
     head = page.css_first("title")
     title = " ".join(head.text().split()) if head else ""
-    return {}, [title.encode("utf-8", "replace"), _visible(page).encode("utf-8", "replace")]
+    return title, _visible(page)
+
+
+def too_deep(data: bytes, most: int = DEEPEST) -> bool:
+    """Whether elements that must be closed are nested more than ``most`` deep.
+
+    >>> page = b"<div><p>one<p>two<div></div></div>"
+    >>> too_deep(page, 1), too_deep(page, 2)
+    (True, False)
+    """
+    if data.count(b"<") <= most:
+        return False
+    now = 0
+    for tag in TAG.finditer(data):
+        now = max(0, now - 1) if tag[1] else now + 1
+        if now > most:
+            return True
+    return False
 
 
 def _visible(page: Any) -> str:
