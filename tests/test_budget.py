@@ -95,11 +95,12 @@ def test_a_jpeg_with_very_many_scans_is_refused(monkeypatch: pytest.MonkeyPatch)
 
     from isthmus.encoders import images
     from isthmus.errors import BadImage
+    from isthmus.isolated import picture
 
     out = BytesIO()
     Image.new("RGB", (64, 64)).save(out, "JPEG", progressive=True)
     images.read(out.getvalue(), images.Frame(8))
-    monkeypatch.setattr(images, "SCAN_PIXELS", 64 * 64)
+    monkeypatch.setattr(picture, "SCAN_PIXELS", 64 * 64)
     with pytest.raises(BadImage, match="times over"):
         images.read(out.getvalue(), images.Frame(8))
 

@@ -27,8 +27,9 @@ DESCRIPTION_BYTES = MIB  # an encoder.toml
 MODEL_BYTES = 2048 * MIB  # a model's own file (protobuf has the same limit), a tokenizer
 QUERY_FILE_BYTES = 64 * MIB  # a file of queries
 
-SECONDS = 7.0  # for a PDF page, a web page, a few rows of Parquet; each is read by a process that can be stopped
+SECONDS = 7.0  # for a PDF page, a web page, a picture, a few rows of Parquet; a process that can be stopped reads it
 MEMORY = 640 * MIB  # of that process, beyond what it takes to start
+PICTURE_MEMORY = 1024 * MIB  # of the one that decodes pictures: three copies of the most pixels
 RUNAWAYS = 2  # pages of one file that may use up their time or memory before the rest of the file is left
 
 

@@ -17,18 +17,18 @@ from isthmus.isolated import frames
 
 IDLE = 60  # seconds without a request after which the worker ends
 WAS_IDLE = 75  # the exit status of a worker that ended by itself: a request that it just missed is sent again
-LARGEST = 4 * budget.TEXT_BYTES  # of a request: a web page, as UTF-8
+LARGEST = max(4 * budget.TEXT_BYTES, budget.PICTURE_BYTES)  # of a request: a web page as UTF-8, a picture
 GRACE = 2  # times the limit, after which a worker ends itself: nobody is left to end it
 
 
 class Handler(Protocol):
-    """The module that answers: ``isthmus.isolated.pdf``, ``html`` or ``parquet``."""
+    """The module that answers: ``isthmus.isolated.pdf``, ``html``, ``parquet`` or ``picture``."""
 
     def answer(self, request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
         """Return what goes back: a JSON value, and byte strings."""
 
 
-def main(name: str) -> None:
+def main(name: str, memory: int) -> None:
     """Serve requests for one library, whose module is ``isthmus.isolated.NAME``."""
     # Whatever a library prints goes to standard error, not between two answers.
     answers = os.fdopen(os.dup(1), "wb")
@@ -37,13 +37,13 @@ def main(name: str) -> None:
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C is for the process that started us, which then closes the pipe
     handler = cast("Handler", import_module(f"isthmus.isolated.{name}"))
-    limit = limit_memory()
+    limit = limit_memory(memory)
     frames.write(answers, "ready")
-    serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers, limit)
+    serve(handler, os.fdopen(0, "rb", buffering=0, closefd=False), answers, limit and limit - memory // 2)
 
 
-def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, limit: int | None) -> None:
-    """Answer one request after another, until the memory that libraries kept is half of what there may be."""
+def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, most: int | None) -> None:
+    """Answer one request after another, until the addresses that libraries kept are more than ``most`` bytes."""
     while True:
         if _idle(requests):
             os._exit(WAS_IDLE)
@@ -66,19 +66,19 @@ def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, l
         with suppress(BrokenPipeError):
             frames.write(answers, *reply)
         _alarm(0)
-        if limit is not None and limit - _size() < budget.MEMORY // 2:
+        if most is not None and _size() > most:
             os._exit(WAS_IDLE)  # what is left might be too little for a page that deserves it
 
 
-def limit_memory() -> int | None:
-    """Let this process take ``budget.MEMORY`` beyond what it has now; return the limit, None where there is none."""
+def limit_memory(memory: int) -> int | None:
+    """Let this process take so many bytes beyond what it has now; return the limit, None where there is none."""
     try:
         import resource
     except ImportError:  # Windows
         return None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and a picture of the memory helps nobody
     try:
-        allowed = _size() + budget.MEMORY
+        allowed = _size() + memory
     except OSError:
         return None  # not Linux; elsewhere the limit of addresses counts what is only reserved, or is not heeded
     _, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -19,7 +19,8 @@ from isthmus.isolated.main import WAS_IDLE
 
 # The path is the one that we import from, so that the worker finds what we found. -P: not the working folder.
 START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from isthmus.isolated.main import main; main(sys.argv[1])"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); from isthmus.isolated.main import main; "
+    "main(sys.argv[1], int(sys.argv[2]))"
 )
 LARGEST = 1024 * budget.MIB  # of an answer; a worker cannot make more than its memory holds
 STARTING = 60.0  # seconds that a new worker has for its imports
@@ -33,8 +34,9 @@ class RanAway(BadInput):
 class Worker:
     """A process that runs one library; used from many threads, one request at a time."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, memory: int = budget.MEMORY) -> None:
         self.name = name
+        self.memory = memory
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._inherited: list[object] = []
@@ -54,7 +56,7 @@ class Worker:
                 self._end()
                 raise
         if "error" in message.body:
-            raise _raised(message.body)
+            raise _raised(message.body, self.memory)
         return frames.Message(message.body["answer"], message.blobs)
 
     def drop(self, reading: object) -> None:
@@ -82,10 +84,10 @@ class Worker:
                     process.wait(timeout=1)
                 self._end()
                 if process.returncode != WAS_IDLE:
-                    raise _gone(process.returncode, seconds, late=timer.late) from None
+                    raise _gone(process.returncode, seconds, self.memory, late=timer.late) from None
             finally:
                 timer.cancel()
-        raise _gone(WAS_IDLE, seconds, late=False)
+        raise _gone(WAS_IDLE, seconds, self.memory, late=False)
 
     def _ready(self) -> subprocess.Popen[bytes]:
         """Return the process, started now unless it runs."""
@@ -100,6 +102,7 @@ class Worker:
             "-c",
             START,
             self.name,
+            str(self.memory),
             json.dumps([place for place in sys.path if isinstance(place, str)]),
         ]
         self._process = started = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
@@ -160,10 +163,11 @@ class _Timer:
         self._process.kill()
 
 
-def _raised(body: Mapping[str, Any]) -> Exception:
+def _raised(body: Mapping[str, Any], memory: int) -> Exception:
     if body["kind"] == "MemoryError":
-        most = budget.mebibytes(budget.MEMORY)
-        return RanAway(f"takes more than {most} of memory to read. It is malformed, perhaps on purpose")
+        return RanAway(
+            f"takes more than {budget.mebibytes(memory)} of memory to read. It is malformed, perhaps on purpose"
+        )
     if body["kind"] == "OSError":
         return OSError(body["errno"], body["error"])
     known = getattr(errors, body["kind"], None)
@@ -172,10 +176,10 @@ def _raised(body: Mapping[str, Any]) -> Exception:
     return BadInput(f"cannot be read: {body['error']}. It is damaged, or of another kind")
 
 
-def _gone(status: int, seconds: float, *, late: bool) -> RanAway:
+def _gone(status: int, seconds: float, memory: int, *, late: bool) -> RanAway:
     if late:
         return RanAway(f"takes more than {seconds:g} seconds to read. It is malformed or too complicated")
     return RanAway(
-        f"ended the process that reads it (status {status}): it takes more than {budget.mebibytes(budget.MEMORY)} of "
-        "memory, or meets a fault in the library. It is broken, or made to be"
+        f"ended the process that reads it (status {status}): it takes more than {budget.mebibytes(memory)} of "
+        "memory, or meets a fault in the library. It is malformed, perhaps on purpose"
     )

@@ -1,0 +1,302 @@
+"""Decode pictures, in this process or in the worker: checked, upright, on white paper, of the size a model wants.
+
+The decoders of AVIF, HEIF and JPEG 2000 can take a minute for a picture inside its budget of pixels. So a large one is
+decoded in the worker, which is killed when it takes too long. The other decoders take less than 5 seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isthmus._optional import need
+from isthmus.budget import PICTURE_BYTES, PICTURE_MEMORY, SCAN_PIXELS, mebibytes
+from isthmus.errors import BadImage, BadInput, MissingExtra
+from isthmus.isolated.worker import Worker
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels: TypeAlias = NDArray[np.uint8]  # (height, width, 3)
+Fit: TypeAlias = Literal["squash", "crop", "within"]
+
+ORIENTATION = 0x0112  # the EXIF tag
+TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE"}
+TURNS |= {6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
+REFUSED_FORMATS = {"EPS", "WMF"}  # drawn by programs that run code found in the file
+HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
+HEIF_OPENER = Lock()  # Pillow has one table of openers for all threads
+LARGE = 16_000_000  # pixels; pictures of more are decoded one at a time, as each takes hundreds of MB
+ONE_LARGE = Lock()
+SHARES = {"WEBP": 0.6, "JPEG2000": 0.5}  # of the budget of pixels: their decoders hold several copies
+PYTHON_SHARE = 1 / 16  # of those that Pillow decodes in Python, 100 times as slowly
+STRIP = 1 << 20  # pixels that are converted at a time
+TILE = (322, 323)  # TIFF tags: the width and the height of a tile
+SCAN = b"\xff\xda"  # what begins each scan of a JPEG
+SLOW = {"AVIF", "HEIF", "JPEG2000"}  # formats whose decoders can take long
+QUICK = 4 << 20  # bytes of such a file that is decoded in this process all the same: at most 2 seconds
+WORKER = Worker("picture", PICTURE_MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a model looks at: ``squash`` the whole picture into a square, or ``crop`` the middle out.
+
+    ``within`` is for models that make a square of their own: the picture keeps its proportions, is never made larger,
+    and its longest side has ``size`` pixels at most.
+    """
+
+    size: int
+    fit: Fit = "squash"
+    resample: str = "bicubic"
+
+
+def decode(data: bytes, name: str, frame: Frame | None, *, here: bool = False) -> Image:
+    """Return the picture in a file as it fits a frame, or at its own size without one; ``name`` stands in the error.
+
+    ``here`` decodes every picture in this process, as the worker does.
+    """
+    from PIL import Image
+
+    if not data:
+        raise BadImage(f"{name} is empty (0 bytes). Copy or download it again, or leave it out.")
+    if len(data) > PICTURE_BYTES:
+        raise BadImage(f"{name} is larger than {mebibytes(PICTURE_BYTES)}, the most that is read. Make it smaller.")
+    if is_heif(data):
+        _teach_heif(name)
+    try:
+        with Image.open(BytesIO(data)) as image:
+            check_budget(image, name)
+            _check_work(image, name, data)
+            if not here and may_be_slow(image, data):
+                return _by_worker(data, name, frame)
+            if image.format == "PNG":  # Pillow decodes damaged PNG data to noise; the checksums inside tell
+                with Image.open(BytesIO(data)) as again:
+                    again.verify()
+            if frame is not None:  # a large JPEG is decoded at 1/2, 1/4 or 1/8
+                image.draft(None, (2 * frame.size, 2 * frame.size))
+            with ONE_LARGE if image.width * image.height > LARGE else nullcontext():
+                return upright(image) if frame is None else framed(image, frame)
+    except BadImage:
+        raise
+    except Exception as error:
+        if here and isinstance(error, MemoryError):  # the process that waits for the worker says so
+            raise
+        raise unreadable(name, error) from None
+
+
+def may_be_slow(image: Image, data: bytes) -> bool:
+    """Whether a picture can take long to decode. HEIF can always: a small file may lay one picture on another."""
+    large = len(data) > QUICK or image.width * image.height > LARGE
+    return image.format == "HEIF" or (image.format in SLOW and large)
+
+
+def _by_worker(data: bytes, name: str, frame: Frame | None) -> Image:
+    from PIL import Image
+
+    request = {"name": name, "frame": frame and asdict(frame), "pixels": Image.MAX_IMAGE_PIXELS}
+    try:
+        answer = WORKER.ask(request, [data])
+    except BadImage:
+        raise
+    except BadInput as error:
+        raise BadImage(f"{name} {error}.") from None
+    return Image.frombytes("RGB", tuple(answer.body), answer.blobs[0])
+
+
+def answer(request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
+    """In the worker: return the size of a picture and its pixels."""
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = request["pixels"]
+    frame = None if request["frame"] is None else Frame(**request["frame"])
+    image = decode(blobs[0], request["name"], frame, here=True)
+    return image.size, [image.tobytes()]
+
+
+def is_heif(data: bytes) -> bool:
+    r"""Tell a HEIC or HEIF file by its first box; AVIF, which begins alike, is Pillow's own.
+
+    >>> is_heif(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"), is_heif(b"\x89PNG")
+    (True, False)
+    """
+    box = data[: min(int.from_bytes(data[:4], "big"), 256)]
+    return box[4:8] == b"ftyp" and box[8:12] in HEIF_BRANDS and b"avif" not in box
+
+
+def _teach_heif(name: str) -> None:
+    """Let Pillow open HEIF files from now on."""
+    from PIL import Image
+
+    with HEIF_OPENER:
+        if "HEIF" in Image.OPEN:
+            return
+        try:
+            need("pillow_heif", extra="heic").register_heif_opener()
+        except MissingExtra as error:
+            raise BadImage(f"{name} is a HEIF file, as phones write them. {error}") from None
+
+
+def unreadable(name: str, error: Exception) -> BadImage:
+    """Say why a picture cannot be decoded."""
+    from PIL import Image, UnidentifiedImageError
+
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return BadImage(f"{name} has too many pixels ({error}). {_HOW_TO_RAISE}")
+    if isinstance(error, UnidentifiedImageError):
+        return BadImage(f"{name} is not an image, or of a kind that Pillow cannot read. Leave it out, or convert it.")
+    reason = str(error).strip().rstrip(".") or type(error).__name__
+    return BadImage(
+        f"{name} cannot be decoded: {reason}. It is damaged or truncated: download it again, or leave it out."
+    )
+
+
+_HOW_TO_RAISE = (
+    "Such files can exhaust the memory. If you trust it, raise PIL.Image.MAX_IMAGE_PIXELS; else make it smaller."
+)
+
+
+def check_budget(image: Image, name: str) -> None:
+    """Refuse by the size that the header claims, before a pixel is decoded."""
+    from PIL import Image as pillow  # noqa: N813 - the module and the class have one name
+
+    width, height = image.size
+    if image.format in REFUSED_FORMATS:
+        raise BadImage(f"{name} is {image.format}, which only a program of its own can draw. Convert it to PNG.")
+    if width < 1 or height < 1:
+        raise BadImage(f"{name} is {width} × {height} pixels: it is too small to show anything. Leave it out.")
+    if pillow.MAX_IMAGE_PIXELS is None:
+        return
+    by_python = any(tile[0] in pillow.DECODERS for tile in getattr(image, "tile", []))
+    budget = int(pillow.MAX_IMAGE_PIXELS * (PYTHON_SHARE if by_python else SHARES.get(image.format or "", 1)))
+    if width * height > budget:
+        raise BadImage(
+            f"{name} has {width} × {height} pixels and the budget{f' of {image.format}' if image.format else ''} is "
+            f"{budget:,} in all. {_HOW_TO_RAISE}"
+        )
+
+
+def _check_work(image: Image, name: str, data: bytes) -> None:
+    """Refuse what takes far more to decode than its pixels: tiles larger than the picture, scans without end."""
+    from PIL import Image as pillow  # noqa: N813
+
+    width, height = image.size
+    if image.format == "TIFF":
+        tags: Any = getattr(image, "tag_v2", {})
+        across, down = (int(tags.get(tag) or 0) for tag in TILE)
+        budget = pillow.MAX_IMAGE_PIXELS
+        if budget is not None and across * down > budget:
+            raise BadImage(f"{name} has tiles of {across} × {down} pixels, more than the budget. {_HOW_TO_RAISE}")
+    if image.format == "JPEG" and "progressive" in image.info and width * height * data.count(SCAN) > SCAN_PIXELS:
+        raise BadImage(
+            f"{name} draws {width} × {height} pixels {data.count(SCAN)} times over, which takes minutes to decode. "
+            "Save it again without so many scans, or leave it out."
+        )
+
+
+def framed(image: Image, frame: Frame) -> Image:
+    """Return a picture as it looks, RGB and upright, of the size that a model wants."""
+    from PIL import Image as pillow  # noqa: N813
+
+    turn = TURNS.get(_orientation(image))  # read before pixels are touched: a conversion may lose it
+    plain = _plain(image)
+    width, height = plain.size
+    size, box = (frame.size, frame.size), None
+    if frame.fit == "within":
+        shrink = min(1.0, frame.size / max(width, height))
+        size = max(1, round(width * shrink)), max(1, round(height * shrink))
+    if frame.fit == "crop":
+        side = min(width, height)
+        left, top = (width - side) / 2, (height - side) / 2
+        box = (left, top, left + side, top + side)
+    method = pillow.Resampling[frame.resample.upper()]
+    resized = plain.resize(size, method, box=box, reducing_gap=3.0)
+    if turn is not None:  # it turns after it is resized, at a fraction of the cost
+        resized = resized.transpose(pillow.Transpose[turn])
+    return resized.convert("RGB")
+
+
+def upright(image: Image) -> Image:
+    """Return a picture as it looks, RGB and upright, at its own size."""
+    from PIL import Image as pillow  # noqa: N813
+
+    turn = TURNS.get(_orientation(image))
+    plain = rgb(image)
+    return plain if turn is None else plain.transpose(pillow.Transpose[turn])
+
+
+def _orientation(image: Image) -> int:
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # noqa: BLE001 - damaged EXIF says nothing about the pixels
+        return 1
+
+
+def rgb(image: Image) -> Image:
+    """Convert every mode to RGB as it would look on white paper."""
+    plain = _plain(image)
+    return plain if plain.mode == "RGB" else plain.convert("RGB")
+
+
+def _plain(image: Image) -> Image:
+    """Convert every mode to RGB, or to 8-bit grey where there is no colour, as it would look on white paper.
+
+    What takes more than one copy is done in strips: at the limit of pixels, a copy is 360 MB.
+    """
+    from PIL import Image as pillow  # noqa: N813
+
+    if image.mode == "F" or image.mode == "I" or image.mode.startswith("I;16"):
+        height, width = image.height, image.width
+        return pillow.fromarray(scaled(lambda top, end: np.asarray(image.crop((0, top, width, end))), height, width))
+    if image.has_transparency_data:
+        out = pillow.new("RGB", image.size)
+        for top, end in _strips(image.height, image.width):
+            box = (0, top, image.width, end)
+            strip = image.crop(box)
+            seen = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")  # La: no shorter way
+            out.paste(pillow.alpha_composite(pillow.new("RGBA", seen.size, "white"), seen).convert("RGB"), box)
+        return out
+    if image.mode in ("RGB", "L"):
+        image.load()
+        return image
+    return image.convert("RGB")
+
+
+def _strips(height: int, width: int) -> list[tuple[int, int]]:
+    """Return the first row of each strip, and the one behind it.
+
+    >>> _strips(5, STRIP // 2)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    rows = max(1, STRIP // width)
+    return [(top, min(height, top + rows)) for top in range(0, height, rows)]
+
+
+def scaled(rows: Callable[[int, int], NDArray[Any]], height: int, width: int) -> Pixels:
+    """Bring whole numbers past 8 bits and fractions to 0 … 255; ``rows(top, end)`` gives some rows of them.
+
+    Whole numbers up to 65535 count as 16 bits; fractions in 0 … 1 as they are; anything else is
+    stretched from its least to its greatest value.
+    """
+
+    def finite(values: NDArray[Any]) -> NDArray[np.float64]:
+        return np.nan_to_num(values.astype(np.float64), posinf=0.0, neginf=0.0)
+
+    strips = _strips(height, width)
+    ends = [(float(values.min()), float(values.max())) for values in (finite(rows(*strip)) for strip in strips)]
+    low, high = min(least for least, _ in ends), max(most for _, most in ends)
+    first = rows(*strips[0])
+    base, top = 0.0, 1.0 if first.dtype.kind == "f" else 65535.0
+    if low < 0 or high > top:
+        base, top = low, (high - low) or 1.0
+    out = np.empty((height, *first.shape[1:]), dtype=np.uint8)
+    for start, end in strips:
+        out[start:end] = np.rint((finite(rows(start, end)) - base) * (255 / top))
+    return out
