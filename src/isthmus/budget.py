@@ -17,6 +17,7 @@ JSON_BYTES = 512 * MIB  # memory that the values of a JSON text take, estimated 
 CHARACTERS = 4 * MIB  # the text of one document; "War and Peace" has 3.2 million
 METADATA_BYTES = MIB  # the metadata of one document, as JSON
 METADATA_FACTS = 10_000  # values of its metadata that filters can compare
+METADATA_VALUES = METADATA_BYTES // 2  # values of any kind: each takes a character and a comma at least
 PICTURE_BYTES = 256 * MIB  # a picture's file; its pixels have Pillow's own limit, PIL.Image.MAX_IMAGE_PIXELS
 SCAN_PIXELS = 2**32  # pixels times scans of a progressive JPEG
 HEADER_BYTES = MIB  # what describes one member of a shard: its long name, its extended header
@@ -50,3 +51,11 @@ def too_long(text: str | None) -> str | None:
     if text is None or len(text) <= CHARACTERS:
         return None
     return f"has a text of {len(text):,} characters, and one document holds {CHARACTERS:,} at most. Split it"
+
+
+def too_much_metadata() -> str:
+    """Say why metadata is refused for its size."""
+    return (
+        f"has too much metadata: at most {mebibytes(METADATA_BYTES)} of JSON and {METADATA_FACTS:,} values are stored. "
+        "Move long values to the text, or leave them out"
+    )

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from isthmus.budget import too_long
+from isthmus.budget import METADATA_VALUES, too_long, too_much_metadata
 from isthmus.documents import Document, ImageLike
 from isthmus.errors import BadInput
 from isthmus.sources.base import Found, Skipped
@@ -105,6 +105,8 @@ def plain(value: Any, *, nested: bool = False) -> Any:
     if isinstance(value, bool | int):
         return value
     if isinstance(value, list):
+        if len(value) > METADATA_VALUES:
+            raise BadInput(too_much_metadata())
         if nested or all(isinstance(item, str | float | bool | int) for item in value):
             return [plain(item, nested=nested) for item in value]
     elif nested and isinstance(value, Mapping):

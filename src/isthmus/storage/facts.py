@@ -11,14 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from isthmus.budget import METADATA_BYTES, METADATA_FACTS, mebibytes
+from isthmus.budget import METADATA_BYTES, METADATA_FACTS, METADATA_VALUES, too_much_metadata
 from isthmus.errors import BadInput
 
 Scalar: TypeAlias = str | int | float
 NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?")  # no leading zeros: those are codes
 LARGEST = 2**63 - 1  # of SQLite's whole numbers
 DEEPEST = 64  # levels of objects and lists inside one another
-MOST_VALUES = METADATA_BYTES // 2  # each takes a character and a comma of the JSON at least
 
 
 def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
@@ -81,8 +80,8 @@ def as_json(metadata: Mapping[str, Any], whose: str) -> str:
             f"{whose} has metadata nested more than {DEEPEST} levels deep: {str(deep)[:80]!r}. Make it flatter, or "
             "store it as a string."
         )
-    if sum(1 for _ in islice(_values(metadata), MOST_VALUES + 1)) > MOST_VALUES:
-        raise _too_much(whose)
+    if sum(1 for _ in islice(_values(metadata), METADATA_VALUES + 1)) > METADATA_VALUES:
+        raise BadInput(f"{whose} {too_much_metadata()}.")
     try:
         written = json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -92,15 +91,8 @@ def as_json(metadata: Mapping[str, Any], whose: str) -> str:
             "lists and objects of them."
         ) from None
     if len(written) > METADATA_BYTES or sum(1 for _ in islice(facts(metadata), METADATA_FACTS + 1)) > METADATA_FACTS:
-        raise _too_much(whose)
+        raise BadInput(f"{whose} {too_much_metadata()}.")
     return written
-
-
-def _too_much(whose: str) -> BadInput:
-    return BadInput(
-        f"{whose} has too much metadata: at most {mebibytes(METADATA_BYTES)} of JSON and {METADATA_FACTS:,} values are "
-        "stored. Move long values to the text, or leave them out."
-    )
 
 
 def too_deep(value: object, most: int) -> bool:
@@ -111,8 +103,8 @@ def too_deep(value: object, most: int) -> bool:
     """
     level = [value] if _is_container(value) else []
     for _ in range(most):
-        inner = (one for one in chain.from_iterable(map(_members, level)) if _is_container(one))
-        level = list({id(one): one for one in islice(inner, MOST_VALUES)}.values())  # cycles stay small
+        inner = islice(chain.from_iterable(map(_members, level)), METADATA_VALUES)  # more are refused for their number
+        level = list({id(one): one for one in inner if _is_container(one)}.values())  # cycles stay small
         if not level:
             return False
     return bool(level)
