@@ -1,6 +1,6 @@
 """Attack a collection for so many minutes: the same attacks as the tests, with new seeds.
 
-    python bench/torture.py [--minutes 10] [--seed 1] [--only kill,disk,flip,race,restore,fuzz] [--case C] [--notes]
+    python bench/torture.py [--minutes 10] [--seed 1] [--only kill,disk,…] [--case C] [--notes]
 
 kill      end a process with SIGKILL at a random point of every verb that writes, sometimes while another one searches
 disk      let no file grow beyond a random size, in every verb that writes
@@ -8,6 +8,7 @@ flip      flip bits in every column of every table, and flip, blank or cut every
 race      search in threads and processes while a writer replaces, updates, calibrates, re-encodes, builds the index
 restore   put the store back from a copy beside indexes of other moments
 fuzz      damaged files for every reader of sources
+hostile   index files that are made to cost far more than they weigh, those included that take too long for the tests
 
 One line per class says how many runs there were and what came of them; any failure is listed with what repeats it, and
 the exit status is 1. The classes share the time equally, and begin again with the next seed when they are through: the
@@ -34,10 +35,12 @@ import numpy as np
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-from attacks import disk, flips, kill, races, restores, world  # noqa: E402
+import hostile  # noqa: E402
+from attacks import budgets, disk, flips, kill, races, restores, world  # noqa: E402
 from attacks.kill import Workers  # noqa: E402
 from attacks.tally import Tally  # noqa: E402
 from attacks.world import World  # noqa: E402
+from isthmus.budget import SECONDS  # noqa: E402
 
 KILLS, LIMITS, ROUNDS, LIVES, GAMES, FUZZED = 4, 2, 6, 4, 6, 200
 
@@ -106,6 +109,19 @@ def attack_fuzz(battle: Battle) -> Iterator[Tally]:
         yield tally
 
 
+def attack_hostile(battle: Battle) -> Iterator[Tally]:
+    """Index each hostile file with the time and the memory that a document may take; none ends the process."""
+    names = [name for name in hostile.FILES if battle.case in ("", name)]
+    for name in names:
+        tally = Tally("hostile")
+        with tempfile.TemporaryDirectory(dir=battle.here.root) as made:
+            folders = budgets.made([name], Path(made, "files"))
+            for _, outcome in budgets.outcomes(folders, battle.here.encoder, Path(made), SECONDS):
+                failure = outcome.failure or ("" if outcome.reasons else "nothing was skipped")
+                tally.add("refused", f"--only hostile --case {name}", [failure] if failure else None)
+        yield tally
+
+
 ATTACKS: Mapping[str, Callable[[Battle], Iterator[Tally]]] = {
     "kill": attack_kill,
     "disk": attack_disk,
@@ -113,6 +129,7 @@ ATTACKS: Mapping[str, Callable[[Battle], Iterator[Tally]]] = {
     "race": attack_race,
     "restore": attack_restore,
     "fuzz": attack_fuzz,
+    "hostile": attack_hostile,
 }
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+from PIL import Image
 
 from isthmus._optional import need
 
@@ -185,12 +189,47 @@ def wide_tile_tiff(root: Path) -> None:
     (root / "a.tif").write_bytes(out.ljust(200, b"\0") + packed)
 
 
-READ: dict[str, Callable[[Path], None]] = {
+def crowded_jsonl(root: Path) -> None:
+    """A row with 3.5 million values in its metadata."""
+    tags = ",".join(map(str, range(3_500_000)))
+    (root / "a.jsonl").write_text(f'{{"id":"a","text":"x","tags":[{tags}]}}\n')
+
+
+def wide_row_csv(root: Path) -> None:
+    """A row of 11 million fields under a header of two."""
+    (root / "a.csv").write_bytes(b"text,title\n" + b"ab," * 11_000_000 + b"\n")
+
+
+def many_tags_html(root: Path) -> None:
+    """64 MiB of tags that are closed at once."""
+    (root / "a.html").write_bytes(b"<b></b>" * (64 * 2**20 // 7))
+
+
+def copied_html(root: Path) -> None:
+    """Paragraphs that each open 2,000 elements again."""
+    elements = "".join(f"<b a={i}>" for i in range(2_000))
+    (root / "a.html").write_text(f"<p>{elements}{'<p>x' * 20_000}")
+
+
+def store_pipe(root: Path) -> None:
+    os.mkfifo(root / "collection.sqlite")
+
+
+def slow_jpeg2000(root: Path) -> None:
+    """16 million pixels of noise, 48 MiB."""
+    noise = np.random.default_rng(0).integers(0, 256, (4000, 4000, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(root / "a.jp2")
+    (root / "a.jp2").rename(root / "a.jpg")
+
+
+FILES: dict[str, Callable[[Path], None]] = {
     made.__name__: made
     for made in (
         exabyte_tar, exabyte_tar_gz, exabyte_pax_tar, long_name_tar, long_pax_tar, many_members_tar,
         packed_zeros_tar_gz, attributes_html, recursive_pdf, drawing_pdf, empty_lists_json, wide_csv, endless_csv,
-        endless_jsonl, long_text, no_columns_npy, large_cell_parquet,
+        endless_jsonl, long_text, no_columns_npy, large_cell_parquet, sparse_jpg, wide_tile_tiff, crowded_jsonl,
+        wide_row_csv, many_tags_html, copied_html, store_pipe, slow_jpeg2000,
     )
 }  # fmt: skip
-SEEN: dict[str, Callable[[Path], None]] = {made.__name__: made for made in (sparse_jpg, wide_tile_tiff)}
+# Seconds each, to write or to read: bench/torture.py runs these as well.
+SLOW = {"drawing_pdf", "packed_zeros_tar_gz", "endless_jsonl", "endless_csv", "large_cell_parquet", "slow_jpeg2000"}

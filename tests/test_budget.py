@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import hostile
+from attacks import budgets
 from damage import pdf
 from isthmus import budget, encoders
 from isthmus.documents import Document
@@ -27,37 +28,35 @@ from isthmus.sources.pdf import read as pages
 from test_sources import read, write
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit of memory is Linux's")
-SLOW = {"drawing_pdf", "packed_zeros_tar_gz", "endless_jsonl", "endless_csv", "large_cell_parquet"}  # seconds each
-
-CHILD = """
-import json, resource, sys
-from pathlib import Path
-import isthmus.budget as budget
-from isthmus.sources import Skipped, open_source, pdf, html, parquet, shards, jsonl, delimited, clip_retrieval
-budget.SECONDS = 1.0
-size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (size + 2**30,) * 2)
-out = {}
-for folder in sorted(Path(sys.argv[1]).iterdir()):
-    found = [f for u in open_source(folder).units() for f in ([u] if isinstance(u, Skipped) else u.read())]
-    out[folder.name] = [[f.where, f.why] if isinstance(f, Skipped) else f.id for f in found]
-print(json.dumps(out))
-"""
 
 
 @LINUX
-def test_files_made_to_fill_the_memory_or_to_take_forever_are_skipped_with_their_reason(tmp_path: Path) -> None:
-    wanted = sorted(set(hostile.READ) - SLOW)
-    for name in wanted:
-        (tmp_path / name).mkdir()
-        hostile.READ[name](tmp_path / name)
-    done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert sorted(found) == wanted
-    for name, several in found.items():
-        assert several, name
-        assert all(len(each) == 2 and each[1] for each in several), several
+def test_files_made_to_fill_the_memory_or_to_take_forever_are_skipped_with_their_reason(
+    tmp_path: Path, tiny: str
+) -> None:
+    folders = budgets.made(sorted(set(hostile.FILES) - hostile.SLOW), tmp_path / "files")
+    (tmp_path / "work").mkdir()
+    found = dict(budgets.outcomes(folders, tiny, tmp_path / "work", seconds=0.5))
+    assert list(found) == list(folders)
+    assert {name: outcome.failure for name, outcome in found.items() if outcome.failure} == {}
+    for name, outcome in found.items():
+        assert outcome.documents == 0, name
+        assert outcome.reasons, name
+        assert all(outcome.reasons), name
+
+
+@LINUX
+def test_a_file_that_costs_more_than_its_budget_ends_the_process_and_the_next_one_is_indexed(
+    tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above can fail."""
+    write(tmp_path, {"a/a.txt": "🐈" + "a cat " * 11 * 10**6, "b/b.txt": "a cat"})  # four bytes for each character
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(budgets, "MEMORY", 200 * 2**20)
+    folders = {name: tmp_path / name for name in ("a", "b")}
+    found = dict(budgets.outcomes(folders, tiny, tmp_path / "work", seconds=1.0))
+    assert "MemoryError" in found["a"].failure
+    assert found["b"] == budgets.Outcome(1, [])
 
 
 def pixels(data: bytes, mebibytes: int) -> str:
