@@ -232,4 +232,4 @@ FILES: dict[str, Callable[[Path], None]] = {
     )
 }  # fmt: skip
 # Seconds each, to write or to read: bench/torture.py runs these as well.
-SLOW = {"drawing_pdf", "packed_zeros_tar_gz", "endless_jsonl", "endless_csv", "large_cell_parquet", "slow_jpeg2000"}
+SLOW = {"drawing_pdf", "packed_zeros_tar_gz", "endless_jsonl", "large_cell_parquet", "slow_jpeg2000"}

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from isthmus import budget
 from isthmus._optional import need
 from isthmus.documents import Document
-from isthmus.sources import Skipped, Unit, jsonl, open_source
+from isthmus.sources import Skipped, Unit, delimited, jsonl, open_source
 from isthmus.sources.delimited import fields_of
 from isthmus.sources.files import File
 from isthmus.sources.rows import Table
@@ -345,3 +345,16 @@ def test_delimiters_outside_quotes_are_counted(delimiter: str) -> None:
     ]:
         assert fields_of(line.replace(",", delimiter), delimiter, 9, inside=inside) == wanted, line
     assert fields_of(delimiter * 10**6, delimiter, 9) <= 11
+
+
+def test_a_quote_that_is_never_closed_ends_the_table_and_its_lines_are_not_taken_for_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delimited, "ROW_LINES", 100)
+    (tmp_path / "a.csv").write_text("text,n\none,1\n" + '"two\n' + "x\n" * 1000)
+    found = [f for unit in open_source(tmp_path).units() for f in cast("Unit", unit).read()]
+    assert [f.text for f in found if isinstance(f, Document)] == ["one"]
+    assert [(f.where, f.why) for f in found if isinstance(f, Skipped)] == [
+        ("a.csv, row 2", "has more than 100 lines"),
+        ("a.csv", "was read in part, and the rest was left: row 2 has no end"),
+    ]

@@ -11,6 +11,7 @@ MIB = 2**20
 
 TEXT_BYTES = 64 * MIB  # a text file, a web page, a JSON file, a sidecar; all members of one sample of a shard together
 ROW_CHARACTERS = 32 * MIB  # a line of JSON Lines, a row of CSV or TSV
+ROW_LINES = 2**20  # of a row of CSV or TSV; those of a quote that is never closed are all in one row
 ROW_SKIPPED = 512 * MIB  # characters of a longer line that are passed over before the rest of the table is left
 COLUMNS = 10_000  # of a table
 JSON_BYTES = 512 * MIB  # memory that the values of a JSON text take, estimated before it is parsed

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count, islice
 from typing import TextIO, cast
 
-from isthmus.budget import COLUMNS, ROW_CHARACTERS, mebibytes
+from isthmus.budget import COLUMNS, ROW_CHARACTERS, ROW_LINES, mebibytes
 from isthmus.errors import BadInput
 from isthmus.sources.base import Found, Skipped
 from isthmus.sources.files import File
@@ -70,6 +70,8 @@ def fields_of(line: str, delimiter: str, most: int, *, inside: bool = False) -> 
     (2, 1, 1)
     """
     start = 0
+    if inside and '"' not in line:
+        return 0
     if inside:
         start = cast("re.Match[str]", QUOTED.match(line)).end()
     elif line.count(delimiter) <= most // 10:
@@ -79,7 +81,7 @@ def fields_of(line: str, delimiter: str, most: int, *, inside: bool = False) -> 
 
 
 class RestLeft(BadInput):
-    """A line so long that what follows it is not looked for."""
+    """A row whose end is not looked for: its line is too long, or it goes on over lines, inside quotes."""
 
 
 class Lines:
@@ -90,11 +92,11 @@ class Lines:
         self.delimiter = delimiter_of(first, delimiters)
         self._stream = stream
         self._waiting = first
-        self._read = self._fields = 0
+        self._read = self._lines = self._fields = 0
 
     def new_row(self) -> None:
         """Begin to count anew."""
-        self._read = self._fields = 0
+        self._read = self._lines = self._fields = 0
 
     def __iter__(self) -> Lines:
         return self
@@ -103,16 +105,18 @@ class Lines:
         line, self._waiting = self._waiting or self._stream.readline(ROW_CHARACTERS + 1), ""
         if not line:
             raise StopIteration
-        inside, self._read = self._read > 0, self._read + len(line)  # a row goes on only inside quotes
-        if self._read <= ROW_CHARACTERS:
+        inside, self._read, self._lines = self._read > 0, self._read + len(line), self._lines + 1
+        if self._read > ROW_CHARACTERS:
+            why = f"is longer than {mebibytes(ROW_CHARACTERS)}"
+            inside = inside or (not line.endswith("\n") and not line_passed(self._stream))
+        elif self._lines > ROW_LINES:
+            why = f"has more than {ROW_LINES:,} lines"
+        else:
             self._fields += fields_of(line, self.delimiter, COLUMNS, inside=inside)
-            if self._fields > COLUMNS:
-                raise BadInput(f"has more than {COLUMNS:,} columns")
-            return line
-        why = f"is longer than {mebibytes(ROW_CHARACTERS)}"
-        if not line.endswith("\n") and not line_passed(self._stream):
-            raise RestLeft(why)
-        raise BadInput(why)
+            if self._fields <= COLUMNS:
+                return line
+            why = f"has more than {COLUMNS:,} columns"
+        raise (RestLeft if inside else BadInput)(why)
 
 
 def _header(rows: Iterator[list[str]]) -> list[str]:
