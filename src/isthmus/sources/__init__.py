@@ -39,9 +39,9 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     ``corpus.jsonl`` is ``beir``, with ``img_emb`` or ``text_emb`` ``clip-retrieval``, with nothing but tar files
     ``webdataset``, any other a ``folder``; a file goes by its extension.
 
-    >>> open_source("nowhere/at/all")
+    >>> open_source("nowhere")
     Traceback (most recent call last):
-    isthmus.errors.BadInput: There is nothing at nowhere/at/all. Check the path; it is taken from the working folder.
+    isthmus.errors.BadInput: nowhere does not exist. Check the path; relative paths start at the current directory.
     >>> open_source(".", kind="foldr")
     Traceback (most recent call last):
     isthmus.errors.UnknownName: No kind of source is called 'foldr'. Did you mean 'folder'?
