@@ -291,5 +291,5 @@ def test_a_collection_is_filled_calibrated_searched_and_changed(things: Collecti
 
 
 def test_a_device_that_is_not_there_is_refused(two: Made) -> None:
-    with pytest.raises(BadInput, match="The device 'tpu' is not there"):
+    with pytest.raises(BadInput, match="onnxruntime has no device 'tpu'"):
         two.load(device="tpu")
