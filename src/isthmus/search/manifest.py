@@ -20,13 +20,12 @@ from typing import TypeVar
 from isthmus import encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite
-from isthmus.storage.memory.engine import NAME
-from isthmus.storage.memory.store import MemoryStore
 from isthmus.storage.protocols import Engine, Store
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
 from isthmus.storage.sqlite.folder import FolderStore
 
 NO_ENCODER = "none"
+MEMORY = ":memory:"
 TRIES = 10  # how often work that met a change is done again
 
 Result = TypeVar("Result")
@@ -115,8 +114,10 @@ def opened(
     path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, device: str, threads: int | None
 ) -> Opened:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""
-    if os.fspath(path) == NAME:
-        return _with_encoder(Path(NAME), MemoryStore(), encoder, device, threads)
+    if os.fspath(path) == MEMORY:
+        from isthmus.storage.memory.store import MemoryStore  # late: most collections are in a folder
+
+        return _with_encoder(Path(MEMORY), MemoryStore(), encoder, device, threads)
     folder = Path(path)
     with suppress(RuntimeError):  # ~ and what is no user's name: a folder may be called that
         folder = folder.expanduser()
