@@ -65,7 +65,7 @@ class Origin:
 
 def places(folder: Path | None, version: int) -> list[Path]:
     """Return where indexes of a calibration lie in a collection's folder, the newest first."""
-    found = [(place, _numbers(place)) for place in _entries(folder)]
+    found = [(place, _numbers(place)) for place in entries(folder)]
     mine = [(numbers[1], place) for place, numbers in found if numbers is not None and numbers[0] == version]
     return [place for _, place in sorted(mine, reverse=True)]
 
@@ -75,7 +75,7 @@ def keep_only(folder: Path | None, name: str | None) -> None:
 
     Who has an index open keeps it until the end.
     """
-    for place in _entries(folder):
+    for place in entries(folder):
         if place.name.endswith(DRAFT):
             shutil.rmtree(place, ignore_errors=True)
         elif _numbers(place) and place.name != name:
@@ -95,7 +95,8 @@ def _draft(place: Path) -> Path:
     return place.with_name(f"{place.name}.{secrets.token_hex(8)}{DRAFT}")
 
 
-def _entries(folder: Path | None) -> list[Path]:
+def entries(folder: Path | None) -> list[Path]:
+    """Return what lies in the folder of indexes."""
     if folder is None:
         return []
     try:

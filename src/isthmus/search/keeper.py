@@ -181,6 +181,10 @@ class Keeper:
 
     def sweep(self) -> None:
         """Remove what killed processes left: drafts of indexes and of calibrations, unless one is at work now."""
+        places = {place.name for place in index_folder.entries(self.folder)}
+        drafts = max(self.store.calibrations.versions(), default=0) > self.version()
+        if places <= {self._newest()} and not drafts:
+            return  # as nearly always: no lock is needed
         with self.building() as mine:
             if mine:
                 index_folder.keep_only(self.folder, self._newest())
