@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -171,6 +173,17 @@ def assembled(documents: Sequence[Sequence[Piece]]) -> tuple[Vectors, Rows]:
 def own_hash(vectors: Mapping[str, Matrix]) -> bytes:
     """Return what tells a document's own vectors from others."""
     return hashlib.sha256(b"".join(part.encode() + blob(vectors[part]) for part in sorted(vectors))).digest()
+
+
+def own_vectors(pieces: Sequence[tuple[str, Matrix]], digest: bytes) -> dict[str, Matrix]:
+    """Return those of a document's vectors, (part, vector), that it brought itself: the ones that have this hash."""
+    counts = Counter(part for part, _ in pieces)
+    single = [(part, vector) for part, vector in pieces if counts[part] == 1]
+    for size in range(len(single), 0, -1):
+        for some in combinations(single, size):
+            if own_hash(dict(some)) == digest:
+                return dict(some)
+    return {}
 
 
 def blob(vector: Matrix) -> bytes:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from isthmus.storage.base import (
     Piece,
     State,
     assembled,
-    own_hash,
+    own_vectors,
 )
 from isthmus.storage.facts import as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
@@ -258,14 +257,7 @@ class MemoryStore:
 
     def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
         """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
-        pieces = self._held[row].entry.pieces
-        counts = Counter(piece.part for piece in pieces)
-        single = [(piece.part, piece.vector) for piece in pieces if counts[piece.part] == 1]
-        for size in range(len(single), 0, -1):
-            for some in combinations(single, size):
-                if own_hash(dict(some)) == digest:
-                    return dict(some)
-        return {}
+        return own_vectors([(piece.part, piece.vector) for piece in self._held[row].entry.pieces], digest)
 
     def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
         """Return the stored vectors of these documents."""

@@ -6,11 +6,10 @@ import json
 import os
 import sqlite3
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from isthmus import checksums
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.errors import BadFile, CannotWrite
-from isthmus.storage.base import Block, Columns, Entry, Piece, State, assembled, blob, own_hash
+from isthmus.storage.base import Block, Columns, Entry, Piece, State, assembled, blob, own_vectors
 from isthmus.storage.facts import as_json, facts
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.calibrations import SqliteCalibrations
@@ -357,13 +356,7 @@ class SqliteStore:
     def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
         """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
         pieces = self.database.all("SELECT part, vector FROM vectors WHERE document = ? ORDER BY part", row)
-        counts = Counter(part for part, _ in pieces)
-        single = [(part, _vector(blob)) for part, blob in pieces if counts[part] == 1]
-        for size in range(len(single), 0, -1):
-            for some in combinations(single, size):
-                if own_hash(dict(some)) == digest:
-                    return dict(some)
-        return {}
+        return own_vectors([(part, _vector(blob)) for part, blob in pieces], digest)
 
     def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
         """Return the stored vectors of these documents."""
