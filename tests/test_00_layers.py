@@ -7,7 +7,7 @@ from pathlib import Path
 import isthmus
 
 LAYERS = [
-    {"types", "errors", "_optional", "atomic", "budget", "checksums", "files"},
+    {"types", "errors", "_optional", "atomic", "budget", "checksums", "files", "prefetch"},
     {"isolated"},
     {"registry", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},

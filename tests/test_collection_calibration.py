@@ -14,7 +14,7 @@ from isthmus import Collection, Document, Query
 from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, BadSpec, CannotFit, UnknownName
-from isthmus.search import keeper, served
+from isthmus.search import snapshot, snapshot_manager
 from isthmus.storage.sqlite import calibrations
 from stock import Counting, database, dense, mixed, own, pixels, unit, words
 
@@ -77,22 +77,22 @@ def test_scores_are_those_of_the_equations(tmp_path: Path, encoder: Encoder, spe
 def test_scores_stay_when_worn_shelves_are_built_again(
     things: Collection, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "WORN", (5, 0.0))
-    monkeypatch.setattr(keeper, "DRIFT", np.inf)
-    things._keeper.follows = True
+    monkeypatch.setattr(snapshot, "REBUILD", (5, 0.0))
+    monkeypatch.setattr(snapshot_manager, "DRIFT", np.inf)
+    things._snapshots.follows = True
     there = {document.id: document for document in mixed(60)}
     things.search("dog")
-    before = things._keeper.served().shelves
+    before = things._snapshots.latest().built
     for seed in range(1, 5):
         more = mixed(6, seed=seed)
         things.add(more)
         things.delete(more[0].id)
         there |= {document.id: document for document in more[1:]}
         agree(things, encoder, list(there.values()))
-        things._keeper.wait()  # for what is built in the background
+        things._snapshots.wait()  # for what is built in the background
         agree(things, encoder, list(there.values()))
-    now = things._keeper.served()
-    assert sum(map(len, now.shelves)) > sum(map(len, before))
+    now = things._snapshots.latest()
+    assert sum(map(len, now.built)) > sum(map(len, before))
     assert not now.recent
 
 
@@ -187,7 +187,7 @@ def test_drift_is_seen_and_followed_in_one_step(tmp_path: Path, encoder: Encoder
     gate, begun = Event(), Event()
 
     def wait() -> None:
-        if current_thread().name == "isthmus-keeper":
+        if current_thread().name == "isthmus-maintenance":
             begun.set()
             gate.wait()
 
@@ -228,7 +228,7 @@ def _search_on(things: Collection, asked: Query, lists: list[list[tuple[str, flo
     """Search until the re-fit has ended, and once more."""
     going = True
     while going:
-        going = things._keeper.refitting
+        going = things._snapshots.refitting
         lists.append(_list(things, asked))
 
 
@@ -238,7 +238,7 @@ def test_a_refit_that_fails_leaves_the_old_calibration_and_is_not_tried_for_ever
     tries = []
 
     def fail() -> None:
-        if current_thread().name == "isthmus-keeper":
+        if current_thread().name == "isthmus-maintenance":
             tries.append(1)
             raise CannotFit("no")
 
@@ -249,12 +249,12 @@ def test_a_refit_that_fails_leaves_the_old_calibration_and_is_not_tried_for_ever
         things.add([Document(f"b{i}", "the dog runs") for i in range(20)])
         for _ in range(3):
             assert len(things.search(asked, k=30)) == 24
-            things._keeper.wait()
+            things._snapshots.wait()
         assert len(tries) == 1
         assert things.stats().last_error == "no"
         things.add([Document("c", "a house")])
         things.search(asked)
-        things._keeper.wait()
+        things._snapshots.wait()
         assert len(tries) == 2
 
 
@@ -263,7 +263,7 @@ def test_without_following_drift_stays_until_somebody_calibrates(things: Collect
     things.add([Document(f"b{i}", "tree tree tree") for i in range(90)])
     things.search("dog")
     assert things.drifted
-    assert not things._keeper.refitting
+    assert not things._snapshots.refitting
     things.calibrate("center")
     assert not things.drifted
 
@@ -277,7 +277,7 @@ def test_a_modality_that_comes_later_is_served(tmp_path: Path, encoder: Encoder,
         things.add([Document("photo", image=pixels(1))])
         hit = things.search(Query(image=pixels(1)), k=31)
         assert "photo" in {one.id for one in hit}
-        assert things.asked_calibration == spec
+        assert things.calibration_spec == spec
     with Collection.open(tmp_path / "c", encoder) as things:
         things.add([Document("both", "a cat", pixels(2))])
     with Collection.open(tmp_path / "c", encoder) as things:
@@ -380,7 +380,7 @@ def test_closing_does_not_begin_another_fit(tmp_path: Path, encoder: Encoder) ->
     things.search("dog")
     things.add([Document(f"b{i}", "tree tree tree") for i in range(90)])
     things.close()
-    assert not things._keeper.refitting
+    assert not things._snapshots.refitting
 
 
 def test_a_served_calibration_outlives_what_else_is_kept(things: Collection) -> None:
@@ -396,11 +396,14 @@ def test_queries_given_once_serve_later_calibrations_until_others_are_given(thin
     mine = [("a cat on the sofa", "a0"), "tree"]
     known = next(iter(things)).id
     things.calibrate("center", queries=[(mine[0][0], known), "tree"])
-    assert [(query.text, answer) for query, answer in things._keeper.asked()] == [(mine[0][0], known), ("tree", None)]
+    assert [(query.text, answer) for query, answer in things._snapshots.own_queries()] == [
+        (mine[0][0], known),
+        ("tree", None),
+    ]
     things.calibrate("center")
-    assert len(things._keeper.asked()) == 2
+    assert len(things._snapshots.own_queries()) == 2
     things.calibrate("center", queries=[])
-    assert things._keeper.asked() == []
+    assert things._snapshots.own_queries() == []
 
 
 def test_a_refit_in_the_background_does_not_undo_what_somebody_asked_for_meanwhile(
@@ -409,7 +412,7 @@ def test_a_refit_in_the_background_does_not_undo_what_somebody_asked_for_meanwhi
     begun, go_on = Event(), Event()
 
     def wait() -> None:
-        if current_thread().name == "isthmus-keeper":
+        if current_thread().name == "isthmus-maintenance":
             begun.set()
             go_on.wait(30)
 
@@ -422,8 +425,8 @@ def test_a_refit_in_the_background_does_not_undo_what_somebody_asked_for_meanwhi
         assert begun.wait(30)
         things.calibrate("none")
         go_on.set()
-        things._keeper.wait()
-        assert things.asked_calibration == "none"
+        things._snapshots.wait()
+        assert things.calibration_spec == "none"
         assert things.calibration is not None
         assert str(things.calibration.fitted.spec) == "none"
         assert things.search(asked)[0].score == pytest.approx(things.search(asked)[0].similarity, abs=1e-6)
@@ -436,24 +439,24 @@ def test_who_may_only_read_calibrates_once_for_what_is_new(tmp_path: Path, encod
     with Collection.open(tmp_path / "c", encoder, follow=False) as things:
         things.add([Document("p", image=pixels(1))])
     with Collection.open(tmp_path / "c", encoder) as reader:
-        reader._opened.database.writable = False
+        reader._handle.database.writable = False
         assert len(reader.search("cat")) == 6
-        first = reader._keeper.current
+        first = reader._snapshots.current
         assert len(reader.search("dog")) == 6
-        assert reader._keeper.current is first
+        assert reader._snapshots.current is first
 
 
 def test_raw_cosine_follows_what_is_added_and_taken_out(things: Collection, encoder: Encoder) -> None:
     asked = Query(text="a red cat on the sofa")
     things.search(asked, calibration="none")
-    built = things._keeper.raw().shelves[0].vectors
+    built = things._snapshots.raw().built[0].vectors
     things.add([Document("new", "a red cat on the sofa")])
     things.delete([document.id for document in mixed(10)])
     found = things.search(asked, k=100, calibration="none")
     assert found[0].id == "new"
     assert len(found) == len(things) == 51
     assert [hit.score for hit in found] == pytest.approx([hit.similarity for hit in found], abs=1e-6)
-    assert things._keeper.raw().shelves[0].vectors is built
+    assert things._snapshots.raw().built[0].vectors is built
 
 
 def test_what_words_add_stands_in_the_explanation(tmp_path: Path) -> None:

@@ -171,4 +171,4 @@ def test_statistics_of_a_collection_say_what_is_in_it(shelf: Collection) -> None
 
 
 def _rows(things: Collection) -> dict[str, int]:
-    return {shelf.modality: len(shelf) for shelf in things._keeper.served().shelves}
+    return {shelf.modality: len(shelf) for shelf in things._snapshots.latest().built}

@@ -14,9 +14,9 @@ from PIL import Image
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
-from isthmus.search import following
-from isthmus.search.following import Indexed
+from isthmus.search import sync
 from isthmus.search.ingest import prepared
+from isthmus.search.sync import Indexed
 from stock import Counting, looked_at, pixels
 
 
@@ -189,7 +189,7 @@ class Cut(Exception):
 def test_an_interrupted_run_goes_on_where_it_was_cut(
     things: Collection, counting: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(following, "BATCH", 4)
+    monkeypatch.setattr(sync, "BATCH", 4)
     many = tmp_path / "many"
     many.mkdir()
     for i in range(30):
@@ -226,7 +226,7 @@ def _cut(patch: pytest.MonkeyPatch, where: str, count: int) -> None:
             raise Cut
         return prepared(document)
 
-    patch.setattr(following, "prepared", failing)
+    patch.setattr(sync, "prepared", failing)
 
 
 def test_links_that_go_round_and_names_of_any_kind(things: Collection, folder: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_run_that_ends_before_old_rows_are_out_takes_them_out_the_next_time(
     things.index(folder)
     _rows(folder / "rows.jsonl", [{"id": 1, "text": "a tree"}])
     with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(following.Follower, "_drop", _never)
+        patch.setattr(sync.SourceSync, "_drop", _never)
         things.index(folder)
     assert "rows.jsonl#2" in things
     assert _done(things.index(folder)) == (0, 0, 5, 1, 0)

@@ -15,7 +15,7 @@ import pytest
 from isthmus import Collection, Document, Query, Vectors, types
 from isthmus.align import Aligned
 from isthmus.errors import BadInput, BadVectors, CannotEncode
-from isthmus.search import arguments, limits
+from isthmus.search import arguments, ingest
 from isthmus.storage import facts, where
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import ChangedMeanwhile
@@ -92,9 +92,9 @@ def test_a_document_has_at_most_eight_parts() -> None:
 
 
 def test_a_collection_with_many_names_refuses_new_ones_and_stays_usable(things: Collection) -> None:
-    rows = [Document(f"p{i}", vectors={f"p{i}": VECTOR}) for i in range(limits.PARTS + 5)]
+    rows = [Document(f"p{i}", vectors={f"p{i}": VECTOR}) for i in range(ingest.PARTS + 5)]
     done = things.add(rows)
-    assert len(done.added) == limits.PARTS - 1  # text is there already
+    assert len(done.added) == ingest.PARTS - 1  # text is there already
     assert all("at most 12 different parts" in one.why for one in done.skipped)
     things.calibrate()
     assert things.search(Query(vectors={"text": VECTOR}), k=3)
@@ -106,7 +106,7 @@ def test_a_collection_with_many_names_refuses_new_ones_and_stays_usable(things: 
 def test_a_collection_with_many_combinations_refuses_new_ones(
     things: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MODALITIES", 3)
+    monkeypatch.setattr(ingest, "MODALITIES", 3)
     several = [("a",), ("b",), ("a", "b"), ("b", "text")]
     done = things.add([Document("+".join(parts), vectors=dict.fromkeys(parts, VECTOR)) for parts in several])
     assert (done.added, [one.id for one in done.skipped]) == (("a", "b"), ["a+b", "b+text"])
@@ -158,7 +158,7 @@ def test_a_bad_name_of_an_earlier_version_can_be_listed_and_deleted(
 def test_documents_of_more_parts_than_fit_together_can_be_deleted_together(
     things: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PARTS", 40)
+    monkeypatch.setattr(ingest, "PARTS", 40)
     several = [Document(f"p{i}", vectors={f"p{i}": VECTOR}) for i in range(20)]
     for one in several:
         things.add([one])
@@ -313,7 +313,7 @@ def test_work_that_meets_changes_is_given_up_after_ten_tries(things: Collection)
         raise ChangedMeanwhile("It was changed while it was read. Try again.")
 
     with pytest.raises(ChangedMeanwhile, match="Try again"):
-        things.steadily(work)
+        things.retry_if_reencoded(work)
     assert len(tries) == 10
 
 
@@ -326,7 +326,7 @@ def test_work_is_given_up_where_each_try_meets_another_encoder(things: Collectio
             things.store.database.put(connection, encoding=len(tries))
 
     with pytest.raises(ChangedMeanwhile, match="re-encoded 10 times"):
-        things.steadily(work)
+        things.retry_if_reencoded(work)
     assert len(tries) == 10
 
 

@@ -155,7 +155,7 @@ def test_a_calibration_is_kept_and_served(things: Collection) -> None:
     made = things.calibrate("center", queries=["a red cat", ("the dog", "d0-0")])
     assert things.calibration is not None
     assert (things.calibration.version, str(things.calibration.fitted.spec)) == (made.version, "center")
-    assert things.asked_calibration == "center"
+    assert things.calibration_spec == "center"
     again = things.calibrate("none")
     assert again.version == made.version + 1
     assert [hit.score for hit in things.search("dog", 3)] == pytest.approx(

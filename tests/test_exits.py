@@ -109,9 +109,9 @@ def test_a_collection_that_may_only_be_read_is_not_calibrated(things: Path, monk
 
     from isthmus.cli import app
     from isthmus.errors import CannotWrite
-    from isthmus.search import manifest
+    from isthmus.search import handle
 
-    monkeypatch.setattr(manifest, "_may_write", lambda _: False)
+    monkeypatch.setattr(handle, "_may_write", lambda _: False)
     before = (things / "collection.sqlite").read_bytes()
     done = CliRunner().invoke(app, ["calibrate", "none", "--in", str(things)])
     assert isinstance(done.exception, CannotWrite)

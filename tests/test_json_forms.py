@@ -9,9 +9,9 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.align.base import Aligned
-from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.json_forms import document_json, explanation_json, hit_json, indexed_json
+from isthmus.search.sync import Indexed
 from isthmus.search.writer import Skipped
 
 DOCUMENT = ["id", "text", "image", "metadata"]

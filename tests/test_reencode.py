@@ -54,10 +54,10 @@ def test_it_is_calibrated_as_it_was_told_to_be(thirty: Path, other: str, asked: 
     with Collection.open(thirty, follow=False) as things:
         things.calibrate(asked, queries=[("a red dog", "d0-0")])
         things.reencode(other)
-        assert things.asked_calibration == asked
+        assert things.calibration_spec == asked
         assert things.calibration is not None
         assert str(things.calibration.fitted.spec) == (SPEC if asked == SPEC else "center+nnn(k=16)+standardize")
-        assert things._keeper.asked() == [(Query(text="a red dog"), "d0-0")]
+        assert things._snapshots.own_queries() == [(Query(text="a red dog"), "d0-0")]
         assert not things.drifted
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_done_is_refused(thirty: Path, other: str) -> None:
             things.reencode("minni")
         with pytest.raises(BadInput, match="'none' encodes nothing"):
             things.reencode("none")
-        things._opened.database.writable = False
+        things._handle.database.writable = False
         with pytest.raises(CannotWrite, match="read-only"):
             things.reencode(other)
     with pytest.raises(ValueError, match=f"isthmus reencode --in {thirty} --encoder {other}"):

@@ -1,4 +1,4 @@
-"""Searches while a collection is re-encoded: the old vectors answer until one step, then the new, never both."""
+"""Searcher while a collection is re-encoded: the old vectors answer until one step, then the new, never both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from isthmus import Collection, Document
-from isthmus.search.answers import Fetched
+from isthmus.search.results import Fetched
 from moving import ASKED, SPEC, Answers, alike, answers, counted, made
 from stock import Fusing, looked_at, mixed, pixels
 

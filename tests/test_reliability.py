@@ -22,7 +22,7 @@ from damage import make_damaged_folder
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotWrite
-from isthmus.search import following, ingest, writer
+from isthmus.search import ingest, sync, writer
 from stock import Counting, database, looked_at, mixed, own, unit
 from writing import document
 
@@ -379,7 +379,7 @@ def test_an_interruption_leaves_a_whole_collection_and_no_threads(
 ) -> None:
     monkeypatch.setattr(writer, "BATCH", 5)
     monkeypatch.setattr(ingest, "PICTURE", 1)
-    monkeypatch.setattr(following, "BATCH", 5)
+    monkeypatch.setattr(sync, "BATCH", 5)
     (tmp_path / "many").mkdir()
     for i in range(40):
         (tmp_path / "many" / f"{i}.txt").write_text(f"a cat {i}")

@@ -90,8 +90,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "garbage": lambda f: (_index(f) / "index.json").write_bytes(b"\xff\x00garbage"),
     "a list": lambda f: (_index(f) / "index.json").write_text("[]"),
     "too deep": lambda f: (_index(f) / "index.json").write_text("[" * 100_000),
-    "no shelves": lambda f: _described(f, lambda about: about.update(shelves={})),
-    "a shelf less": lambda f: _described(f, lambda about: about["shelves"].pop()),  # type: ignore[attr-defined]
+    "no shelves": lambda f: _described(f, lambda about: about.update(built={})),
+    "a modality less": lambda f: _described(f, lambda about: about["modalities"].pop()),  # type: ignore[attr-defined]
     "another end": lambda f: _described(f, lambda about: about.update(last=1000)),
     "another state": lambda f: _described(f, lambda about: about.update(sequence=2)),
     "a flipped bit in the description": lambda f: _flip(_index(f) / "index.json", 20),
@@ -204,7 +204,7 @@ def test_verify_names_what_was_changed_behind_its_back(folder: Path, encoder: En
     }
     with Collection.open(folder, encoder, follow=False) as things:
         assert things.verify() == []
-        with things._opened.database.writing() as connection:
+        with things._handle.database.writing() as connection:
             connection.execute(changes[table])
         problems = things.verify()
     assert problems

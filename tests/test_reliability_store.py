@@ -212,7 +212,7 @@ def test_what_killed_calibrations_left_is_swept_when_the_collection_is_opened(fo
     (folder / "index" / f"{place.name}.77.tmp").mkdir()
     shutil.copytree(place, folder / "index" / "7-3")
     with Collection.open(folder, follow=False) as things:
-        versions.draft(things.store.calibrations, things._keeper.read(1))
+        versions.draft(things.store.calibrations, things._snapshots.read(1))
         assert database(things).one("SELECT count(*) FROM calibrations") == (2,)
     with Collection.open(folder, follow=False) as things:
         assert [path.name for path in (folder / "index").iterdir()] == [place.name]
@@ -240,7 +240,7 @@ def test_a_calibration_that_is_under_way_is_not_swept_away(folder: Path, monkeyp
 def test_whoever_may_not_write_is_told_that_a_calibration_cannot_be_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isthmus.search.manifest._may_write", lambda _: False)
+    monkeypatch.setattr("isthmus.search.handle._may_write", lambda _: False)
     with Collection.open(folder, follow=False) as things:
         with pytest.raises(CannotWrite, match="cannot be saved"):
             things.calibrate("none")

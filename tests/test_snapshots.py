@@ -94,7 +94,7 @@ def test_a_process_that_replaces_all_is_seen_whole_or_not_at_all(folder: Path) -
 
 def test_what_a_thread_reads_inside_a_snapshot_does_not_change(folder: Path) -> None:
     with Collection.open(folder, follow=False) as things:
-        database = things._opened.database
+        database = things._handle.database
         with database.reading():
             before = database.sequence()
             Thread(target=lambda: things.add(generation(1))).run()
@@ -108,13 +108,13 @@ def test_what_a_thread_reads_inside_a_snapshot_does_not_change(folder: Path) -> 
 def test_a_search_that_is_behind_what_is_served_still_answers_from_its_own_state(folder: Path) -> None:
     """A snapshot that began earlier ends after a later one has moved the served state on."""
     with Collection.open(folder, follow=False) as things:
-        with things._keeper.snapshot(raw=True) as early:
+        with things._snapshots.view(raw=True) as early:
             later = Thread(target=lambda: (things.add(generation(1)), things.search(ASKED, explain=True)))
             later.start()
             later.join()
-            assert things._keeper.store.counts() == {"text": 20}
-            rows = {int(row) for shelf in early.served.all_shelves for row in shelf.documents}
-            assert set(things._keeper.store.documents(sorted(rows))) == rows
+            assert things._snapshots.store.counts() == {"text": 20}
+            rows = {int(row) for index in early.snapshot.all_indexes for row in index.documents}
+            assert set(things._snapshots.store.documents(sorted(rows))) == rows
         assert {hit.document.metadata["n"] for hit in things.search(ASKED, k=20, explain=True)} == {1}
 
 
@@ -183,7 +183,7 @@ def immutable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collect
             return cast("sqlite3.Connection", broken)
         return connection
 
-    monkeypatch.setattr("isthmus.search.manifest._may_write", lambda _: False)
+    monkeypatch.setattr("isthmus.search.handle._may_write", lambda _: False)
     monkeypatch.setattr(Database, "connect", refused)
     with Collection.open(folder, follow=False) as things:
         yield things
@@ -233,7 +233,7 @@ def test_a_search_never_waits_for_a_writer(folder: Path) -> None:
 def test_opening_and_searching_never_wait_for_another_process_that_writes(folder: Path, leftover: str) -> None:
     with Collection.open(folder, follow=False) as things:
         if leftover == "a draft":
-            versions.draft(things.store.calibrations, things._keeper.read(1))
+            versions.draft(things.store.calibrations, things._snapshots.read(1))
     if leftover == "no index":
         shutil.rmtree(folder / "index")
     with closing(sqlite3.connect(folder / FILE, isolation_level=None)) as other:
@@ -268,7 +268,7 @@ def test_opening_and_searching_go_on_where_nothing_can_be_written(
     """The disk is full: neither a row nor an index can be written."""
     with Collection.open(folder, follow=False) as things:
         if leftover == "a draft":
-            versions.draft(things.store.calibrations, things._keeper.read(1))
+            versions.draft(things.store.calibrations, things._snapshots.read(1))
     if leftover == "no index":
         shutil.rmtree(folder / "index")
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import CannotWrite
-from isthmus.search import ingest, reencoding, switching, versions, writer
+from isthmus.search import ingest, versions, writer
+from isthmus.search import reencode as reencode_module
 from stock import pixels, words
 
 BATCH = 5
@@ -99,9 +100,9 @@ def stopped(*_: object) -> None:
 def reencode(things: Collection, other: str, point: str) -> None:
     """Re-encode, and stop: after a batch, before or after calibrating, inside the last transaction, or after it."""
     places: Mapping[str, tuple[Any, str]] = {
-        "calibrating": (switching, "_calibrated"),
+        "calibrating": (reencode_module, "_calibrated"),
         "switching": (versions, "replace_all"),
-        "tidying": (reencoding, "_tidy"),
+        "tidying": (reencode_module, "_tidy"),
     }
     if point in places:
         setattr(*places[point], stopped)

@@ -22,7 +22,7 @@ from attacks.tally import Tally
 from attacks.workers import Request, Say
 from attacks.world import World
 from isthmus import Collection, encoders
-from isthmus.search.querylog import QueryLog
+from isthmus.search.query_log import QueryLog
 from stock import FILE
 
 STAGED = f"reencode/{FILE}"

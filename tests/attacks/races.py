@@ -23,7 +23,7 @@ from attacks.tally import Tally
 from attacks.workers import Request, Say
 from attacks.world import QUERIES, SPEC, World
 from isthmus import Collection, Document
-from isthmus.search import Hit, served
+from isthmus.search import Hit, snapshot
 from stock import pixels, words
 
 RACING, STILL = 20, 15  # documents that are replaced, and others that stay
@@ -192,7 +192,7 @@ MODES: Mapping[str, Callable[[Collection, int, int, Request], None]] = {
 
 def main(request: Request, say: Say) -> None:
     """Write or read; say in the end how many searches were what."""
-    served.STALE, served.WORN = (4, 0.0), (30, 0.0)
+    snapshot.PERSIST, snapshot.REBUILD = (4, 0.0), (30, 0.0)
     mode, seed = str(request["mode"]), int(request["seed"])
     if request["role"] == "write":
         found = _write(Path(request["folder"]), mode, seed, request, say)

@@ -14,7 +14,7 @@ from attacks import triggers, world
 from attacks.workers import Request, Say
 from attacks.world import BATCH, SPEC, STORED, document
 from isthmus import Collection, Document
-from isthmus.search.following import Indexed
+from isthmus.search.sync import Indexed
 
 SPECS = ("center", "center+standardize", SPEC)
 SEARCHES = 70  # so that the query log is written twice while it goes on

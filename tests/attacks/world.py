@@ -17,7 +17,7 @@ from PIL import Image
 from attacks.workers import Request, Say, Worker
 from damage import pdf
 from isthmus import Collection, Document, Query
-from isthmus.search import following, ingest, served, writer
+from isthmus.search import ingest, snapshot, sync, writer
 from stock import FILE, pixels, words
 from tiny import write_encoder
 
@@ -111,9 +111,9 @@ def write_source(folder: Path, version: int) -> None:
 def small_batches() -> None:
     """Commit a few documents at a time, and build the index again after a few changes."""
     writer.BATCH = BATCH
-    vars(following)["BATCH"] = BATCH
+    vars(sync)["BATCH"] = BATCH
     ingest.PICTURE = 1  # so that a batch is so many documents, whatever they hold
-    served.STALE = (4, 0.0)
+    snapshot.PERSIST = (4, 0.0)
 
 
 def content(things: Collection) -> Content:

@@ -93,7 +93,7 @@ def settle(things: Collection, spec: str, *, quiet: bool = False) -> Calibrated 
     if not len(things):
         return None
     now = things.calibration
-    asked = spec if now is None else things.asked_calibration
+    asked = spec if now is None else things.calibration_spec
     if now is None or things.drifted:
         with progress.counting("calibrating", "steps", quiet=quiet) as tell:
             things.calibrate(asked, progress=tell)

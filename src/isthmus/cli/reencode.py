@@ -13,7 +13,7 @@ from isthmus.cli.options import Device, In, Json, Quiet, Threads
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import CannotEncode, counted
 from isthmus.search import Collection, Reencoded, Skipped
-from isthmus.search.reencoding import SHOWN
+from isthmus.search.reencode import SHOWN
 
 
 def reencode(

@@ -164,7 +164,7 @@ def _export(things: Collection, to: Path) -> tuple[int, str]:
     if to.suffix == ".npz":
         return things.export_vectors(to), "vector"
     if to.suffix == ".calibration":
-        calibrated = things.calibration or things.served().calibrated  # saved nowhere if it cannot be
+        calibrated = things.calibration or things.snapshot().calibrated  # saved nowhere if it cannot be
         calibrated.fitted.save(to)
         return 1, "calibration"
     raise typer.BadParameter(f"{to.name} does not end in .jsonl, .npz or .calibration. Name it after what to export.")

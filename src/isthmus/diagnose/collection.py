@@ -23,7 +23,7 @@ from isthmus.search import Collection
 from isthmus.search.calibrate import own_scores
 from isthmus.search.ranking import Ranking, ranked
 from isthmus.search.references import Own, ReferenceCorpus
-from isthmus.search.served import Served
+from isthmus.search.snapshot import Snapshot
 from isthmus.types import Matrix, Rows
 
 QUESTIONS = 1000  # of each modality, beside those with a known source
@@ -85,11 +85,11 @@ def examine(things: Collection, queries: Sequence[str | Query | tuple[str | Quer
     for _, name in own:
         if name is not None:
             things.get(name)  # an unknown id is an error with the nearest known one
-    return things.steadily(lambda: _examined(things, own))
+    return things.retry_if_reencoded(lambda: _examined(things, own))
 
 
 def _examined(things: Collection, own: Own) -> Examination:
-    served, raw = things.served(), things.served(raw=True)
+    served, raw = things.snapshot(), things.snapshot(raw=True)
     gathered = things.references(own)
     asked = _Asked(things, gathered.real if own else gathered.trial, len(own))
     sides = asked.sides(raw, served)
@@ -107,7 +107,7 @@ def _examined(things: Collection, own: Own) -> Examination:
     found = diagnose(evidence, state)
     shown = _Shown(things, asked)
     cards = {hub.document: shown.card(hub.document) for hub in found.hubs.worst}
-    up, down = (shown.moved(found, evidence, which) for which in (found.moves.up, found.moves.down))
+    up, down = (shown.reload_if_reencoded(found, evidence, which) for which in (found.moves.up, found.moves.down))
     return Examination(found, cards, up, down, len(evidence.sampled), bool(own))
 
 
@@ -128,12 +128,12 @@ class _Asked:
         self.numbers: dict[int, int] = {}  # row in the store → number
         self.modality: list[str] = []
 
-    def sides(self, raw: Served, served: Served) -> tuple[Side, Side]:
+    def sides(self, raw: Snapshot, served: Snapshot) -> tuple[Side, Side]:
         """Rank every question both ways; vectors come later."""
         first, second = self._side(raw), self._side(served)
         return first, second
 
-    def _side(self, served: Served) -> Side:
+    def _side(self, served: Snapshot) -> Side:
         lists = np.full((len(self.rows), TOP), -1, dtype=np.intp)
         scores = np.full((len(self.rows), DEPTH), -np.inf)
         for start in range(0, len(self.rows), AT_ONCE):
@@ -159,7 +159,7 @@ class _Asked:
             self.modality.append(modality)
         return self.numbers[row]
 
-    def evidence(self, real: ReferenceCorpus, served: Served, sides: tuple[Side, Side]) -> Evidence:
+    def evidence(self, real: ReferenceCorpus, served: Snapshot, sides: tuple[Side, Side]) -> Evidence:
         first = np.searchsorted(real.owner, np.arange(len(real.ids)))
         vectors = [
             _by_document(shift.documents(real.documents, np.float32), first, len(real.owner))
@@ -211,7 +211,7 @@ class _Shown:
             self.made[row] = _card(document, modality) if document else Card("(gone since)", modality)
         return self.made[row]
 
-    def moved(self, found: Diagnosis, evidence: Evidence, which: Iterable[int]) -> tuple[Moved, ...]:
+    def reload_if_reencoded(self, found: Diagnosis, evidence: Evidence, which: Iterable[int]) -> tuple[Moved, ...]:
         told = []
         for place in which:
             at = int(found.questions[place])

@@ -6,13 +6,13 @@ with Collection.open("things.isthmus") as things:
 """
 
 from isthmus.search.collection import Collection
-from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.maps import Map, Shares, WordShare
-from isthmus.search.reencoding import Reencoded
+from isthmus.search.reencode import Reencoded
 from isthmus.search.reranking import Reranker
-from isthmus.search.served import Calibrated
+from isthmus.search.snapshot import Calibrated
 from isthmus.search.stats import Stats
+from isthmus.search.sync import Indexed
 from isthmus.search.writer import Added, Skipped
 
 __all__ = [

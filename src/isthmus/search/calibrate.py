@@ -21,7 +21,7 @@ from isthmus.search import probability
 from isthmus.search.probability import FIELD, Match, Observed, field_of
 from isthmus.search.ranking import folded_queries, ranked
 from isthmus.search.references import ReferenceCorpus, ReferenceSets
-from isthmus.search.served import Served
+from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows
 
@@ -113,7 +113,7 @@ def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
     )
 
 
-def matched(served: Served, store: Store, references: ReferenceSets) -> Match:
+def matched(snapshot: Snapshot, store: Store, references: ReferenceSets) -> Match:
     """Ask every judge with its document present and taken out, and fit P(match) by query modality."""
     trial = references.trial
     curves, held_out = {}, {}
@@ -124,24 +124,24 @@ def matched(served: Served, store: Store, references: ReferenceSets) -> Match:
             rows = np.concatenate([rows, np.flatnonzero(asked & ~trial.judges)[: len(rows)]])
         if not len(rows):
             continue
-        observed = _observed(served, store, trial, rows)
+        observed = _observed(snapshot, store, trial, rows)
         curve = probability.fit(observed)
         if curve is not None:
             curves[modality] = curve
             held_out[modality] = probability.judged(observed)
-    spec = served.calibrated.fitted.spec
+    spec = snapshot.calibrated.fitted.spec
     if "text" in curves and (spec.scale is not None or spec.learned is not None):
-        for modality in served.calibrated.fitted.query_modalities:  # their scores are on one scale: they may borrow
+        for modality in snapshot.calibrated.fitted.query_modalities:  # their scores are on one scale: they may borrow
             curves.setdefault(modality, curves["text"])
     return Match(curves, held_out)
 
 
-def _observed(served: Served, store: Store, trial: ReferenceCorpus, rows: Rows) -> Observed:
+def _observed(snapshot: Snapshot, store: Store, trial: ReferenceCorpus, rows: Rows) -> Observed:
     queries = trial.queries.take(rows)
-    own = own_scores(served, trial, rows)
+    own = own_scores(snapshot, trial, rows)
     where = store.rows_of(trial.ids[place] for place in trial.sources[rows])
     score, field, right = (np.empty((2, len(rows))) for _ in range(3))
-    for at, ranking in enumerate(ranked(served, queries, FIELD + 2)):
+    for at, ranking in enumerate(ranked(snapshot, queries, FIELD + 2)):
         source = where.get(trial.ids[trial.sources[rows[at]]], -1)
         wrong = ranking.scores[~np.isin(ranking.documents, list(store.copies(source)))]
         present = np.sort(np.append(wrong, own[at]))[::-1]
@@ -153,9 +153,9 @@ def _observed(served: Served, store: Store, trial: ReferenceCorpus, rows: Rows) 
     return Observed(score.ravel(), field.ravel(), right.ravel().astype(bool), numbers)
 
 
-def own_scores(served: Served, trial: ReferenceCorpus, rows: Rows) -> Matrix:
+def own_scores(snapshot: Snapshot, trial: ReferenceCorpus, rows: Rows) -> Matrix:
     """Return the score of each query with its own document, as that document stands on trial."""
-    fitted_, sources = served.calibrated.fitted, served.calibrated.sources
+    fitted_, sources = snapshot.calibrated.fitted, snapshot.calibrated.sources
     wanted = np.unique(trial.sources[rows])
     kept = np.isin(trial.owner, wanted)
     owner = np.searchsorted(wanted, trial.owner[kept])
@@ -163,7 +163,7 @@ def own_scores(served: Served, trial: ReferenceCorpus, rows: Rows) -> Matrix:
     pairs = [(query, at) for at, place in enumerate(wanted) for query in sources.get(trial.ids[place], ())]
     known = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
     folded = fitted_.fold(documents, sources=known, owner=owner)
-    asked = folded_queries(served, trial.queries.take(rows))
+    asked = folded_queries(snapshot, trial.queries.take(rows))
     first = np.searchsorted(owner, np.arange(len(wanted) + 1))
     out = np.empty(len(rows))
     for at, row in enumerate(rows):

@@ -25,24 +25,24 @@ from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadVectors, CannotWrite, UnknownDocument
+from isthmus.prefetch import prefetch
 from isthmus.registry import suggestion
 from isthmus.search import arguments, calibrate
-from isthmus.search.ahead import ahead
-from isthmus.search.asking import Options
+from isthmus.search.execute import Options
 from isthmus.search.export import exported
-from isthmus.search.following import Follower, Indexed
+from isthmus.search.handle import Handle, Result, opened
 from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
-from isthmus.search.keeper import Keeper
-from isthmus.search.manifest import Opened, Result, opened
 from isthmus.search.maps import Map, mapped
-from isthmus.search.querylog import QueryLog, of_words
-from isthmus.search.reencoding import Reencoded, reencode
+from isthmus.search.query_log import QueryLog, of_words
+from isthmus.search.reencode import Reencoded, reencode
 from isthmus.search.references import Own, ReferenceSets, gather
 from isthmus.search.reranking import Reranker
-from isthmus.search.searching import Searches
-from isthmus.search.served import Calibrated, Served
+from isthmus.search.searcher import Searcher
+from isthmus.search.snapshot import Calibrated, Snapshot
+from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.stats import Stats, stats
+from isthmus.search.sync import Indexed, SourceSync
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
 from isthmus.storage.base import Compacted
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 class Collection:
     """A searchable folder of documents. ``Collection.open`` makes or opens one; use it in a ``with`` block."""
 
-    def __init__(self, opened: Opened, *, calibration: str = "auto", follow: bool = True) -> None:
+    def __init__(self, opened: Handle, *, calibration: str = "auto", follow: bool = True) -> None:
         self.path = opened.folder
-        self._opened = opened
+        self._handle = opened
         self._store = opened.store
-        self._keeper = Keeper(opened, self._store, calibration, follow)
+        self._snapshots = SnapshotManager(opened, self._store, calibration, follow)
         self._log = QueryLog(self._store)
-        self._searches = Searches(opened, self._keeper, self._log)
+        self._searches = Searcher(opened, self._snapshots, self._log)
 
     @classmethod
     def open(
@@ -94,7 +94,7 @@ class Collection:
         found = opened(path, encoder, create=create, device=device, threads=threads)
         made = cls(found, calibration=calibration, follow=follow)
         try:
-            made._keeper.sweep()
+            made._snapshots.sweep()
         except BaseException:
             made.close()
             raise
@@ -121,7 +121,7 @@ class Collection:
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order in which they were added, as they were when the first was asked for."""
         after = -1
-        with self._opened.database.held() as within:
+        with self._handle.database.held() as within:
             while True:
                 with within():
                     rows = self._store.page(after, BATCH)
@@ -135,13 +135,13 @@ class Collection:
     @property
     def encoder(self) -> Encoder | None:
         """The collection's encoder, loaded when first needed; None for a collection of vectors."""
-        self._opened.moved()
-        return self._opened.load()
+        self._handle.reload_if_reencoded()
+        return self._handle.load()
 
     def get(self, name: str) -> Document:
         """Return a document by its id."""
         arguments.identifier(name)
-        with self._opened.database.reading():
+        with self._handle.database.reading():
             rows = self._store.rows_of([name])
             if not rows:
                 raise self._unknown(name)
@@ -164,7 +164,7 @@ class Collection:
         skipped: list[Skipped] = []
         arriving = arrivals(documents, skipped.append)
         if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
-            arriving = ahead(arriving, 2 * BATCH, lambda arrival: arrival.one.bytes)
+            arriving = prefetch(arriving, 2 * BATCH, lambda arrival: arrival.one.bytes)
         with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
                 done.append(writer.add(batch))
@@ -215,7 +215,7 @@ class Collection:
         report = Indexed(listing=len(found))
         with self._writing() as writer:
             for source in found:
-                Follower(self._store, writer, source, report, progress or _nobody).follow(prune=prune)
+                SourceSync(self._store, writer, source, report, progress or _ignore).follow(prune=prune)
         return report
 
     def _source(self, path: str | PathLike[str], kind: str | None) -> sources.Source:
@@ -258,7 +258,7 @@ class Collection:
         arguments.callback("progress", progress)
         drop = arguments.flag("drop", drop)
         with self._writing():
-            return reencode(self._keeper, encoder, drop=drop, progress=progress or _nobody)
+            return reencode(self._snapshots, encoder, drop=drop, progress=progress or _ignore)
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
@@ -270,17 +270,17 @@ class Collection:
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
-        if not self._opened.database.writable:
+        if not self._handle.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
-        self._opened.database.check_place()  # a lock would make a folder that is gone anew
+        self._handle.database.check_place()  # a lock would make a folder that is gone anew
         with self._store.sole_writer():
-            self._opened.moved()
-            yield Writer(self._store, self._opened.loader, self._opened.dim)
+            self._handle.reload_if_reencoded()
+            yield Writer(self._store, self._handle.loader, self._handle.dim)
             self._store.shrink()
 
-    def steadily(self, work: Callable[[], Result]) -> Result:
+    def retry_if_reencoded(self, work: Callable[[], Result]) -> Result:
         """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
-        return self._opened.steadily(work)
+        return self._handle.retry_if_reencoded(work)
 
     def search(  # noqa: PLR0913 - one name per wish
         self,
@@ -373,7 +373,9 @@ class Collection:
         """
         asked, found = arguments.query(query), arguments.hits(hits)
         arguments.callback("progress", progress)
-        return self.steadily(lambda: mapped(self._store, self._opened.load(), asked, found, progress or _nobody))
+        return self.retry_if_reencoded(
+            lambda: mapped(self._store, self._handle.load(), asked, found, progress or _ignore)
+        )
 
     def calibrate(
         self,
@@ -388,7 +390,7 @@ class Collection:
         ``("a cat", "cat.jpg")``. Those of words alone are kept for later calibrations, until others are given; ``[]``
         forgets them.
         """
-        if not self._opened.database.writable:
+        if not self._handle.database.writable:
             raise CannotWrite(
                 f"{self.path} is read-only for this user, so a calibration cannot be saved. Search it as it is (a "
                 "search calibrates for its own process where nothing is saved), or calibrate a copy of your own."
@@ -403,32 +405,34 @@ class Collection:
         if queries is not None:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        tell = progress or _nobody
-        return self.steadily(lambda: self._keeper.calibrated(spec, own, replacing=True, progress=tell)).calibrated
+        tell = progress or _ignore
+        return self.retry_if_reencoded(
+            lambda: self._snapshots.calibrated(spec, own, replacing=True, progress=tell)
+        ).calibrated
 
     @property
     def calibration(self) -> Calibrated | None:
         """The calibration that is served; None before the first."""
-        return self.steadily(self._keeper.published)
+        return self.retry_if_reencoded(self._snapshots.published)
 
     @property
-    def asked_calibration(self) -> str:
+    def calibration_spec(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
-        return self._keeper.asked_spec
+        return self._snapshots.requested_spec
 
     def refresh(self) -> None:
         """Bring what is served up to date, and write it where the next process finds it."""
-        self.steadily(self._keeper.served)
-        self.steadily(self._keeper.persist)
+        self.retry_if_reencoded(self._snapshots.latest)
+        self.retry_if_reencoded(self._snapshots.persist)
 
     @property
     def store(self) -> Store:
         """What the collection holds, to be read: documents and their raw vectors."""
         return self._store
 
-    def served(self, *, raw: bool = False) -> Served:
+    def snapshot(self, *, raw: bool = False) -> Snapshot:
         """Return what answers queries now: a calibration and the vectors folded by it; with ``raw``, plain cosine."""
-        return self.steadily(self._keeper.raw if raw else self._keeper.served)
+        return self.retry_if_reencoded(self._snapshots.raw if raw else self._snapshots.latest)
 
     def references(self, own: Own = ()) -> ReferenceSets:
         """Return what a calibration is fitted and judged on now: sampled documents, and questions with their sources.
@@ -437,22 +441,24 @@ class Collection:
         """
         first = arguments.references(own)
         arguments.check_parts((query for query, _ in first), self._store.parts)
-        return self.steadily(lambda: gather(self._store, self._opened.load(), [*first, *self._keeper.asked()]))
+        return self.retry_if_reencoded(
+            lambda: gather(self._store, self._handle.load(), [*first, *self._snapshots.own_queries()])
+        )
 
     def export_vectors(self, path: str | PathLike[str]) -> int:
         """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
 
         def export() -> int:
-            with self._keeper.snapshot() as view:
-                return exported(view.served, self._store, arguments.path(path))
+            with self._snapshots.view() as view:
+                return exported(view.snapshot, self._store, arguments.path(path))
 
-        return self.steadily(export)
+        return self.retry_if_reencoded(export)
 
     @property
     def drifted(self) -> bool:
         """Whether so much has changed since the calibration that another one pays."""
         now = self.calibration
-        return now is not None and self._keeper.drifted(now.fitted.statistics)
+        return now is not None and self._snapshots.drifted(now.fitted.statistics)
 
     def log_queries(self, on: bool = True) -> None:
         """Keep the words of queries from now on, for the next calibration; ``on=False`` stops and forgets them."""
@@ -461,11 +467,11 @@ class Collection:
     def stats(self) -> Stats:
         """Return what there is to know about the collection."""
         self._log.flush()
-        return self.steadily(lambda: stats(self.path, self._opened.database, self._keeper))
+        return self.retry_if_reencoded(lambda: stats(self.path, self._handle.database, self._snapshots))
 
     def verify(self) -> list[str]:
         """Read every byte of the store and of the index, and return what is wrong with them."""
-        return self.steadily(lambda: [*self._store.problems(), *self._keeper.problems()])
+        return self.retry_if_reencoded(lambda: [*self._store.problems(), *self._snapshots.problems()])
 
     def compact(self) -> Compacted:
         """Write the store anew without the holes that deleted documents left, and the index if it is behind.
@@ -474,19 +480,19 @@ class Collection:
         when a third of it is wasted.
         """
         with self._writing():
-            self.steadily(self._keeper.tidy)
+            self.retry_if_reencoded(self._snapshots.tidy)
             return self._store.compact()
 
     def close(self) -> None:
         """Finish what is under way, write the index for the next process, and let go of the files."""
-        if self._opened.database.closed:
+        if self._handle.database.closed:
             return
         try:
-            self._keeper.wait()
+            self._snapshots.wait()
             self._log.flush()
-            self.steadily(self._keeper.persist)
+            self.retry_if_reencoded(self._snapshots.persist)
         finally:
-            self._opened.database.close()
+            self._handle.database.close()
 
 
 def _removed(writer: Writer, names: Sequence[str]) -> int:
@@ -499,5 +505,5 @@ def _removed(writer: Writer, names: Sequence[str]) -> int:
         return sum(len(writer.remove([name])) for name in names)
 
 
-def _nobody(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """Tell nobody."""

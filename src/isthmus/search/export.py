@@ -11,7 +11,7 @@ import numpy as np
 
 from isthmus.atomic import replacing
 from isthmus.errors import CannotWrite, shown
-from isthmus.search.served import Served
+from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
 
 
@@ -27,22 +27,22 @@ def _written(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         ) from None
 
 
-def exported(served: Served, store: Store, path: str | PathLike[str]) -> int:
+def exported(snapshot: Snapshot, store: Store, path: str | PathLike[str]) -> int:
     """Write ``vectors``, ``modality``, ``id`` and ``passage``, a row per passage; return how many.
 
     ``Fitted.fold_queries`` and ``Fitted.finish`` of the calibration turn inner products with them into scores.
     """
-    shelves = [
-        (shelf, np.ones(len(shelf), bool) if shelf.alive is None else shelf.alive) for shelf in served.all_shelves
+    indexes = [
+        (index, np.ones(len(index), bool) if index.alive is None else index.alive) for index in snapshot.all_indexes
     ]
     names = store.names()
-    vectors = [shelf.vectors[alive] for shelf, alive in shelves]
-    rows = [shelf.rows[alive] for shelf, alive in shelves]
+    vectors = [index.vectors[alive] for index, alive in indexes]
+    rows = [index.rows[alive] for index, alive in indexes]
     with _written(path) as file:
         np.savez(
             file,
             vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32),
-            modality=np.array([shelf.modality for shelf, alive in shelves for _ in range(int(alive.sum()))]),
+            modality=np.array([index.modality for index, alive in indexes for _ in range(int(alive.sum()))]),
             id=np.array([names.get(int(row), "") for some in rows for row in some[:, 0]]),
             passage=np.concatenate([some[:, 1] for some in rows]) if rows else np.empty(0, np.int64),
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from isthmus.search.ranking import Allowed, Ranking, ranked
 from isthmus.search.references import ReferenceCorpus
-from isthmus.search.served import Served
+from isthmus.search.snapshot import Snapshot
 from isthmus.storage.base import Found
 from isthmus.storage.protocols import Store
 from isthmus.types import Rows, Vectors
@@ -20,7 +20,7 @@ NEAR = 5  # neighbours of a reference query whose words are looked at
 JUDGES = 100  # reference queries that set the scale
 
 
-def fit(served: Served, store: Store, corpus: ReferenceCorpus) -> HybridScale | None:
+def fit(snapshot: Snapshot, store: Store, corpus: ReferenceCorpus) -> HybridScale | None:
     """Learn the scales of scores and words from reference queries; none of them meets its source."""
     rows = np.flatnonzero([bool(said) for said in corpus.words])[:JUDGES]
     if len(rows) < 2:
@@ -28,7 +28,7 @@ def fit(served: Served, store: Store, corpus: ReferenceCorpus) -> HybridScale | 
     where = store.rows_of(corpus.ids[place] for place in corpus.sources[rows] if place >= 0)
     best: list[float] = []
     shares: dict[str, list[float]] = {}
-    for row, ranking in zip(rows, ranked(served, corpus.queries.take(rows), NEAR + 1), strict=True):
+    for row, ranking in zip(rows, ranked(snapshot, corpus.queries.take(rows), NEAR + 1), strict=True):
         place = int(corpus.sources[row])
         others = ranking.documents != (where.get(corpus.ids[place], -1) if place >= 0 else -1)
         best += ranking.scores[others][:1].tolist()
@@ -40,7 +40,7 @@ def fit(served: Served, store: Store, corpus: ReferenceCorpus) -> HybridScale | 
 
 
 def candidates(
-    served: Served,
+    snapshot: Snapshot,
     query: Vectors,
     said: Found,
     depth: int,
@@ -48,7 +48,7 @@ def candidates(
     modalities: Sequence[str] | None = None,
 ) -> Ranking:
     """Return the best by vectors and the best by words, all with the score that their vectors give."""
-    near = ranked(served, query, depth, allowed=allowed, modalities=modalities)[0]
+    near = ranked(snapshot, query, depth, allowed=allowed, modalities=modalities)[0]
     first = np.array(said.documents[:depth], dtype=np.int64)
     others = first[~np.isin(first, near.documents)]
     if not len(others):
@@ -58,7 +58,7 @@ def candidates(
         wanted = np.isin(documents, others)
         return wanted if allowed is None else wanted & allowed(documents)
 
-    far = ranked(served, query, len(others), allowed=may, modalities=modalities)[0]
+    far = ranked(snapshot, query, len(others), allowed=may, modalities=modalities)[0]
     return Ranking(
         np.concatenate([near.documents, far.documents]),
         np.concatenate([near.passages, far.passages]),

@@ -1,4 +1,4 @@
-"""The folder ``index/`` of a collection: shelves on the disk, made from the store, and made again when lost or damaged.
+"""The folder ``index/`` of a collection: indexes on the disk, made from the store, and made again when lost or damaged.
 
 index.lock                              held by whoever writes there
 index/VERSION-SEQUENCE/index.json       which calibration, which state of the documents, the checksum of each file
@@ -28,11 +28,11 @@ import numpy as np
 from isthmus import checksums
 from isthmus import index as indexes
 from isthmus.errors import BadFile
-from isthmus.search.served import Calibrated, Served
-from isthmus.search.shelves import Piece, Shelf
+from isthmus.search.modality_indexes import FoldedBlock, ModalityIndex
+from isthmus.search.snapshot import Calibrated, Snapshot
 from isthmus.storage.base import State
 
-FORMAT = 2
+FORMAT = 3
 FOLDER = "index"
 LOCK = "index.lock"
 ABOUT = "index.json"
@@ -111,21 +111,21 @@ def _numbers(place: Path) -> tuple[int, int] | None:
     return (int(version), int(sequence)) if version.isdecimal() and sequence.isdecimal() else None
 
 
-def write(folder: Path, pieces: Iterator[Piece], origin: Origin) -> Path:
+def write(folder: Path, pieces: Iterator[FoldedBlock], origin: Origin) -> Path:
     """Write an index and move it into place in one step; blocks pass through, none is kept."""
     place = folder / FOLDER / origin.name
     place.parent.mkdir(exist_ok=True)
     draft = _draft(place)
     draft.mkdir()
     try:
-        shelves = _written(draft, pieces)
-        for number, described in enumerate(shelves):
+        of_modalities = _written(draft, pieces)
+        for number, described in enumerate(of_modalities):
             vectors = np.memmap(draft / f"{number}.vectors", np.float32, "r", shape=tuple(described["shape"]))
             made = indexes.build(vectors)
             made.save(draft, str(number))
             described["kind"] = made.kind
         about = {"format": FORMAT, "version": origin.version, "identity": origin.identity, "last": origin.last}
-        about |= {"sequence": origin.state.sequence, "token": origin.state.token, "shelves": shelves}
+        about |= {"sequence": origin.state.sequence, "token": origin.state.token, "modalities": of_modalities}
         about["files"] = {path.name: checksums.of_file(path) for path in sorted(draft.iterdir())}
         (draft / ABOUT).write_text(json.dumps({**about, "checksum": _seal(about)}, indent=1))
         for path in draft.iterdir():
@@ -138,10 +138,10 @@ def write(folder: Path, pieces: Iterator[Piece], origin: Origin) -> Path:
     return place
 
 
-def _written(draft: Path, pieces: Iterator[Piece]) -> list[dict[str, Any]]:
+def _written(draft: Path, pieces: Iterator[FoldedBlock]) -> list[dict[str, Any]]:
     """Write vectors and rows as they come; return a description of each modality's, by number."""
     files: dict[str, BinaryIO] = {}
-    shelves: dict[str, dict[str, Any]] = {}
+    of_modalities: dict[str, dict[str, Any]] = {}
 
     def append(name: str, array: Any) -> None:
         if name not in files:
@@ -150,8 +150,8 @@ def _written(draft: Path, pieces: Iterator[Piece]) -> list[dict[str, Any]]:
 
     try:
         for piece in pieces:
-            fresh = {"modality": piece.modality, "number": len(shelves), "shape": [0, piece.vectors.shape[1]]}
-            described = shelves.setdefault(piece.modality, fresh)
+            fresh = {"modality": piece.modality, "number": len(of_modalities), "shape": [0, piece.vectors.shape[1]]}
+            described = of_modalities.setdefault(piece.modality, fresh)
             described["shape"][0] += len(piece.vectors)
             append(f"{described['number']}.vectors", piece.vectors.astype("<f4", copy=False))
             append(f"{described['number']}.rows", piece.rows.astype("<i8", copy=False))
@@ -161,10 +161,10 @@ def _written(draft: Path, pieces: Iterator[Piece]) -> list[dict[str, Any]]:
     finally:
         for file in files.values():
             file.close()
-    return list(shelves.values())
+    return list(of_modalities.values())
 
 
-def read(place: Path, calibrated: Calibrated) -> Served:
+def read(place: Path, calibrated: Calibrated) -> Snapshot:
     """Open an index as it lies on the disk; every byte is checked, at memory speed."""
     try:
         about = described(place)
@@ -173,9 +173,9 @@ def read(place: Path, calibrated: Calibrated) -> Served:
         for name, written in about["files"].items():
             if Path(name).name != name or checksums.of_file(place / name) != written:
                 raise BadFile(f"{place / name} does not match its checksum.")
-        shelves = [_opened(place, of) for of in sorted(about["shelves"], key=lambda of: str(of["modality"]))]
+        of_modalities = [_opened(place, of) for of in sorted(about["modalities"], key=lambda of: str(of["modality"]))]
         state = State(int(about["sequence"]), str(about["token"]))
-        return Served(calibrated, state, int(about["last"]), tuple(shelves))
+        return Snapshot(calibrated, state, int(about["last"]), tuple(of_modalities))
     except OtherHistory:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -192,14 +192,14 @@ def described(place: Path) -> dict[str, Any]:
     return about
 
 
-def _opened(place: Path, of: dict[str, Any]) -> Shelf:
+def _opened(place: Path, of: dict[str, Any]) -> ModalityIndex:
     name = str(int(of["number"]))
     vectors = np.memmap(place / f"{name}.vectors", np.float32, "r", shape=tuple(of["shape"]))
     rows = np.fromfile(place / f"{name}.rows", "<i8").reshape(-1, 2)
     active = None
     if "active" in of:
         active = np.fromfile(place / f"{name}.active", bool).reshape(-1, *of["active"])
-    return Shelf(of["modality"], vectors, rows, indexes.load(of["kind"], vectors, place, name), active)
+    return ModalityIndex(of["modality"], vectors, rows, indexes.load(of["kind"], vectors, place, name), active)
 
 
 def _seal(about: dict[str, Any]) -> int:

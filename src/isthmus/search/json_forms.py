@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from isthmus.documents import Document
-from isthmus.search.following import Indexed
 from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.sync import Indexed
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned

@@ -24,9 +24,9 @@ from isthmus.encoders import Encoder, apart
 from isthmus.encoders.abilities import TakesApart
 from isthmus.encoders.apart import Apart, Left
 from isthmus.errors import BadImage, BadInput
-from isthmus.search.explaining import of_passage
+from isthmus.search.explain import of_passage
 from isthmus.search.hits import Hit
-from isthmus.search.questions import check_weights, rest_of
+from isthmus.search.query_vectors import check_weights, rest_of
 from isthmus.storage.base import Piece, assembled
 from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Vectors

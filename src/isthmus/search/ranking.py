@@ -1,6 +1,6 @@
-"""The top of each modality's shelf, mapped and merged, is the top of the whole.
+"""The top of each modality's index, mapped and merged, is the top of the whole.
 
-A document's score is that of its best passage, so a shelf is asked for more rows until enough different documents
+A document's score is that of its best passage, so a index is asked for more rows until enough different documents
 came. Equal scores stand in the order in which the documents were added.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
-from isthmus.search.served import Served
-from isthmus.search.shelves import Shelf
+from isthmus.search.modality_indexes import ModalityIndex
+from isthmus.search.snapshot import Snapshot
 from isthmus.types import Folded, Mask, Matrix, Rows, Vectors
 
 Allowed: TypeAlias = Callable[[Rows], Mask]  # documents' rows in the store → whether they may be found
@@ -43,21 +43,26 @@ class Ranking:
 
 
 def ranked(
-    served: Served, queries: Vectors, k: int, *, allowed: Allowed | None = None, modalities: Sequence[str] | None = None
+    snapshot: Snapshot,
+    queries: Vectors,
+    k: int,
+    *,
+    allowed: Allowed | None = None,
+    modalities: Sequence[str] | None = None,
 ) -> list[Ranking]:
     """Return the ``k`` best documents of each query."""
-    shelves = [shelf for shelf in served.all_shelves if modalities is None or shelf.modality in modalities]
-    asked = folded_queries(served, queries)
-    found = [_of_shelf(served, shelf, asked, k, allowed) for shelf in shelves]
-    return [_merged([of_shelf[row] for of_shelf in found], k) for row in range(len(queries))]
+    indexes = [index for index in snapshot.all_indexes if modalities is None or index.modality in modalities]
+    asked = folded_queries(snapshot, queries)
+    found = [_of_index(snapshot, index, asked, k, allowed) for index in indexes]
+    return [_merged([of_index[row] for of_index in found], k) for row in range(len(queries))]
 
 
-def wanted(served: Served, modalities: str | Sequence[str] | None) -> list[str] | None:
+def wanted(snapshot: Snapshot, modalities: str | Sequence[str] | None) -> list[str] | None:
     """Read the modalities asked for: names; a name with a minus sign is not wanted."""
     if modalities is None:
         return None
     names = [modalities] if isinstance(modalities, str) else modalities
-    known = {name: name for name in served.modalities}
+    known = {name: name for name in snapshot.modalities}
     canonical = [
         ("-" if name.startswith("-") else "") + "+".join(sorted(name.lstrip("-").split("+"))) for name in names
     ]
@@ -71,38 +76,40 @@ def wanted(served: Served, modalities: str | Sequence[str] | None) -> list[str] 
     return [name for name in known if name not in out and (not into or name in into)]
 
 
-def folded_queries(served: Served, queries: Vectors) -> Folded:
+def folded_queries(snapshot: Snapshot, queries: Vectors) -> Folded:
     """Fold queries; a dynamic calibration first looks up each query's best document with its bias off."""
-    fitted = served.calibrated.fitted
+    fitted = snapshot.calibrated.fitted
     if not fitted.spec.dynamic:
         return fitted.fold_queries(queries)
-    shelves = [shelf for shelf in served.all_shelves if shelf.active is not None and len(shelf)]
-    sets = next((shelf.active.shape[2] for shelf in shelves if shelf.active is not None), 1)
+    indexes = [index for index in snapshot.all_indexes if index.active is not None and len(index)]
+    sets = next((index.active.shape[2] for index in indexes if index.active is not None), 1)
     active = np.zeros((len(queries), sets), dtype=bool)
     plain = fitted.fold_queries(queries, active=active)
     best = np.full(len(queries), -np.inf)
     codes = np.array([fitted.query_code(str(name)) for name in queries.modality], dtype=np.intp)
     unbalanced = fitted.with_balance({})
-    for shelf in shelves:
-        inner, rows = shelf.index.search(plain.vectors, 1, shelf.alive)
-        scores = np.where(rows[:, 0] >= 0, unbalanced.finish(inner, plain.modality, shelf.modality)[:, 0], -np.inf)
+    for index in indexes:
+        inner, rows = index.engine.search(plain.vectors, 1, index.alive)
+        scores = np.where(rows[:, 0] >= 0, unbalanced.finish(inner, plain.modality, index.modality)[:, 0], -np.inf)
         better = scores > best
-        if shelf.active is not None:
-            active[better] = shelf.active[rows[better, 0], codes[better]]
+        if index.active is not None:
+            active[better] = index.active[rows[better, 0], codes[better]]
         best = np.maximum(best, scores)
     return fitted.fold_queries(queries, active=active)
 
 
-def _of_shelf(served: Served, shelf: Shelf, asked: Folded, k: int, allowed: Allowed | None) -> list[Ranking]:
-    mask = shelf.alive
+def _of_index(
+    snapshot: Snapshot, index: ModalityIndex, asked: Folded, k: int, allowed: Allowed | None
+) -> list[Ranking]:
+    mask = index.alive
     if allowed is not None:
-        may = allowed(shelf.documents)
+        may = allowed(index.documents)
         mask = may if mask is None else mask & may
-    there = len(shelf) if mask is None else int(mask.sum())
+    there = len(index) if mask is None else int(mask.sum())
     rows_asked = min(k, there)
     while rows_asked:
-        inner, rows = shelf.index.search(asked.vectors, rows_asked, mask)
-        fewest = min((len(np.unique(shelf.documents[r[r >= 0]])) for r in rows), default=k)
+        inner, rows = index.engine.search(asked.vectors, rows_asked, mask)
+        fewest = min((len(np.unique(index.documents[r[r >= 0]])) for r in rows), default=k)
         if fewest >= k or rows_asked >= there:
             break
         rows_asked = min(4 * rows_asked, there)
@@ -110,14 +117,14 @@ def _of_shelf(served: Served, shelf: Shelf, asked: Folded, k: int, allowed: Allo
         return [_EMPTY] * len(asked)
     kinds = set(asked.modality.tolist())
     one = kinds.pop() if len(kinds) == 1 else asked.modality
-    scores = served.calibrated.fitted.finish(inner, one, shelf.modality)
-    return [_ranking(shelf, *one) for one in zip(rows, scores, inner, strict=True)]
+    scores = snapshot.calibrated.fitted.finish(inner, one, index.modality)
+    return [_ranking(index, *one) for one in zip(rows, scores, inner, strict=True)]
 
 
-def _ranking(shelf: Shelf, rows: Rows, scores: Matrix, inner: Matrix) -> Ranking:
+def _ranking(index: ModalityIndex, rows: Rows, scores: Matrix, inner: Matrix) -> Ranking:
     some = rows >= 0
-    documents, passages = shelf.rows[rows[some]].T
-    return Ranking(documents, passages, scores[some], inner[some], [shelf.modality] * int(some.sum()))
+    documents, passages = index.rows[rows[some]].T
+    return Ranking(documents, passages, scores[some], inner[some], [index.modality] * int(some.sum()))
 
 
 def _merged(several: Sequence[Ranking], k: int) -> Ranking:

@@ -18,7 +18,7 @@ from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.queries import Embedded, about
-from isthmus.search.questions import query_vectors
+from isthmus.search.query_vectors import query_vectors
 from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
 from isthmus.storage.base import Block
 from isthmus.storage.protocols import Store

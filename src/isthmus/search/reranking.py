@@ -23,8 +23,8 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import CanMatch
 from isthmus.errors import BadInput
+from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
-from isthmus.search.manifest import Opened
 from isthmus.types import Matrix, Rows
 
 
@@ -65,7 +65,7 @@ class MatcherReranker:
 class Rerankers:
     """A collection's rerankers, each loaded when it is first named."""
 
-    opened: Opened
+    opened: Handle
     _loaded: dict[str, Reranker] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from isthmus.errors import counted
 from isthmus.search import index_folder
-from isthmus.search.keeper import Keeper
+from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.storage.base import Begun
 from isthmus.storage.protocols import Engine
 
@@ -35,23 +35,23 @@ class Stats:
     reencoding: Begun | None
 
 
-def stats(folder: Path, database: Engine, keeper: Keeper) -> Stats:
+def stats(folder: Path, database: Engine, manager: SnapshotManager) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
-    store, manifest = keeper.store, database.manifest()
-    files = [path for path in folder.rglob("*") if path.is_file()] if keeper.folder is not None else []
+    store, manifest = manager.store, database.manifest()
+    files = [path for path in folder.rglob("*") if path.is_file()] if manager.folder is not None else []
     index = [path for path in files if path.is_relative_to(folder / "index")]
     return Stats(
         path=str(folder),
-        documents=keeper.store.counts(),
+        documents=manager.store.counts(),
         bytes={"store": sum(_size(f) for f in files) - sum(_size(f) for f in index), "index": sum(map(_size, index))},
         encoder={name: manifest.get(name) for name in ("encoder", "identity", "dim", "made_with")},
         schema=int(manifest["schema"]),
         changes=int(manifest["sequence"]),
-        calibration=_calibration(keeper, int(manifest.get("calibration", 0))),
-        drift=_drift(keeper, int(manifest.get("calibration", 0))),
-        refitting=keeper.refitting,
-        last_error=keeper.trouble,
-        index=_index(keeper.folder, int(manifest.get("calibration", 0))),
+        calibration=_calibration(manager, int(manifest.get("calibration", 0))),
+        drift=_drift(manager, int(manifest.get("calibration", 0))),
+        refitting=manager.refitting,
+        last_error=manager.last_error,
+        index=_index(manager.folder, int(manifest.get("calibration", 0))),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
         reencoding=store.staged(),
@@ -66,10 +66,10 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _calibration(keeper: Keeper, version: int) -> dict[str, Any] | None:
+def _calibration(manager: SnapshotManager, version: int) -> dict[str, Any] | None:
     if not version:
         return None
-    calibrated = keeper.read(version)
+    calibrated = manager.read(version)
     fitted = calibrated.fitted
     tried = {str(t.spec): round(t.value, 4) for t in fitted.tuned.trials if not t.refused} if fitted.tuned else {}
     return {
@@ -84,17 +84,17 @@ def _calibration(keeper: Keeper, version: int) -> dict[str, Any] | None:
     }
 
 
-def _drift(keeper: Keeper, version: int) -> dict[str, float]:
+def _drift(manager: SnapshotManager, version: int) -> dict[str, float]:
     from isthmus import calibration
 
-    return calibration.drift(keeper.read(version).fitted.statistics, keeper.store.statistics()) if version else {}
+    return calibration.drift(manager.read(version).fitted.statistics, manager.store.statistics()) if version else {}
 
 
 def _index(folder: Path | None, version: int) -> dict[str, str]:
     for place in index_folder.places(folder, version):
         try:
-            shelves = index_folder.described(place)["shelves"]
-            return {of["modality"]: f"{of['kind']}, {counted(of['shape'][0], 'row')}" for of in shelves}
+            indexes = index_folder.described(place)["modalities"]
+            return {of["modality"]: f"{of['kind']}, {counted(of['shape'][0], 'row')}" for of in indexes}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}

@@ -10,7 +10,7 @@ from typing import Any
 from isthmus import checksums
 from isthmus.calibration import storage
 from isthmus.search.probability import Curve, Match
-from isthmus.search.served import Calibrated
+from isthmus.search.snapshot import Calibrated
 from isthmus.storage.base import StoredCalibration, Transaction
 from isthmus.storage.protocols import Calibrations
 from isthmus.words import HybridScale

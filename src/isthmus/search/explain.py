@@ -11,7 +11,7 @@ import numpy as np
 from isthmus.calibration.none import Raw
 from isthmus.search.hits import Explanation, Hit
 from isthmus.search.ranking import ranked
-from isthmus.search.served import Served
+from isthmus.search.snapshot import Snapshot
 from isthmus.storage.base import Piece, assembled
 from isthmus.types import Vectors
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 RANKS = 1000  # how far down the raw ranking is looked for a hit's rank before calibration
 
 
-def ranks_before(raw: Served, vectors: Vectors) -> list[dict[int, int]]:
+def ranks_before(raw: Snapshot, vectors: Vectors) -> list[dict[int, int]]:
     """Return each query's ranks by raw cosine, over the whole collection."""
     lists = ranked(raw, vectors, RANKS)
     return [{int(row): rank + 1 for rank, row in enumerate(one.documents)} for one in lists]
 
 
 def explained(
-    served: Served,
+    snapshot: Snapshot,
     query: Vectors,
     hit: Hit,
     pieces: Sequence[Piece],
@@ -38,7 +38,7 @@ def explained(
     words: float | None,
 ) -> Explanation:
     """Take a score apart: what the parts gave, what the shift, the bias and the map made of it."""
-    fitted = served.calibrated.fitted
+    fitted = snapshot.calibrated.fitted
     single, _ = assembled([of_passage(pieces, passage)])
     unit = Raw().queries(query, np.float64)[0]
     parts = {part: float(unit @ (matrix[0] / np.linalg.norm(matrix[0]))) for part, matrix in single.parts.items()}

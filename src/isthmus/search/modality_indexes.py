@@ -1,4 +1,4 @@
-"""Folded vectors on shelves, one per modality: what searches run on. ``index_folder`` keeps them on the disk."""
+"""Folded vectors in indexes, one per modality: what searches run on. ``index_folder`` keeps them on the disk."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from isthmus.types import Mask, Matrix, Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shelf:
+class ModalityIndex:
     """The folded vectors of one modality, and what finds the nearest among them."""
 
     modality: str
     vectors: Matrix  # (n, width)
     rows: Rows  # (n, 2): document, passage
-    index: Index
+    engine: Index  # finds the nearest vectors
     active: Mask | None = None  # (n, query modalities, sets), of dynamic calibrations
     alive: Mask | None = None  # (n,): None while every document is still there
 
@@ -35,7 +35,7 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class FoldedBlock:
     """A block of documents, folded: rows of one modality."""
 
     modality: str
@@ -44,7 +44,7 @@ class Piece:
     active: Mask | None
 
 
-def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> Iterator[Piece]:
+def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> Iterator[FoldedBlock]:
     """Fold a block of documents; no reference query meets the document it was made from."""
     pairs = [(reference, place) for place, name in enumerate(block.ids) for reference in sources.get(name, ())]
     own = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
@@ -54,34 +54,36 @@ def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> It
     for modality in block.vectors.modalities:
         of_modality = block.vectors.modality == modality
         active = None if made.active is None else made.active[of_modality]
-        yield Piece(modality, made.vectors[of_modality], rows[of_modality].astype(np.int64), active)
+        yield FoldedBlock(modality, made.vectors[of_modality], rows[of_modality].astype(np.int64), active)
 
 
-def in_memory(pieces: Iterator[Piece], kind: str | None = None) -> tuple[Shelf, ...]:
-    """Put folded blocks on shelves without a file."""
-    by_modality: dict[str, list[Piece]] = {}
+def in_memory(pieces: Iterator[FoldedBlock], kind: str | None = None) -> tuple[ModalityIndex, ...]:
+    """Put folded blocks in indexes without a file."""
+    by_modality: dict[str, list[FoldedBlock]] = {}
     for piece in pieces:
         by_modality.setdefault(piece.modality, []).append(piece)
-    return tuple(_shelf(name, several, kind) for name, several in sorted(by_modality.items()))
+    return tuple(_index_of(name, several, kind) for name, several in sorted(by_modality.items()))
 
 
-def _shelf(modality: str, pieces: list[Piece], kind: str | None) -> Shelf:
+def _index_of(modality: str, pieces: list[FoldedBlock], kind: str | None) -> ModalityIndex:
     vectors = np.concatenate([piece.vectors for piece in pieces])
     rows = np.concatenate([piece.rows for piece in pieces])
     active = [piece.active for piece in pieces if piece.active is not None]
-    return Shelf(modality, vectors, rows, indexes.build(vectors, kind), np.concatenate(active) if active else None)
+    return ModalityIndex(
+        modality, vectors, rows, indexes.build(vectors, kind), np.concatenate(active) if active else None
+    )
 
 
-def added(piece: Piece) -> Shelf:
-    """Put a folded block on a shelf of its own, searched exactly: for what came after the last build."""
-    return _shelf(piece.modality, [piece], "exact")
+def added(piece: FoldedBlock) -> ModalityIndex:
+    """Put a folded block on a index of its own, searched exactly: for what came after the last build."""
+    return _index_of(piece.modality, [piece], "exact")
 
 
-def merged(first: Shelf, second: Shelf) -> Shelf:
-    """Put two shelves of one modality together, searched exactly."""
-    pieces = [Piece(shelf.modality, shelf.vectors, shelf.rows, shelf.active) for shelf in (first, second)]
-    whole = _shelf(first.modality, pieces, "exact")
+def merged(first: ModalityIndex, second: ModalityIndex) -> ModalityIndex:
+    """Put two indexes of one modality together, searched exactly."""
+    pieces = [FoldedBlock(index.modality, index.vectors, index.rows, index.active) for index in (first, second)]
+    whole = _index_of(first.modality, pieces, "exact")
     if first.alive is None and second.alive is None:
         return whole
-    masks = [np.ones(len(shelf), dtype=bool) if shelf.alive is None else shelf.alive for shelf in (first, second)]
+    masks = [np.ones(len(index), dtype=bool) if index.alive is None else index.alive for index in (first, second)]
     return replace(whole, alive=np.concatenate(masks))

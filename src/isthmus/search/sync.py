@@ -25,7 +25,7 @@ from isthmus.budget import PICTURE_BYTES
 from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.files import digest_regular
-from isthmus.search.ahead import ahead
+from isthmus.prefetch import prefetch
 from isthmus.search.ingest import Prepared, prepared
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import Skipped as Unread
@@ -96,7 +96,7 @@ Event: TypeAlias = Same | Begun | Ended | Prepared | Unread | Unreachable
 
 def events(store: Store, source: Source, report: Indexed) -> Iterator[Event]:
     """Read a source: stamps are compared here, files opened and contents hashed, all on the reader's thread."""
-    with closing(ahead(_listed(source, report), LISTED)) as units:
+    with closing(prefetch(_listed(source, report), LISTED)) as units:
         for unit in units:
             if isinstance(unit, Unread):
                 yield unit
@@ -153,7 +153,7 @@ def _shown_absent(path: str) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Follower:
+class SourceSync:
     """One run over one source, by the only writer."""
 
     store: Store
@@ -180,7 +180,7 @@ class Follower:
         ledger = self.store.ledger
         self.run, self.next_unit = ledger.next_numbers()
         self.writer.before.append(partial(ledger.forget_skipped, units=[(self.source.root, "")]))
-        with closing(ahead(events(self.store, self.source, self.report), AHEAD, _bytes)) as coming:
+        with closing(prefetch(events(self.store, self.source, self.report), AHEAD, _bytes)) as coming:
             for event in coming:
                 self._take(event)
                 if self.cost >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:

@@ -9,31 +9,33 @@ together, a batch at a time, and a batch that meets a change of encoder is asked
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from isthmus.documents import Query
-from isthmus.search import arguments, asking, explaining
-from isthmus.search.aligning import Aligners
-from isthmus.search.asking import Options
+from isthmus.errors import BadInput
+from isthmus.search import arguments, execute, explain
+from isthmus.search.execute import Options
+from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
-from isthmus.search.keeper import Keeper
-from isthmus.search.manifest import Opened
-from isthmus.search.querylog import QueryLog
+from isthmus.search.query_log import QueryLog
 from isthmus.search.reranking import Reranker, Rerankers, check_words, reranked
+from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.writer import BATCH
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
 
 
-class Searches:
+class Searcher:
     """What a collection does for each search, and the aligners and rerankers that searches have named so far."""
 
-    def __init__(self, opened: Opened, keeper: Keeper, log: QueryLog) -> None:
+    def __init__(self, opened: Handle, manager: SnapshotManager, log: QueryLog) -> None:
         self.aligners = Aligners(opened)
         self.rerankers = Rerankers(opened)
-        self._opened, self._keeper, self._log = opened, keeper, log
+        self._handle, self._snapshots, self._log = opened, manager, log
 
     def many(
         self,
@@ -63,12 +65,50 @@ class Searches:
             check_words(searched)
             first = self._found(searched, options.from_the_first())
             found = [again[options.offset :] for again in reranked(reranker, searched, first)]
-        return found if aligned is None else explaining.with_alignment(found, aligned)
+        return found if aligned is None else explain.with_alignment(found, aligned)
 
     def _found(self, searched: Sequence[Query], options: Options) -> list[list[Hit]]:
-        return self._opened.steadily(partial(asking.search_many, self._keeper, self._opened.load, searched, options))
+        return self._handle.retry_if_reencoded(
+            partial(execute.search_many, self._snapshots, self._handle.load, searched, options)
+        )
 
     def aligned(self, query: str | Query, align: str | Aligner) -> Aligned:
         """Return what a search makes of a query before it asks."""
         aligned = self.aligners.aligned([Query.of(query)], align)
         return aligned[0] if aligned is not None else self.aligners.get("none").align([Query.of(query)])[0]
+
+
+@dataclass(slots=True, eq=False)
+class Aligners:
+    """A collection's aligners, each loaded when it is first named. ``isthmus.align`` is not imported before."""
+
+    opened: Handle
+    _of: int = 0  # the encoding whose encoder the loaded ones were given
+    _loaded: dict[str, Aligner] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def get(self, align: str | Aligner) -> Aligner:
+        """Return an aligner by name; one that is given, as it is."""
+        from isthmus.align import load
+
+        with self._lock:
+            if not isinstance(align, str):
+                return load(align)
+            opened = self.opened
+            if opened.reload_if_reencoded() != self._of:
+                self._loaded, self._of = {}, opened.encoding
+            if align not in self._loaded:
+                self._loaded[align] = load(align, encoder=opened.load(), device=opened.device, threads=opened.threads)
+            return self._loaded[align]
+
+    def aligned(self, queries: Sequence[Query], align: str | Aligner | None) -> list[Aligned] | None:
+        """Return what becomes of queries; None where nothing was asked for."""
+        if align is None or align == "none":
+            return None
+        aligner = self.get(align)
+        found = aligner.align(queries)
+        if len(found) != len(queries):
+            raise BadInput(
+                f"The aligner {aligner.name} gave {len(found)} queries for {len(queries)}. It has to give one for each."
+            )
+        return found

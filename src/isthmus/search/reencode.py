@@ -1,10 +1,10 @@
 """Re-encoding a collection: every document's vectors become another encoder's, in one step at the end.
 
     documents ──new encoder──▸ staging    in batches, each committed: what is done is not done again     (staging.py)
-    staging ──▸ statistics, a calibration and shelves of the new vectors, by which nobody is served yet
+    staging ──▸ statistics, a calibration and indexes of the new vectors, by which nobody is served yet
     one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone      (switching.py)
 
-Searches go on with the old vectors until that transaction, also when it never comes. A document that changes between
+Searcher go on with the old vectors until that transaction, also when it never comes. A document that changes between
 two runs has a new row, and is encoded in the next.
 """
 
@@ -15,14 +15,16 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from isthmus import encoders
+from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotEncode, counted
-from isthmus.search.ahead import ahead
+from isthmus.errors import BadInput, CannotEncode, CannotFit, counted
+from isthmus.prefetch import prefetch
+from isthmus.search import versions
+from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.ingest import Encoding, prepared
-from isthmus.search.keeper import Keeper, Progress
-from isthmus.search.manifest import NO_ENCODER
-from isthmus.search.switching import switch
+from isthmus.search.snapshot import Snapshot
+from isthmus.search.snapshot_manager import Progress, SnapshotManager
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
 from isthmus.storage.protocols import Staging, Store
 
@@ -44,34 +46,34 @@ class Reencoded:
     already: bool = False
 
 
-def reencode(keeper: Keeper, wanted: str | Encoder, *, drop: bool, progress: Progress) -> Reencoded:
+def reencode(manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, progress: Progress) -> Reencoded:
     """Re-encode a collection, by its only writer; ``Collection.reencode`` says what is what."""
-    opened = keeper.opened
+    opened = manager.opened
     name = wanted if isinstance(wanted, str) else wanted.name
     if name == NO_ENCODER:
         raise BadInput("'none' encodes nothing. Name an encoder, or index into another folder with --encoder none.")
     encoder = encoders.load(wanted, device=opened.device, threads=opened.threads) if isinstance(wanted, str) else wanted
     if opened.database.manifest("identity").get("identity") == encoder.identity:
-        _tidy(keeper)
+        _tidy(manager)
         return Reencoded(name, already=True)
     if not drop:
-        _refuse(name, _unreadable(keeper.store, encoder), keeper.store.count())
-    begun = keeper.store.stage(name, encoder)
+        _refuse(name, _unreadable(manager.store, encoder), manager.store.count())
+    begun = manager.store.stage(name, encoder)
     try:
-        run = Run(keeper.store, begun, encoder, progress).encode()
+        run = Run(manager.store, begun, encoder, progress).encode()
         if not drop or len(run.skipped) == run.total:
             _refuse(name, run.skipped, run.total)
-        switch(keeper, begun, name, encoder, run.skipped)
+        switch(manager, begun, name, encoder, run.skipped)
     finally:
         begun.close()
-    _tidy(keeper)
+    _tidy(manager)
     return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped))
 
 
-def _tidy(keeper: Keeper) -> None:
-    """Remove what nobody needs any more: new vectors that are served now, and shelves of the old ones."""
-    keeper.store.drop_staged()
-    keeper.sweep()
+def _tidy(manager: SnapshotManager) -> None:
+    """Remove what nobody needs any more: new vectors that are served now, and indexes of the old ones."""
+    manager.store.drop_staged()
+    manager.sweep()
 
 
 def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
@@ -122,7 +124,7 @@ class Run:
         return self
 
     def _encode_all(self, rows: Sequence[int]) -> None:
-        with closing(ahead(self._arriving(rows), 2 * BATCH, lambda arrival: arrival.one.bytes)) as coming:
+        with closing(prefetch(self._arriving(rows), 2 * BATCH, lambda arrival: arrival.one.bytes)) as coming:
             for batch in batches(coming):
                 self._encode(batch)
                 self.progress(self.earlier + self.encoded, self.total)
@@ -166,3 +168,39 @@ def _bare(document: Document, modality: str) -> Document | Skipped:
         why = f"it brought its own vector for its {' and '.join(alone)}, and holds nothing that could be encoded."
         return Skipped(document.id, why)
     return replace(document, vectors={})
+
+
+def switch(manager: SnapshotManager, begun: Staging, name: str, encoder: Encoder, dropped: Sequence[Skipped]) -> None:
+    """Calibrate on the new vectors, then serve them; ``dropped`` documents, which have none, are deleted."""
+    opened, asked = manager.opened, manager.requested_spec
+    with begun.preview() as future:
+        new = Handle(opened.folder, future, name, opened.device, opened.threads, encoder, opened.encoding)
+        calibrating = SnapshotManager(new, future, manager.spec, follows=False)
+        with calibrating.building() as mine:  # until it is served, or it would be swept away as a draft
+            snapshot = _calibrated(calibrating, begun, asked, mine)
+            with opened.guard:  # nobody loads the new encoder before it is put there
+                _adopt(opened, begun, snapshot, asked, dropped)
+                opened.reload_if_reencoded()
+                opened.encoder = encoder
+
+
+def _adopt(opened: Handle, begun: Staging, snapshot: Snapshot | None, asked: str, dropped: Sequence[Skipped]) -> None:
+    with begun.adopting(encodings(opened.database) + 1) as (store, transaction):
+        why = {one.id: one.why for one in dropped}  # listed as skipped, and read again by the next `index`
+        store.ledger.skip_documents(transaction, why)
+        store.remove(transaction, list(why))
+        versions.replace_all(store.calibrations, transaction, snapshot.calibrated if snapshot else None, asked)
+
+
+def _calibrated(manager: SnapshotManager, begun: Staging, asked: str, on_disk: bool) -> Snapshot | None:
+    """Calibrate the collection as it will be: as it was told to, or by ``auto`` where that does not fit any more."""
+    statistics = Statistics({})
+    for block in manager.store.blocks():
+        statistics = statistics.add(block.vectors, block.owner)
+    begun.measured(statistics, manager.store.database.sequence())
+    if not manager.store.count():
+        return None
+    try:
+        return manager.fitted(asked, keep=True, on_disk=on_disk)
+    except CannotFit:
+        return manager.fitted("auto", keep=True, on_disk=on_disk)

@@ -15,11 +15,11 @@ import numpy as np
 from isthmus import calibration
 from isthmus.calibration import Fitted, Statistics
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
-from isthmus.search import calibrate, hybrid, index_folder, querylog, references, shelves, versions
+from isthmus.search import calibrate, hybrid, index_folder, modality_indexes, query_log, references, versions
+from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
-from isthmus.search.manifest import NO_ENCODER, Opened, encodings
-from isthmus.search.served import Calibrated, Served, unknown
-from isthmus.search.shelves import Piece, folded
+from isthmus.search.modality_indexes import FoldedBlock, folded
+from isthmus.search.snapshot import Calibrated, Snapshot, unknown
 from isthmus.storage.base import State
 from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class SearchView:
     """What a search runs on: one state, as it is served, and where that was asked for as raw cosine ranks it."""
 
-    served: Served
-    raw: Served | None
+    snapshot: Snapshot
+    raw: Snapshot | None
 
 
 @dataclass(slots=True, eq=False)
-class Keeper:
-    """Holds the ``Served`` of one collection in one process."""
+class SnapshotManager:
+    """Holds the ``Snapshot`` of one collection in one process."""
 
-    opened: Opened
+    opened: Handle
     store: Store
     spec: str = "auto"  # what a first calibration is
     follows: bool = True  # whether drift is followed by itself
-    current: Served | None = None
+    current: Snapshot | None = None
     known: int = 0  # the published calibration that ``current`` is, or that it stands in for in this process alone
-    raw_served: Served | None = None
-    raw_of: int = 0  # the encoding that ``raw_served`` is of
+    raw_snapshot: Snapshot | None = None
+    raw_of: int = 0  # the encoding that ``raw_snapshot`` is of
     busy: Thread | None = None
-    trouble: str = ""  # why the last work in the background failed
+    last_error: str = ""  # why the last work in the background failed
     checked: int = -1  # the state of the documents at which drift was last looked at
-    renewed: bool = False  # whether the background has built shelves that are not served yet
+    renewed: bool = False  # whether the background has built indexes that are not served yet
     guard: RLock = field(default_factory=RLock)
     lock: BaseFileLock | None = None  # of ``index/``
 
@@ -72,7 +72,7 @@ class Keeper:
         return self.store.database.writable
 
     @contextmanager
-    def snapshot(self, *, raw: bool = False) -> Iterator[Snapshot]:
+    def view(self, *, raw: bool = False) -> Iterator[SearchView]:
         """Hold one state of the collection: what is served, and every read of this thread, are of the same change.
 
         Snapshots begin one after the other, so that what is served only ever moves forward.
@@ -80,31 +80,31 @@ class Keeper:
         with ExitStack() as stack:
             with self.guard:
                 stack.enter_context(self.store.database.reading())
-                served = self._served()
-                view = Snapshot(served, self._raw(served) if raw else None)
+                snapshot = self._current()
+                view = SearchView(snapshot, self._raw(snapshot) if raw else None)
             yield view
 
-    def served(self) -> Served:
+    def latest(self) -> Snapshot:
         """Return what is served now: the newest calibration, and every committed document."""
-        with self.snapshot() as view:
-            return view.served
+        with self.view() as view:
+            return view.snapshot
 
-    def raw(self) -> Served:
+    def raw(self) -> Snapshot:
         """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
-        with self.snapshot(raw=True) as view:
-            return view.raw or view.served
+        with self.view(raw=True) as view:
+            return view.raw or view.snapshot
 
-    def _served(self) -> Served:
+    def _current(self) -> Snapshot:
         current = self._up_to_date()
         if self.follows and self.writable and not self.refitting and self.checked != current.sequence:
             self.checked = current.sequence  # what fails is not tried again before the documents change
             if current.unknown(self.store) or self.drifted(current.calibrated.fitted.statistics):
-                self._in_background(lambda keeper: keeper.calibrated(keeper.asked_spec))
-            elif current.worn:
-                self._in_background(lambda keeper: keeper._built(current.calibrated))
+                self._in_background(lambda manager: manager.calibrated(manager.requested_spec))
+            elif current.needs_rebuild:
+                self._in_background(lambda manager: manager._built(current.calibrated))
         return current
 
-    def _up_to_date(self) -> Served:
+    def _up_to_date(self) -> Snapshot:
         version, state = self.version(), self.store.state()
         current = self.current
         if current is not None and current.state != state and not self.store.passed(current.state):
@@ -121,7 +121,7 @@ class Keeper:
         self.known = version
         return current
 
-    def _first(self, spec: str, asked: str | None = None) -> Served:
+    def _first(self, spec: str, asked: str | None = None) -> Snapshot:
         """Calibrate because a search needs it: where nothing can be written, for this process alone."""
         try:
             return self.calibrated(spec, asked=asked)
@@ -132,29 +132,29 @@ class Keeper:
         """Return the number of the served calibration, 0 for none."""
         return self.store.calibrations.served()
 
-    def _loaded(self, version: int) -> Served:
+    def _loaded(self, version: int) -> Snapshot:
         calibrated = self.read(version)
         for place in index_folder.places(self.folder, version):
             try:
-                served = index_folder.read(place, calibrated)
+                snapshot = index_folder.read(place, calibrated)
             except (IsthmusError, OSError):
                 continue  # damaged: made again from the store
-            if self.store.passed(served.state):  # else it is of a store that was since put back to an older state
-                return served
+            if self.store.passed(snapshot.state):  # else it is of a store that was since put back to an older state
+                return snapshot
         if unknown(calibrated.fitted, self.store):
-            return Served(calibrated, State(-1, ""), -1, ())  # whoever follows it sees what it cannot fold
+            return Snapshot(calibrated, State(-1, ""), -1, ())  # whoever follows it sees what it cannot fold
         return self._built(calibrated)
 
-    def _followed(self, current: Served, state: State) -> Served:
+    def _followed(self, current: Snapshot, state: State) -> Snapshot:
         if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
-                return self._first(self.asked_spec)
+                return self._first(self.requested_spec)
             except CannotFit:  # what was asked for once does not go with what there is now
-                return self._first("auto", asked=self.asked_spec)
+                return self._first("auto", asked=self.requested_spec)
         return current.followed(self.store, state)
 
     @property
-    def asked_spec(self) -> str:
+    def requested_spec(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
         return self.store.calibrations.spec() or self.spec
 
@@ -205,18 +205,18 @@ class Keeper:
                 continue
         return None
 
-    def _built(self, calibrated: Calibrated) -> Served:
-        """Fold every document and put them on shelves: on the disk where we may write, else in memory."""
+    def _built(self, calibrated: Calibrated) -> Snapshot:
+        """Fold every document and put them in indexes: on the disk where we may write, else in memory."""
         with self.building() as mine, self.store.database.reading():
             state, last = self.store.state(), self.store.last()
-            served = self._built_from(calibrated, state, last, on_disk=mine)
+            snapshot = self._built_from(calibrated, state, last, on_disk=mine)
             name = Origin.of(calibrated, state, last).name
             if mine and calibrated.version == self.version() and name in self._names():
                 index_folder.keep_only(self.folder, name)
-                self.store.trim(served.sequence)
-        return served
+                self.store.trim(snapshot.sequence)
+        return snapshot
 
-    def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Served:
+    def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Snapshot:
         if calibrated.version and on_disk and self.folder is not None:
             try:
                 origin = Origin.of(calibrated, state, last)
@@ -226,21 +226,21 @@ class Keeper:
                 if self.store.database.closed:
                     raise
                 # the disk is full, or fails: serve from memory
-        return Served(calibrated, state, last, shelves.in_memory(self._pieces(calibrated, last)))
+        return Snapshot(calibrated, state, last, modality_indexes.in_memory(self._pieces(calibrated, last)))
 
-    def _pieces(self, calibrated: Calibrated, last: int) -> Iterator[Piece]:
+    def _pieces(self, calibrated: Calibrated, last: int) -> Iterator[FoldedBlock]:
         for block in self.store.blocks(last=last):
             yield from folded(calibrated.fitted, block, calibrated.sources)
 
     def persist(self) -> None:
-        """Write the shelves where the next process finds them, when those there are missing or far behind."""
+        """Write the indexes where the next process finds them, when those there are missing or far behind."""
         if self.current is None or not self.current.calibrated.version or not self.writable or self.folder is None:
             return
         encoding = encodings(self.store.database)
         with self.guard, self.store.database.reading():
-            served = self._up_to_date()
-        if served.stale or not index_folder.places(self.folder, served.calibrated.version):
-            self._serve(self._built(served.calibrated), encoding)
+            snapshot = self._up_to_date()
+        if snapshot.needs_persist or not index_folder.places(self.folder, snapshot.calibrated.version):
+            self._serve(self._built(snapshot.calibrated), encoding)
 
     def tidy(self) -> None:
         """Bring the index on the disk up to date, and forget what only an older one needs to know."""
@@ -248,11 +248,11 @@ class Keeper:
             self.store.trim(self.store.state().sequence)  # there is no index yet
             return
         encoding = encodings(self.store.database)
-        served = self.served()
-        name = Origin.of(served.calibrated, served.state, served.last).name
+        snapshot = self.latest()
+        name = Origin.of(snapshot.calibrated, snapshot.state, snapshot.last).name
         if self.folder is not None and name not in self._names():
-            self._serve(self._built(served.calibrated), encoding)
-        self.store.trim(served.sequence)
+            self._serve(self._built(snapshot.calibrated), encoding)
+        self.store.trim(snapshot.sequence)
 
     def calibrated(
         self,
@@ -263,8 +263,8 @@ class Keeper:
         asked: str | None = None,
         replacing: bool = False,
         progress: Progress = lambda _, __: None,
-    ) -> Served:
-        """Fit a calibration on what is there now, build its shelves, learn what its scores are worth, and serve it.
+    ) -> Snapshot:
+        """Fit a calibration on what is there now, build its indexes, learn what its scores are worth, and serve it.
 
         With ``keep``, and where we may write, other processes are served by it, too: unless somebody has made another
         meanwhile, or ``replacing`` that as well. The next one is made as this was ``asked`` for, by its spec when that
@@ -277,22 +277,22 @@ class Keeper:
                 before = None if replacing else self.version()
                 if not self.store.count():
                     return self._nothing()
-                served = self.fitted(spec, own, keep=keep, on_disk=mine, progress=progress)
+                snapshot = self.fitted(spec, own, keep=keep, on_disk=mine, progress=progress)
             if keep:
                 versions.publish(
-                    self.store.calibrations, served.calibrated, asked or spec, over=before, encoding=encoding
+                    self.store.calibrations, snapshot.calibrated, asked or spec, over=before, encoding=encoding
                 )
-            if mine and self.version() == served.calibrated.version:
-                index_folder.keep_only(self.folder, Origin.of(served.calibrated, served.state, served.last).name)
-        return self._serve(served, encoding)
+            if mine and self.version() == snapshot.calibrated.version:
+                index_folder.keep_only(self.folder, Origin.of(snapshot.calibrated, snapshot.state, snapshot.last).name)
+        return self._serve(snapshot, encoding)
 
-    def _serve(self, served: Served, encoding: int) -> Served:
+    def _serve(self, snapshot: Snapshot, encoding: int) -> Snapshot:
         """Serve what was made since ``encoding`` was read, unless vectors of two encoders may have met in it."""
         with self.guard:
             if encodings(self.store.database) != encoding:
                 raise BadFile(f"{self.opened.folder} was re-encoded meanwhile. Try again.")
-            self.current = served
-        return served
+            self.current = snapshot
+        return snapshot
 
     def fitted(
         self,
@@ -302,13 +302,13 @@ class Keeper:
         keep: bool,
         on_disk: bool,
         progress: Progress = lambda _, __: None,
-    ) -> Served:
+    ) -> Snapshot:
         """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
         state, last = self.store.state(), self.store.last()
         trials = len(calibration.AUTO_GRID)
         steps = trials + 3  # references, trials, index, P(match)
         progress(0, steps)
-        gathered = references.gather(self.store, self.opened.load(), [*self.asked(), *own])
+        gathered = references.gather(self.store, self.opened.load(), [*self.own_queries(), *own])
         progress(1, steps)
         fitted = calibrate.chosen(spec, gathered, self.store.counts(), lambda done, _: progress(1 + done, steps))
         progress(1 + trials, steps)
@@ -324,11 +324,11 @@ class Keeper:
         progress(steps, steps)
         return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
 
-    def _nothing(self) -> Served:
+    def _nothing(self) -> Snapshot:
         """Serve an empty collection: nothing to fit, nothing to find."""
         one = Vectors.of(np.ones((1, 1), dtype=np.float32), "text")
         fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
-        return Served(Calibrated(0, 0, "", fitted), self.store.state(), -1, ())
+        return Snapshot(Calibrated(0, 0, "", fitted), self.store.state(), -1, ())
 
     def read(self, version: int) -> Calibrated:
         """Read a calibration from the store."""
@@ -340,20 +340,20 @@ class Keeper:
             version = self.version()
             return self.read(version) if version else None
 
-    def _raw(self, served: Served) -> Served:
-        encoding, base, raw = encodings(self.store.database), served.calibrated.fitted, self.raw_served
+    def _raw(self, snapshot: Snapshot) -> Snapshot:
+        encoding, base, raw = encodings(self.store.database), snapshot.calibrated.fitted, self.raw_snapshot
         same = raw is not None and self.raw_of == encoding and _covers(raw.calibrated.fitted, base)
-        if raw is not None and same and (raw.state == served.state or self.store.passed(raw.state)):
-            self.raw_served = raw if raw.state == served.state else raw.followed(self.store, served.state)
-            return self.raw_served
+        if raw is not None and same and (raw.state == snapshot.state or self.store.passed(raw.state)):
+            self.raw_snapshot = raw if raw.state == snapshot.state else raw.followed(self.store, snapshot.state)
+            return self.raw_snapshot
         queries = Vectors.concat([_one(name, base.dim) for name in base.query_modalities])
         documents = Vectors.concat([_one(name, base.dim) for name in base.document_modalities])
         fitted = replace(calibration.fit("none", documents, queries), statistics=base.statistics)
-        calibrated = Calibrated(0, served.sequence, "", fitted)
+        calibrated = Calibrated(0, snapshot.sequence, "", fitted)
         last = self.store.last()
-        built = shelves.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
-        self.raw_served, self.raw_of = Served(calibrated, served.state, last, built), encoding
-        return self.raw_served
+        built = modality_indexes.in_memory(self._pieces(calibrated, last), "exact")  # a graph would take minutes
+        self.raw_snapshot, self.raw_of = Snapshot(calibrated, snapshot.state, last, built), encoding
+        return self.raw_snapshot
 
     def drifted(self, fitted_on: Statistics) -> bool:
         """Whether a re-fit pays: a mean has moved since the fit, or a part has grown out of it."""
@@ -389,15 +389,15 @@ class Keeper:
         """Whether work is under way in the background."""
         return self.busy is not None and self.busy.is_alive()
 
-    def _in_background(self, task: Callable[[Keeper], Served]) -> None:
+    def _in_background(self, task: Callable[[SnapshotManager], Snapshot]) -> None:
         """Work on a connection of its own; searches go on with what is served until it is done."""
 
         def work() -> None:
             encoding = encodings(self.store.database)
             try:
                 with self.store.again() as other:
-                    task(Keeper(self.opened, other, follows=False))
-                self.renewed, self.trouble = True, ""
+                    task(SnapshotManager(self.opened, other, follows=False))
+                self.renewed, self.last_error = True, ""
             except (
                 IsthmusError,
                 OSError,
@@ -405,9 +405,9 @@ class Keeper:
                 ValueError,
             ) as error:  # RuntimeError: the interpreter is ending
                 moved = encodings(self.store.database) != encoding  # then what it was for is gone
-                self.trouble = "" if moved else str(error)
+                self.last_error = "" if moved else str(error)
 
-        self.busy = Thread(target=work, name="isthmus-keeper")  # not a daemon: a program that ends waits for it
+        self.busy = Thread(target=work, name="isthmus-maintenance")  # not a daemon: a program that ends waits for it
         self.busy.start()
 
     def wait(self) -> None:
@@ -415,10 +415,10 @@ class Keeper:
         if self.busy is not None:
             self.busy.join()
 
-    def asked(self) -> references.Own:
+    def own_queries(self) -> references.Own:
         """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
         without = self.opened.name == NO_ENCODER  # nobody could read them
-        return [] if without else querylog.kept(self.store.queries)
+        return [] if without else query_log.kept(self.store.queries)
 
 
 def _covers(fitted: Fitted, other: Fitted) -> bool:

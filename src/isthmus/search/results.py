@@ -9,10 +9,10 @@ import numpy as np
 
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document
-from isthmus.search.explaining import explained
+from isthmus.search.explain import explained
 from isthmus.search.hits import Hit, Passage
 from isthmus.search.ranking import Ranking
-from isthmus.search.served import Served
+from isthmus.search.snapshot import Snapshot
 from isthmus.storage.base import Piece, assembled
 from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows, Vectors
@@ -83,7 +83,7 @@ def fused_vectors(pieces: Mapping[int, Sequence[Piece]]) -> dict[int, Matrix]:
 class Fetched:
     """What the hits of some answers need: documents, their vectors, and the queries' raw vectors."""
 
-    served: Served
+    snapshot: Snapshot
     queries: Vectors
     asked: Matrix
     documents: Mapping[int, Document]
@@ -95,7 +95,7 @@ class Fetched:
     def of(
         cls,
         store: Store,
-        served: Served,
+        snapshot: Snapshot,
         queries: Vectors,
         answers: Sequence[Answer],
         before: Sequence[Mapping[int, int]] | None,
@@ -106,7 +106,7 @@ class Fetched:
         pieces = store.pieces(sorted(rows))
         documents = store.documents(sorted(rows | beside))
         raw = Raw().queries(queries, np.float32)
-        return cls(served, queries, raw, documents, pieces, fused_vectors(pieces), before)
+        return cls(snapshot, queries, raw, documents, pieces, fused_vectors(pieces), before)
 
     def hits(self, at: int, answer: Answer, offset: int) -> list[Hit]:
         """Return the hits of one query; ``offset`` of them stand before the first."""
@@ -136,7 +136,7 @@ class Fetched:
         words = None if answer.words is None or np.isnan(answer.words[place]) else float(answer.words[place])
         inner, before = float(answer.ranking.inner[place]), self.before[at].get(row)
         query = self.queries.take(np.array([at]))
-        told = explained(self.served, query, hit, self.pieces[row], passage, inner, before, words)
+        told = explained(self.snapshot, query, hit, self.pieces[row], passage, inner, before, words)
         return replace(hit, explanation=told)
 
 

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
-class Opened:
+class Handle:
     """A collection's folder, its database, and its encoder, which is loaded when first needed."""
 
     folder: Path
@@ -76,7 +76,7 @@ class Opened:
                 self.encoder = encoder
             return self.encoder
 
-    def moved(self) -> int:
+    def reload_if_reencoded(self) -> int:
         """Return how often the collection has been re-encoded; its encoder since then takes the other's place."""
         now = encodings(self.database)
         if now != self.encoding:
@@ -87,10 +87,10 @@ class Opened:
                     self.name, self.encoder, self.encoding = str(found["encoder"]), None, now
         return now
 
-    def steadily(self, work: Callable[[], Result]) -> Result:
+    def retry_if_reencoded(self, work: Callable[[], Result]) -> Result:
         """Do something that reads vectors; start again if the collection was re-encoded meanwhile, at most 10 times."""
         for tries_left in reversed(range(TRIES)):
-            began = self.moved()
+            began = self.reload_if_reencoded()
             try:
                 done = work()
             except ChangedMeanwhile:
@@ -112,7 +112,7 @@ def encodings(database: Engine) -> int:
 
 def opened(
     path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, device: str, threads: int | None
-) -> Opened:
+) -> Handle:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""
     if os.fspath(path) == MEMORY:
         from isthmus.storage.memory.store import MemoryStore  # late: most collections are in a folder
@@ -141,16 +141,16 @@ def opened(
 
 def _with_encoder(
     folder: Path, store: Store, encoder: str | Encoder | None, device: str, threads: int | None
-) -> Opened:
+) -> Handle:
     database = store.database
     encoding = encodings(database)  # before the name: what changes in between is noticed later
     known = database.manifest("encoder").get("encoder")
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
-        return Opened(folder, store, str(known), device, threads, encoder, encoding)
+        return Handle(folder, store, str(known), device, threads, encoder, encoding)
     if known is None:
         name = asked or "mini"
-        found = Opened(folder, store, name, device, threads, None if isinstance(encoder, str) else encoder)
+        found = Handle(folder, store, name, device, threads, None if isinstance(encoder, str) else encoder)
         if _sign(found):
             return found
         return _with_encoder(folder, store, encoder, device, threads)  # another process made it meanwhile
@@ -162,10 +162,10 @@ def _with_encoder(
         )
     if encoder is not None and not isinstance(encoder, str):
         check(folder, database, encoder)
-    return Opened(folder, store, str(known), device, threads, encoding=encoding)
+    return Handle(folder, store, str(known), device, threads, encoding=encoding)
 
 
-def _sign(found: Opened) -> bool:
+def _sign(found: Handle) -> bool:
     """Write into a new collection which encoder it belongs to; say whether this process was the first."""
     encoder = found.encoder
     if encoder is None and found.name != NO_ENCODER:

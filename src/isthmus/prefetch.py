@@ -13,16 +13,18 @@ PATIENCE = 0.1  # seconds between looks at whether Ctrl-C was pressed
 BYTES = 64 << 20  # made ahead, at most
 
 
-def ahead(items: Iterable[Item], size: int, weigh: Callable[[Item], int] = lambda _: 0) -> Generator[Item, None, None]:
+def prefetch(
+    items: Iterable[Item], size: int, weigh: Callable[[Item], int] = lambda _: 0
+) -> Generator[Item, None, None]:
     """Yield the items in their order; up to ``size`` of them, and ``BYTES`` by ``weigh``, are made beforehand.
 
     An error of the maker is raised where the item would have been. Closing the generator stops the maker.
 
-    >>> list(ahead(range(4), 2))
+    >>> list(prefetch(range(4), 2))
     [0, 1, 2, 3]
     """
     channel: Channel[Item] = Channel(size, weigh)
-    maker = Thread(target=channel.fill, args=(items,), name="isthmus-ahead", daemon=True)
+    maker = Thread(target=channel.fill, args=(items,), name="isthmus-prefetch", daemon=True)
     maker.start()
     try:
         yield from channel.items()

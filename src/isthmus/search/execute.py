@@ -13,14 +13,14 @@ from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotFit, UnknownModality
 from isthmus.search import hybrid
-from isthmus.search.answers import Answer, Fetched, grouped
-from isthmus.search.explaining import ranks_before
+from isthmus.search.explain import ranks_before
 from isthmus.search.hits import Hit
-from isthmus.search.keeper import Keeper, Snapshot
 from isthmus.search.probability import FIELD, field_of
-from isthmus.search.questions import query_vectors
+from isthmus.search.query_vectors import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
-from isthmus.search.served import Served
+from isthmus.search.results import Answer, Fetched, grouped
+from isthmus.search.snapshot import Snapshot
+from isthmus.search.snapshot_manager import SnapshotManager, SearchView
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -62,35 +62,35 @@ class Options:
 
 
 def search_many(
-    keeper: Keeper, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
+    manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
 ) -> list[list[Hit]]:
     """Answer queries together, all of them from one state of the collection."""
-    with keeper.snapshot(raw=options.raw or options.explain) as view:
-        return _answered(keeper.store, view, load, asked, options)
+    with manager.view(raw=options.raw or options.explain) as view:
+        return _answered(manager.store, view, load, asked, options)
 
 
 def _answered(
-    store: Store, view: Snapshot, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
+    store: Store, view: SearchView, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
 ) -> list[list[Hit]]:
-    served = view.raw if options.raw and view.raw is not None else view.served
-    if not served.all_shelves:
+    snapshot = view.raw if options.raw and view.raw is not None else view.snapshot
+    if not snapshot.all_indexes:
         return [[] for _ in asked]
-    vectors = query_vectors(asked, load, served.calibrated.fitted.dim)
+    vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
     for modality in vectors.modalities:
-        if modality not in served.calibrated.fitted.query_modalities:
+        if modality not in snapshot.calibrated.fitted.query_modalities:
             raise UnknownModality(
                 f"This collection was calibrated without any {modality} query. Give it some: "
                 "things.calibrate(queries=[Query(vectors={…}), …])."
             )
     allowed = _allowed(store, options.where)
-    answers = _shown(served, store, asked, vectors, options, allowed)
+    answers = _shown(snapshot, store, asked, vectors, options, allowed)
     before = ranks_before(view.raw, vectors) if options.explain and view.raw is not None else None
-    fetched = Fetched.of(store, served, vectors, answers, before)
+    fetched = Fetched.of(store, snapshot, vectors, answers, before)
     return [fetched.hits(at, answer, options.offset) for at, answer in enumerate(answers)]
 
 
 def _shown(
-    served: Served,
+    snapshot: Snapshot,
     store: Store,
     asked: Sequence[Query],
     vectors: Vectors,
@@ -101,7 +101,7 @@ def _shown(
     last = options.offset + options.k
     depth = options.depth
     while True:
-        found = _answers(served, store, asked, vectors, options, allowed, depth)
+        found = _answers(snapshot, store, asked, vectors, options, allowed, depth)
         whole = [answer.probable(options.min_probability) for answer in found]
         if not options.group:
             break
@@ -129,7 +129,7 @@ def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
 
 
 def _answers(
-    served: Served,
+    snapshot: Snapshot,
     store: Store,
     asked: Sequence[Query],
     vectors: Vectors,
@@ -137,49 +137,49 @@ def _answers(
     allowed: Allowed | None,
     depth: int,
 ) -> list[Answer]:
-    modalities = wanted(served, options.modalities)
-    joined = served.calibrated.hybrid if options.hybrid else None
+    modalities = wanted(snapshot, options.modalities)
+    joined = snapshot.calibrated.hybrid if options.hybrid else None
     if options.hybrid and joined is None:
         raise CannotFit(
             "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
         )
-    _check_probability(served, vectors, options)
-    together = ranked(served, vectors, depth, allowed=allowed, modalities=modalities)
-    fields = _fields(served, vectors, together, everywhere=allowed is None and modalities is None)
+    _check_probability(snapshot, vectors, options)
+    together = ranked(snapshot, vectors, depth, allowed=allowed, modalities=modalities)
+    fields = _fields(snapshot, vectors, together, everywhere=allowed is None and modalities is None)
     answers: list[Answer] = []
     for row, ranking in enumerate(together):
         query = asked[row]
-        p = _probability(served, str(vectors.modality[row]), ranking.scores, fields[row])
+        p = _probability(snapshot, str(vectors.modality[row]), ranking.scores, fields[row])
         if joined is None or not query.text:
             answers.append(Answer(ranking, p))
             continue
         one = vectors.take(np.array([row]))
         condition = parse(options.where) if options.where else None
         said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
-        found = hybrid.candidates(served, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
+        found = hybrid.candidates(snapshot, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
-        p = _probability(served, str(vectors.modality[row]), found.scores[order], fields[row])
+        p = _probability(snapshot, str(vectors.modality[row]), found.scores[order], fields[row])
         gain = np.where(np.isnan(share), np.nan, joined.joined(found.scores, share, found.modality) - found.scores)
         answers.append(Answer(again, p, gain[order]))
     return answers
 
 
-def _fields(served: Served, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool) -> list[float]:
+def _fields(snapshot: Snapshot, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool) -> list[float]:
     """Return each query's field over the whole collection: a filter does not change how likely a hit is right."""
-    if not everywhere and served.calibrated.match is not None:
-        found = ranked(served, vectors, FIELD + 1)
+    if not everywhere and snapshot.calibrated.match is not None:
+        found = ranked(snapshot, vectors, FIELD + 1)
     return [field_of(ranking.scores) for ranking in found]
 
 
-def _probability(served: Served, modality: str, scores: Matrix, field: float) -> Matrix | None:
-    match = served.calibrated.match
+def _probability(snapshot: Snapshot, modality: str, scores: Matrix, field: float) -> Matrix | None:
+    match = snapshot.calibrated.match
     return None if match is None else match.probability(modality, scores, field)
 
 
-def _check_probability(served: Served, vectors: Vectors, options: Options) -> None:
+def _check_probability(snapshot: Snapshot, vectors: Vectors, options: Options) -> None:
     """Refuse a least probability where nobody can say how probable a match is."""
-    match = served.calibrated.match
+    match = snapshot.calibrated.match
     if options.min_probability is None or (match and all(name in match.curves for name in vectors.modalities)):
         return
     asked = " and ".join(vectors.modalities)
