@@ -163,16 +163,16 @@ def looked_at(folder: Path) -> list[str]:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         found += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]
         for said, statement in {
-            "documents without vectors": "SELECT id FROM documents WHERE row NOT IN (SELECT document FROM vectors)",
-            "vectors of nobody": "SELECT row FROM vectors WHERE document NOT IN (SELECT row FROM documents)",
+            "documents without vectors": "SELECT id FROM documents WHERE row NOT IN (SELECT document FROM segments)",
+            "vectors of nobody": "SELECT row FROM segments WHERE document NOT IN (SELECT row FROM documents)",
             "facts of nobody": "SELECT name FROM facts WHERE document NOT IN (SELECT row FROM documents)",
             "pictures of nobody": "SELECT document FROM blobs WHERE document NOT IN (SELECT row FROM documents)",
             "words of nobody": "SELECT id FROM words_docsize WHERE id NOT IN (SELECT row FROM documents)",
-            "texts without words": "SELECT row FROM documents WHERE text IS NOT NULL "
-            "AND row NOT IN (SELECT id FROM words_docsize)",
+            "parts of nobody": "SELECT row FROM parts WHERE document NOT IN (SELECT row FROM documents)",
+            "texts without words": "SELECT row FROM texts WHERE row NOT IN (SELECT id FROM words_docsize)",
             "gone and there": "SELECT document FROM gone WHERE document IN (SELECT row FROM documents)",
-            "passages that do not count from 0": "SELECT document FROM vectors GROUP BY document, part "
-            "HAVING max(passage) + 1 != count(*)",
+            "parts that do not count from 0": "SELECT document FROM parts GROUP BY document "
+            "HAVING max(number) + 1 != count(*)",
         }.items():
             found += [f"{said}: {row[0]}" for row in connection.execute(statement)]
         connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")

@@ -9,7 +9,7 @@ import isthmus
 LAYERS = [
     {"types", "errors", "_optional", "atomic", "budget", "checksums", "files", "prefetch"},
     {"isolated"},
-    {"registry", "documents", "samples"},
+    {"registry", "kinds", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},
     {"storage"},
     {"align"},

@@ -179,7 +179,7 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "query weight": lambda things, value: things.search(Query("a cat", weights={"text": value})),
     "query vector": lambda things, value: things.search(Query(vectors={"text": value})),
     "query part": lambda things, value: things.search(Query(vectors=named(value))),
-    "query images": lambda things, value: things.search(Query("a cat", "x.png", more_images=value)),
+    "query images": lambda things, value: things.search(Query(parts=value)),
     "vectors": lambda _, value: Vectors(value),
     "vectors {x}": lambda _, value: Vectors({"text": value}),
     "vectors present": lambda _, value: Vectors({"text": np.eye(3)}, present=value),

@@ -334,7 +334,7 @@ def test_queries_are_kept_only_while_somebody_wants_them(things: Collection) -> 
     things.search("never kept")
     things.calibrate("nnn(k=4)")
     assert things.stats().logged is None
-    assert database(things).all("SELECT * FROM asked") == []
+    assert database(things).all("SELECT * FROM query_log") == []
     after = things.calibration
     assert after is not None
     assert len(before.references.rows["text"]) == len(after.fitted.references.rows["text"])  # the bank fills up

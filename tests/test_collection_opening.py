@@ -10,7 +10,7 @@ import pytest
 from isthmus import Collection, Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite, UnknownName
-from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite import migrations, schema
 from stock import database
 from tiny import write_encoder
 
@@ -59,7 +59,7 @@ def test_newer_tables_are_refused_and_older_ones_brought_up_to_date(
     now = schema.VERSION
     monkeypatch.setattr(schema, "VERSION", now + 2)
     steps = {n: lambda c, n=n: schema.put(c, **{f"step{n}": 1}) for n in (now, now + 1)}
-    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
     with Collection.open(tmp_path / "c") as things:
         assert (things.stats().schema, things.get("a").text) == (now + 2, "a cat")
         assert database(things).one("SELECT count(*) FROM manifest WHERE name LIKE 'step%'") == (2,)
@@ -74,7 +74,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
     Collection.open(tmp_path / "c", "none").close()
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", {schema.VERSION: fails})
+        patch.setattr(migrations, "MIGRATIONS", {schema.VERSION: fails})
         patch.setattr(schema, "VERSION", schema.VERSION + 1)
         with pytest.raises(RuntimeError):
             Collection.open(tmp_path / "c")

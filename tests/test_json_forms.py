@@ -14,9 +14,9 @@ from isthmus.search.json_forms import document_json, explanation_json, hit_json,
 from isthmus.search.sync import Indexed
 from isthmus.search.writer import Skipped
 
-DOCUMENT = ["id", "text", "image", "metadata"]
-HIT = ["rank", "id", "score", "similarity", "probability", "modality", "text", "image", "metadata"]
-HIT += ["passage", "duplicates"]
+DOCUMENT = ["id", "text", "image", "parts", "metadata"]
+HIT = ["rank", "id", "score", "similarity", "probability", "modality", "text", "image", "parts", "metadata"]
+HIT += ["passage", "segments", "duplicates"]
 EXPLANATION = ["parts", "similarity", "shift", "bias", "slope", "offset", "score", "rank_before", "rank", "words"]
 EXPLANATION += ["rank_by_score", "matched"]
 
@@ -29,7 +29,13 @@ def explanation() -> Explanation:
 def test_the_keys_of_a_document() -> None:
     kept = document_json(Document("a", image=b"\x89PNG", metadata={"lang": "en"}))
     assert list(kept) == DOCUMENT
-    assert kept == {"id": "a", "text": None, "image": None, "metadata": {"lang": "en"}}
+    assert kept == {
+        "id": "a",
+        "text": None,
+        "image": None,
+        "parts": [{"kind": "image", "content": None, "path": None}],
+        "metadata": {"lang": "en"},
+    }
     assert document_json(Document("b", "a cat", "cat.jpg"))["image"] == "cat.jpg"
 
 
@@ -40,7 +46,7 @@ def test_the_keys_of_a_hit(explanation: Explanation) -> None:
     whole = Hit("a", 1.0, 0.5, 0.9, "text", document, 1, Passage(0, 0, 5, "a cat"), explanation, ("b",), 0.25)
     told = hit_json(whole)
     assert list(told) == [*HIT, "matched", "explanation"]
-    assert told["passage"] == {"number": 0, "start": 0, "stop": 5, "text": "a cat"}
+    assert told["passage"] == {"number": 0, "start": 0, "stop": 5, "text": "a cat", "part": 0}
     assert told["duplicates"] == ["b"]
 
 

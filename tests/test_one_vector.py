@@ -38,7 +38,8 @@ def things(tmp_path: Path, encoder: Encoder) -> Iterator[Collection]:
 
 def parts(things: Collection, name: str) -> list[tuple[str, int]]:
     row = things.store.rows_of([name])[name]
-    return [(piece.part, piece.passage) for piece in things.store.pieces([row])[row]]
+    names = [segment.name for segment in things.store.segments([row])[row]]
+    return [(name, names[:at].count(name)) for at, name in enumerate(names)]
 
 
 def test_each_passage_beside_a_picture_has_one_vector_and_its_place_in_the_text(

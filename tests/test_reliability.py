@@ -426,7 +426,7 @@ def test_the_checks_of_this_file_see_what_is_wrong(tmp_path: Path, encoder: Enco
         things.add(mixed(10))
     assert looked_at(tmp_path / "c") == []
     with sqlite3.connect(tmp_path / "c" / "collection.sqlite") as connection:
-        connection.execute("DELETE FROM vectors WHERE document = 2")
+        connection.execute("DELETE FROM segments WHERE document = 2")
         connection.execute("INSERT INTO facts VALUES ('a', 1, 99)")
         connection.execute("UPDATE documents SET metadata = '{}' WHERE row = 3")
     connection.close()

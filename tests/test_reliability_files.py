@@ -193,11 +193,12 @@ def test_a_flipped_bit_of_the_store_is_found_or_does_no_harm(folder: Path, encod
     assert found > 5  # most of so small a store is empty space
 
 
-@pytest.mark.parametrize("table", ["documents", "vectors", "blobs", "facts", "manifest"])
+@pytest.mark.parametrize("table", ["documents", "parts", "segments", "blobs", "facts", "manifest"])
 def test_verify_names_what_was_changed_behind_its_back(folder: Path, encoder: Encoder, table: str) -> None:
     changes = {
-        "documents": "UPDATE documents SET text = 'another' WHERE id = 'd0-3'",
-        "vectors": "UPDATE vectors SET vector = zeroblob(32) WHERE document = 4",
+        "documents": "UPDATE documents SET modality = 'another' WHERE id = 'd0-3'",
+        "parts": "UPDATE parts SET content = 'another' WHERE document = 1",
+        "segments": "UPDATE segments SET vector = zeroblob(32) WHERE document = 4",
         "blobs": "DELETE FROM blobs WHERE document = 5",
         "facts": "UPDATE facts SET value = 77 WHERE document = 4 AND name = 'number'",
         "manifest": "UPDATE manifest SET value = zeroblob(100) WHERE name = 'statistics'",

@@ -155,7 +155,7 @@ def test_a_document_with_damaged_vectors_is_named_and_can_be_added_again_or_dele
         shutil.rmtree(folder / "index")
         with sqlite3.connect(folder / FILE) as connection:
             row = "(SELECT row FROM documents WHERE id = 'v7')"
-            connection.execute(f"UPDATE vectors SET vector = zeroblob(32) WHERE document = {row}")
+            connection.execute(f"UPDATE segments SET vector = zeroblob(32) WHERE document = {row}")
         connection.close()
         with Collection.open(folder, follow=False) as things:
             with pytest.raises(BadFile, match="the 'text' vector of document 'v7'"):

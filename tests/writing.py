@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from isthmus import Collection, Document, Query
+from isthmus import Collection, Document, Query, kinds
 from isthmus.errors import CannotWrite
-from isthmus.search import ingest, versions, writer
 from isthmus.search import reencode as reencode_module
+from isthmus.search import versions, writer
 from stock import pixels, words
 
 BATCH = 5
@@ -143,7 +143,7 @@ def read(folder: Path, other: Path) -> None:
 def main() -> None:
     folder, encoder, what, *rest = sys.argv[1:]
     writer.BATCH = BATCH
-    ingest.PICTURE = 1  # so that a batch is so many documents, whatever they hold
+    type(kinds.get("image")).cost = 1  # so that a batch is so many documents, whatever they hold
     if what == "read":
         return read(Path(folder), Path(rest[0]))
     with Collection.open(Path(folder), encoder, calibration="center") as things:

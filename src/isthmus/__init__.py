@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus import calibration, encoders
     from isthmus.documents import Document, Query
+    from isthmus.kinds import Image, Part, Text
     from isthmus.search import Collection
     from isthmus.types import Folded, Vectors
 
-__all__ = ["Collection", "Document", "Folded", "Query", "Vectors", "__version__", "calibration", "encoders"]
+__all__ = [
+    "Collection",
+    "Document",
+    "Folded",
+    "Image",
+    "Part",
+    "Query",
+    "Text",
+    "Vectors",
+    "__version__",
+    "calibration",
+    "encoders",
+    "kinds",
+]
 
 __version__ = "0.1.0"
 
@@ -18,12 +32,15 @@ __version__ = "0.1.0"
 # into the home directory and sends events. A value that is set already stays.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-MODULES = ("calibration", "encoders", "errors", "types")
+MODULES = ("calibration", "encoders", "errors", "kinds", "types")
 CLASSES = {
     "Collection": "isthmus.search",
     "Document": "isthmus.documents",
     "Folded": "isthmus.types",
+    "Image": "isthmus.kinds",
+    "Part": "isthmus.kinds",
     "Query": "isthmus.documents",
+    "Text": "isthmus.kinds",
     "Vectors": "isthmus.types",
 }
 

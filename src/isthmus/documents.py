@@ -1,40 +1,44 @@
-"""What goes in and what is asked: documents and queries, each with a text, an image or both."""
+"""Documents, which can be found, and queries, which find them: each an ordered sequence of parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from isthmus.errors import BadInput, BadVectors, shown
+from isthmus.kinds import IMAGE, TEXT, Image, ImageLike, Part, Text, joined
 from isthmus.registry import lookup
 from isthmus.types import Matrix, check_part_count, part_name, stored_part_name
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+__all__ = ["Document", "Image", "ImageLike", "Part", "Query", "Text"]
 
-# A path, the bytes of a file, a Pillow image, or an array (height, width[, 3 or 4]).
-ImageLike: TypeAlias = "str | PathLike[str] | bytes | Image | np.ndarray[Any, Any]"
+MAX_DOCUMENT_PARTS = 256
+BETWEEN_TEXTS = "\n\n"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Document:
-    """Something that can be found: an id, a text, an image or both, and what else is known of it.
+    """Something that can be found: an id, parts in their order, and metadata.
 
-    A text of spaces alone is no part; a document needs at least one part. Nothing is read from disk here:
-    an image stays a path until an encoder wants its pixels. ``vectors`` are the document's own, by part, for
-    people who have them: a part with a vector is not encoded, and needs no text or image beside it.
+    ``text=`` and ``image=`` are the short way for a document with one part of each kind. A text of white space is no
+    part; a document needs at least one part. Nothing is read from disk here: an image stays a path until an encoder
+    needs its pixels. ``vectors`` are the document's own, by kind: a kind with a vector is not encoded, and needs no
+    part.
 
     >>> document = Document(id="c", text="a dog on the grass", image="dog.png", metadata={"lang": "en"})
     >>> document.modality
     'image+text'
     >>> document
     Document(id='c', text='a dog on the grass', image='dog.png', metadata={'lang': 'en'})
+    >>> article = Document("d", parts=[Text("Two dogs."), Image("a.jpg"), Text("One sleeps."), Image("b.jpg")])
+    >>> article.modality, len(article.parts), article.images
+    ('image+text', 4, ('a.jpg', 'b.jpg'))
     >>> Document(id="e", vectors={"audio": [0.6, 0.8]}).modality
     'audio'
     >>> Document(id="d", text=" ")
@@ -43,35 +47,36 @@ class Document:
     """
 
     id: str
-    text: str | None = None
-    image: ImageLike | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    vectors: Mapping[str, Matrix] = field(default_factory=dict)
+    parts: tuple[Part, ...]
+    metadata: Mapping[str, Any]
+    vectors: Mapping[str, Matrix]
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id:
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the name of the field
+        text: str | None = None,
+        image: ImageLike | None = None,
+        metadata: Mapping[str, Any] = NOTHING,
+        vectors: Mapping[str, Matrix] = NOTHING,
+        *,
+        parts: Iterable[Part] | None = None,
+    ) -> None:
+        if not isinstance(id, str) or not id:
+            raise BadInput(f"A document's id is a string that is not empty, not {shown(id)}. Use str(…) on numbers.")
+        if "\0" in id:
+            raise BadInput(f"The document id {shown(id)} holds the character NUL. Remove it from the id.")
+        whose = f"Document {id!r}"
+        if not isinstance(metadata, Mapping):
             raise BadInput(
-                f"A document's id is a string that is not empty, not {shown(self.id)}. Use str(…) on numbers."
+                f"{whose} has metadata of type {type(metadata).__name__}; it must map names to values, for instance "
+                "{'lang': 'en'}."
             )
-        if "\0" in self.id:
-            raise BadInput(f"The document id {shown(self.id)} holds the character NUL. Remove it from the id.")
-        if not isinstance(self.metadata, Mapping):
-            raise BadInput(
-                f"Document {self.id!r} has metadata of type {type(self.metadata).__name__}; it must map names to "
-                "values, for instance {'lang': 'en'}."
-            )
-        object.__setattr__(self, "metadata", dict(self.metadata))
-        object.__setattr__(self, "vectors", _vectors(f"Document {self.id!r}", self.vectors, part_name))
-        _check(f"Document {self.id!r}", self.text, self.image, self.vectors)
+        own = _vectors(whose, vectors, part_name)
+        _set(self, id=id, parts=_parts(whose, text, image, parts, own), metadata=dict(metadata), vectors=own)
 
     @classmethod
     def restored(
-        cls,
-        name: str,
-        text: str | None,
-        image: ImageLike | None,
-        metadata: Mapping[str, Any],
-        vectors: Mapping[str, Matrix],
+        cls, name: str, parts: Sequence[Part], metadata: Mapping[str, Any], vectors: Mapping[str, Matrix]
     ) -> Document:
         """Return a document that a collection holds, without the checks of a new one.
 
@@ -79,87 +84,111 @@ class Document:
         updated and deleted.
         """
         document = object.__new__(cls)
-        for field_name, value in zip(
-            ("id", "text", "image", "metadata", "vectors"), (name, text, image, metadata, vectors), strict=True
-        ):
-            object.__setattr__(document, field_name, value)
+        _set(document, id=name, parts=tuple(parts), metadata=metadata, vectors=vectors)
         return document
 
     @property
     def modality(self) -> str:
-        """The set of its parts: ``text``, ``image`` or ``image+text``."""
-        return "+".join(_parts(self.text, self.image, self.vectors))
+        """The set of its kinds, as in ``text``, ``image``, ``image+text``."""
+        return joined([*(part.kind for part in self.parts), *self.vectors])
+
+    @property
+    def text(self) -> str | None:
+        """Its words: those of all text parts, with an empty line between them; None where there are none."""
+        return _text(self.parts)
+
+    @property
+    def image(self) -> Any:
+        """Its first picture; None where there is none."""
+        return next(iter(self.images), None)
+
+    @property
+    def images(self) -> tuple[Any, ...]:
+        """All its pictures."""
+        return contents(self.parts, IMAGE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Document):
             return NotImplemented
-        same = (self.id, self.text, self.metadata) == (other.id, other.text, other.metadata)
-        return same and _same(self.image, other.image) and _equal(self.vectors, other.vectors)
+        same = (self.id, self.parts, self.metadata) == (other.id, other.parts, other.metadata)
+        return same and _equal(self.vectors, other.vectors)
 
     def __hash__(self) -> int:
         return hash((self.id, self.text))
 
     def __repr__(self) -> str:
         """Return a short form: long texts are cut, bytes and vectors are only counted."""
-        parts = _short(self.text, [] if self.image is None else [self.image], self.vectors)
         metadata = [f"metadata={shown(self.metadata)}"] if self.metadata else []
-        return f"Document({', '.join([f'id={shown(self.id)}', *parts, *metadata])})"
+        return f"Document({', '.join([f'id={shown(self.id)}', *_short(self.parts, self.vectors), *metadata])})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Query:
-    """What is asked: words, a picture, or both.
+    """What is searched for: words, a picture, both, or any sequence of parts.
 
-    ``weights`` says how much each part counts (equally when not said); ``vectors`` are the query's own, by part, and
-    are not encoded. They may name any part: a search checks the names against its collection. ``more_images`` are
-    further pictures beside the first: alignment reads them all (``isthmus.align``); a search without it refuses a query
-    that has any, as no encoder takes two pictures for one.
+    ``text=`` and ``image=`` are the short way. Several parts of one kind count as one, by the mean of their vectors.
+    ``weights`` says how much each kind counts (default: equally); ``vectors`` are the query's own, by kind, and are not
+    encoded. They may name any kind: a search checks the names against its collection.
 
     >>> Query(text="a cat on a red sofa").modality
     'text'
     >>> Query(text="the same in green", image="sofa.jpg", weights={"text": 2, "image": 1}).modality
     'image+text'
-    >>> Query(text="what is wrong here", image="log.png", more_images=["settings.png"]).images
+    >>> Query(parts=[Text("what is wrong here"), Image("log.png"), Image("settings.png")]).images
     ('log.png', 'settings.png')
     """
 
-    text: str | None = None
-    image: ImageLike | None = None
-    weights: Mapping[str, float] | None = None
-    vectors: Mapping[str, Matrix] = field(default_factory=dict)
-    more_images: Sequence[ImageLike] = ()
+    parts: tuple[Part, ...]
+    weights: Mapping[str, float] | None
+    vectors: Mapping[str, Matrix]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "vectors", _vectors("The query", self.vectors, stored_part_name))
-        _check("The query", self.text, self.image, self.vectors)
-        object.__setattr__(self, "more_images", _more_images(self.image, self.more_images))
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _weights(self.weights, self.modality.split("+")))
+    def __init__(
+        self,
+        text: str | None = None,
+        image: ImageLike | None = None,
+        weights: Mapping[str, float] | None = None,
+        vectors: Mapping[str, Matrix] = NOTHING,
+        *,
+        parts: Iterable[Part] | None = None,
+    ) -> None:
+        own = _vectors("The query", vectors, stored_part_name)
+        _set(self, parts=_parts("The query", text, image, parts, own), vectors=own, weights=None)
+        if weights is not None:
+            _set(self, weights=_weights(weights, self.modality.split("+")))
 
     @classmethod
-    def of(cls, asked: str | Query) -> Query:
+    def of(cls, query: str | Query) -> Query:
         """Take a string as a query of words.
 
         >>> Query.of("a cat") == Query(text="a cat")
         True
         """
-        return asked if isinstance(asked, Query) else cls(text=asked)
+        return query if isinstance(query, Query) else cls(text=query)
 
     @property
     def modality(self) -> str:
-        """The set of its parts: ``text``, ``image`` or ``image+text``."""
-        return "+".join(_parts(self.text, self.image, self.vectors))
+        """The set of its kinds, as in ``text``, ``image``, ``image+text``."""
+        return joined([*(part.kind for part in self.parts), *self.vectors])
 
     @property
-    def images(self) -> tuple[ImageLike, ...]:
+    def text(self) -> str | None:
+        """Its words: those of all text parts, with an empty line between them; None where there are none."""
+        return _text(self.parts)
+
+    @property
+    def image(self) -> Any:
+        """Its first picture; None where there is none."""
+        return next(iter(self.images), None)
+
+    @property
+    def images(self) -> tuple[Any, ...]:
         """All its pictures."""
-        return () if self.image is None else (self.image, *self.more_images)
+        return contents(self.parts, IMAGE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Query):
             return NotImplemented
-        same = (self.text, self.weights, len(self.images)) == (other.text, other.weights, len(other.images))
-        same = same and all(_same(one, another) for one, another in zip(self.images, other.images, strict=True))
+        same = (self.parts, self.weights) == (other.parts, other.weights)
         return same and _equal(self.vectors, other.vectors)
 
     def __hash__(self) -> int:
@@ -168,12 +197,61 @@ class Query:
     def __repr__(self) -> str:
         """Return a short form, as for documents."""
         weights = [f"weights={shown(self.weights)}"] if self.weights else []
-        return f"Query({', '.join([*_short(self.text, self.images, self.vectors), *weights])})"
+        return f"Query({', '.join([*_short(self.parts, self.vectors), *weights])})"
 
 
-def _parts(text: str | None, image: ImageLike | None, vectors: Mapping[str, Matrix]) -> list[str]:
-    given = {*(["image"] if image is not None else []), *(["text"] if text and not text.isspace() else [])}
-    return sorted(given.union(*(part.split("+") for part in vectors)))
+def contents(parts: Iterable[Part], kind: str) -> tuple[Any, ...]:
+    """Return the contents of the parts of one kind, in their order."""
+    return tuple(part.content for part in parts if part.kind == kind)
+
+
+def with_text(parts: Iterable[Part], text: str) -> tuple[Part, ...]:
+    """Return parts with one text in place of all their texts, at the front.
+
+    >>> with_text([Image("a.png"), Text("hello")], "goodbye")
+    (Part('text', 'goodbye'), Part('image', 'a.png'))
+    """
+    return (Text(text), *(part for part in parts if part.kind != TEXT))
+
+
+def _set(target: object, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(target, name, value)
+
+
+def _text(parts: Iterable[Part]) -> str | None:
+    texts = contents(parts, TEXT)
+    return texts[0] if len(texts) == 1 else BETWEEN_TEXTS.join(texts) or None
+
+
+def _parts(
+    whose: str, text: str | None, image: ImageLike | None, given: Iterable[Part] | None, vectors: Mapping[str, Matrix]
+) -> tuple[Part, ...]:
+    """Check parts, however they were given; leave out those that are empty."""
+    if given is not None and (text is not None or image is not None):
+        raise BadInput(f"{whose} has parts as well as text or image. Put the text and the image into the parts.")
+    if given is not None and (isinstance(given, Part | str | bytes | Mapping) or not isinstance(given, Iterable)):
+        raise BadInput(f"{whose} has parts of type {type(given).__name__}; write parts=[Text('…'), Image('a.jpg')].")
+    try:
+        short = [*([] if text is None else [Text(text)]), *([] if image is None else [Image(image)])]
+    except BadInput as error:
+        raise type(error)(f"{whose} {error}") from None
+    parts = short if given is None else list(given)
+    for part in parts:
+        if not isinstance(part, Part):
+            raise BadInput(
+                f"{whose} has a part that is {shown(part)}; write Text('…'), Image('a.jpg') or Part(kind, …)."
+            )
+    if len(parts) > MAX_DOCUMENT_PARTS:
+        raise BadInput(f"{whose} has {len(parts)} parts; {MAX_DOCUMENT_PARTS} is the most. Split it into several.")
+    kept = tuple(part for part in parts if not part.is_empty)
+    if not kept and not vectors:
+        raise BadInput(f"{whose} has neither text nor image. Give it one, or leave it out.")
+    try:
+        check_part_count([*(part.kind for part in kept), *vectors])
+    except BadInput as error:
+        raise BadInput(f"{whose} cannot be used: {error}") from None
+    return kept
 
 
 def _vectors(whose: str, given: object, check_name: Callable[[object], str]) -> dict[str, Matrix]:
@@ -226,60 +304,13 @@ def _equal(one: Mapping[str, Matrix], other: Mapping[str, Matrix]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[part], other[part]) for part in one)
 
 
-def _check(whose: str, text: object, image: object, vectors: Mapping[str, Matrix]) -> None:
-    if text is not None and not isinstance(text, str):
-        raise BadInput(f"{whose} has a text of type {type(text).__name__}; it must be a string. Decode bytes first.")
-    if image is not None and not isinstance(image, str | PathLike | bytes | np.ndarray) and not _is_pillow(image):
-        raise BadInput(
-            f"{whose} has an image of type {type(image).__name__}. Give a path, the bytes of a file, a Pillow image "
-            "or an array (height, width[, 3 or 4])."
-        )
-    if isinstance(image, str | bytes) and not image:
-        raise BadInput(f"{whose} has an image of length zero. Give a path or the bytes of a file, or leave it out.")
-    if image is None and not vectors and (text is None or not text.strip()):
-        raise BadInput(f"{whose} has neither text nor image. Give it one, or leave it out.")
-
-
-def _more_images(first: object, more: object) -> tuple[ImageLike, ...]:
-    if isinstance(more, str | PathLike | bytes | np.ndarray) or not isinstance(more, Iterable):
-        raise BadInput(f"The query has more_images of type {type(more).__name__}; give a list of pictures.")
-    several = tuple(more)
-    if several and first is None:
-        raise BadInput("The query has more_images but no image. Give the first of its pictures as image.")
-    for image in several:
-        if image is None:
-            raise BadInput("One of the query's more_images is None. Leave it out.")
-        _check("The query", None, image, {})
-    return several
-
-
-def _short(text: str | None, images: Sequence[ImageLike], vectors: Mapping[str, Matrix]) -> list[str]:
-    """Return the parts for a repr: at most a line, whatever they hold."""
-    parts = [] if text is None else [f"text={shown(text)}"]
-    if images:
-        parts.append(f"image={_short_image(images[0])}")
-    if images[1:]:
-        parts.append(f"more_images=[{', '.join(map(_short_image, images[1:]))}]")
+def _short(parts: Sequence[Part], vectors: Mapping[str, Matrix]) -> list[str]:
+    """Return the parts for a repr: the short way where there is one, and vectors by their size."""
+    names = [part.kind for part in parts]
+    usual = names == sorted(set(names), reverse=True) and set(names) <= {TEXT, IMAGE}
+    if usual:
+        said = [f"{part.kind}={part.shown}" for part in parts]
+    else:
+        said = [f"parts=[{', '.join(map(repr, parts))}]"] if parts else []
     sizes = (f"{part!r}: <{len(vector)} numbers>" for part, vector in vectors.items())
-    return parts + ([f"vectors={{{', '.join(sizes)}}}"] if vectors else [])
-
-
-def _short_image(image: ImageLike) -> str:
-    if isinstance(image, bytes):
-        return f"<{len(image):,} bytes>"
-    if isinstance(image, np.ndarray):
-        return f"<array {image.shape}>"
-    return shown(str(image)) if isinstance(image, str | PathLike) else "<Pillow image>"
-
-
-def _is_pillow(image: object) -> bool:
-    """Tell a Pillow image without importing Pillow: whoever made one has imported it."""
-    return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(image).__mro__)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return np.array_equal(one, other)
-    if isinstance(one, str | PathLike) and isinstance(other, str | PathLike):
-        return Path(one) == Path(other)
-    return type(one) is type(other) and bool(one == other)
+    return said + ([f"vectors={{{', '.join(sizes)}}}"] if vectors else [])

@@ -26,7 +26,7 @@ from isthmus.search.query_log import QueryLog
 from stock import FILE
 
 STAGED = f"reencode/{FILE}"
-STAGED_TABLES = ("documents", "manifest", "vectors")  # of the tables there, those that a re-encoding fills
+STAGED_TABLES = ("documents", "manifest", "parts", "segments")  # of the tables there, those that a re-encoding fills
 TOGETHER = 12  # cases that one process takes
 MEMORY = 8 << 30
 SEEDS = 1000  # of single cases, for each seed of a run

@@ -16,8 +16,8 @@ from PIL import Image
 
 from attacks.workers import Request, Say, Worker
 from damage import pdf
-from isthmus import Collection, Document, Query
-from isthmus.search import ingest, snapshot, sync, writer
+from isthmus import Collection, Document, Query, kinds
+from isthmus.search import snapshot, sync, writer
 from stock import FILE, pixels, words
 from tiny import write_encoder
 
@@ -112,7 +112,7 @@ def small_batches() -> None:
     """Commit a few documents at a time, and build the index again after a few changes."""
     writer.BATCH = BATCH
     vars(sync)["BATCH"] = BATCH
-    ingest.PICTURE = 1  # so that a batch is so many documents, whatever they hold
+    type(kinds.get("image")).cost = 1  # so that a batch is so many documents, whatever they hold
     snapshot.PERSIST = (4, 0.0)
 
 

@@ -16,7 +16,7 @@ from time import perf_counter
 from isthmus.align import caption, rewrite
 from isthmus.align.base import Aligned, Aligner, Captioner, Counts, Rewriter, Rewritten, joined
 from isthmus.align.cache import CaptionCache
-from isthmus.documents import Query
+from isthmus.documents import Image, Query, Text, with_text
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
@@ -54,16 +54,11 @@ class Read:
         return joined(self.query.text, self.captions)
 
     def searched(self, text: str) -> Query:
-        """Return the query that is searched: these words, and a picture only where nothing could be said of it."""
+        """Return the query that is searched: these words, and the pictures without a caption."""
         if self.caption is None:
-            return replace(self.left, text=text)
+            return replace(self.query, parts=with_text(self.query.parts, text))
         pictures = zip(self.query.images, self.captions, strict=True)
-        return Query(text=text, image=next((image for image, said in pictures if not said.strip()), None))
-
-    @property
-    def left(self) -> Query:
-        """The query as it is; of several pictures about which nothing could be said, the first."""
-        return self.query if not self.captions or not self.query.more_images else replace(self.query, more_images=())
+        return Query(parts=[Text(text), *(Image(image) for image, said in pictures if not said.strip())])
 
 
 def whenever(_: Read) -> str | None:
@@ -114,7 +109,7 @@ class Stages:
         for read, left in zip(several, why, strict=True):
             seconds = {"caption": each * len(read.captions)} if read.captions else {}
             if left is not None:
-                found.append(Aligned(read.left, read.caption, untouched=left, seconds=seconds))
+                found.append(Aligned(read.query, read.caption, untouched=left, seconds=seconds))
                 continue
             new = next(coming)
             counts = None

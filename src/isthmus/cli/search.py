@@ -14,7 +14,7 @@ from isthmus.atomic import replacing
 from isthmus.cli import no_hits, progress, show
 from isthmus.cli.options import Device, In, Json, Threads, conditions, weights
 from isthmus.cli.terminal import echo, echo_json
-from isthmus.documents import Document, Query
+from isthmus.documents import Document, Image, Query, Text
 from isthmus.errors import CannotWrite, counted
 from isthmus.search import Collection, Hit
 from isthmus.search.json_forms import document_json, hit_json
@@ -84,7 +84,8 @@ def search(  # noqa: PLR0913 - one name per option
     if explain_maps is not None and not explain_maps.parent.is_dir():
         raise CannotWrite(f"{explain_maps} cannot be written: there is no folder {explain_maps.parent}. Make it first.")
     pictures = [str(path) for path in image or []]
-    query = Query(text or None, next(iter(pictures), None), weights(part_weights), more_images=pictures[1:])
+    parts = [*([Text(text)] if text else []), *map(Image, pictures)]
+    query = Query(weights=weights(part_weights), parts=parts)
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         found = things.search(
             query,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from isthmus.cli.terminal import echo, line
+from isthmus.kinds import IMAGE
 from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Skipped
 from isthmus.storage.base import Begun
@@ -32,9 +33,10 @@ def bar(share: float) -> str:
 
 
 def snippet(hit: Hit, query: str = "", width: int = SNIPPET) -> str:
-    """Return the sentence of the best passage that shares most words with the query; else say that it is a picture."""
+    """Return the sentence of the best passage that shares most words with the query; else name the kind."""
     if hit.passage is None:
-        return "(a picture)" if hit.document.image is not None else ""
+        kinds = [part.kind for part in hit.document.parts]
+        return "(a picture)" if IMAGE in kinds else f"({kinds[0]})" if kinds else ""
     asked = {word.lower() for word in content_words(query)}
     sentences = [part for part in SENTENCE.split(hit.passage.text) if part.strip()]
     best = max(sentences, key=lambda part: len(asked & {word.lower() for word in content_words(part)}), default="")

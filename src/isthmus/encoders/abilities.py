@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from isthmus.documents import Document, ImageLike, Query
+from isthmus.documents import Document, ImageLike, Part, Query
 from isthmus.encoders.base import Role, Settings
 from isthmus.types import Matrix
 
@@ -35,6 +35,14 @@ class TakesApart(Protocol):
         self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
     ) -> Mapping[str, Apart]:
         """Take apart a text, or one passage of it, a picture, or both; return what became a vector, by part."""
+
+
+@runtime_checkable
+class SplitsParts(Protocol):
+    """An encoder that splits parts of other kinds than text, too. It gets every part alone, and gives each its rows."""
+
+    def split_part(self, part: Part) -> list[tuple[float, float]]:
+        """Say where the segments of a part begin and end, in the order of ``encode_passages``; none: it is one."""
 
 
 @runtime_checkable

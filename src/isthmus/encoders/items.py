@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from isthmus.budget import too_long
 from isthmus.documents import Document, Query
 from isthmus.encoders.texts import Passage
 from isthmus.errors import BadInput
+from isthmus.kinds import TEXT
 from isthmus.types import Mask
 
 Items: TypeAlias = Sequence[Document | Query]
@@ -55,17 +57,15 @@ def _problem(
     if problem is not None:
         return BadInput(f"it {problem}.")
     read = {part for modality in modalities for part in modality.split("+")}
-    for part in ("image", "text"):
-        if part not in read and part in item.modality.split("+"):
+    for part in item.modality.split("+"):
+        if part not in read:
             return BadInput(
                 f"it has the part {part!r}, and the encoder {encoder} reads {' and '.join(modalities)} only. Leave "
                 "that part out, or use an encoder that reads it."
             )
-    if isinstance(item, Query) and item.more_images:
-        return BadInput(
-            f"it has {len(item.images)} pictures, and an encoder takes one. Turn them into words with "
-            "align='caption', or search with one at a time."
-        )
+    several = next((kind for kind, count in Counter(part.kind for part in item.parts).items() if count > 1), None)
+    if several not in (None, TEXT):
+        return BadInput(f"it has several parts of kind {several!r}, and an encoder takes one. A collection takes them.")
     if item.image is None and not passages:
         return BadInput(
             f"the encoder {encoder} finds no words in its text (it may hold only control characters). Leave it out."

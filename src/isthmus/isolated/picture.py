@@ -303,3 +303,25 @@ def scaled(rows: Callable[[int, int], NDArray[Any]], height: int, width: int) ->
     for start, end in strips:
         out[start:end] = np.rint((finite(rows(start, end)) - base) * (255 / top))
     return out
+
+
+def from_array(array: NDArray[Any]) -> Image:
+    """Make a Pillow image of pixels: bytes, 16 bits, fractions in 0 … 1, or truth values."""
+    from PIL import Image
+
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)) or 0 in array.shape:
+        raise BadImage(
+            f"The image given as an array has shape {array.shape}; it must be (height, width), (height, width, 3) or "
+            "(height, width, 4), with no side of 0. Move channels to the end."
+        )
+    if array.dtype == np.bool_:
+        array = array.astype(np.uint8) * np.uint8(255)
+    elif array.dtype == np.uint16:
+        array = scaled(lambda top, end: array[top:end], *array.shape[:2])
+    elif array.dtype.kind == "f":
+        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
+            raise BadImage("The image given as an array has fractions outside 0 … 1. Scale it, or give uint8.")
+        array = scaled(lambda top, end: array[top:end], *array.shape[:2])
+    elif array.dtype != np.uint8:
+        raise BadImage(f"The image given as an array holds {array.dtype}. Give uint8, uint16, or fractions in 0 … 1.")
+    return Image.fromarray(np.ascontiguousarray(array))

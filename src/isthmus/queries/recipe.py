@@ -15,7 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from isthmus.documents import Document
+from isthmus.documents import Document, with_text
 from isthmus.errors import BadInput
 from isthmus.queries.captions import nameless
 from isthmus.queries.filters import kept
@@ -102,7 +102,7 @@ def without(document: Document, query: MadeQuery) -> Document:
     start, end = query.removed
     if " ".join(text[start:end].split()) not in query.text:
         raise BadInput(f"The text of {document.id!r} is not the one that the query was made from.")
-    return replace(document, text=text[:start] + text[end:])
+    return replace(document, parts=with_text(document.parts, text[:start] + text[end:]))
 
 
 def _fit(query: MadeQuery, document: Document, parser: Parser) -> bool:

@@ -17,6 +17,7 @@ from isthmus import calibration
 from isthmus.calibration import AUTO_GRID, Fitted, Spec, Tuned
 from isthmus.calibration.auto import default_spec
 from isthmus.errors import BadSpec, CannotFit
+from isthmus.kinds import TEXT
 from isthmus.search import probability
 from isthmus.search.probability import FIELD, Match, Observed, field_of
 from isthmus.search.ranking import folded_queries, ranked
@@ -120,7 +121,7 @@ def matched(snapshot: Snapshot, store: Store, references: ReferenceSets) -> Matc
     for modality in trial.queries.modalities:
         asked = (trial.queries.modality == modality) & (trial.sources >= 0)
         rows = np.flatnonzero(asked & trial.judges)
-        if modality == "image" and len(rows):  # people also ask with the very picture that they look for
+        if modality != TEXT and "+" not in modality and len(rows):  # people also search with what they look for
             rows = np.concatenate([rows, np.flatnonzero(asked & ~trial.judges)[: len(rows)]])
         if not len(rows):
             continue
@@ -130,9 +131,9 @@ def matched(snapshot: Snapshot, store: Store, references: ReferenceSets) -> Matc
             curves[modality] = curve
             held_out[modality] = probability.judged(observed)
     spec = snapshot.calibrated.fitted.spec
-    if "text" in curves and (spec.scale is not None or spec.learned is not None):
+    if TEXT in curves and (spec.scale is not None or spec.learned is not None):
         for modality in snapshot.calibrated.fitted.query_modalities:  # their scores are on one scale: they may borrow
-            curves.setdefault(modality, curves["text"])
+            curves.setdefault(modality, curves[TEXT])
     return Match(curves, held_out)
 
 

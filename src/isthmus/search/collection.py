@@ -30,7 +30,7 @@ from isthmus.registry import suggestion
 from isthmus.search import arguments, calibrate
 from isthmus.search.execute import Options
 from isthmus.search.export import exported
-from isthmus.search.handle import Handle, Result, opened
+from isthmus.search.handle import Handle, Result, open_handle
 from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
 from isthmus.search.maps import Map, mapped
@@ -91,7 +91,7 @@ class Collection:
         create, follow = arguments.flag("create", create), arguments.flag("follow", follow)
         arguments.device(device)
         threads = None if threads is None else arguments.count("threads", threads, least=1)
-        found = opened(path, encoder, create=create, device=device, threads=threads)
+        found = open_handle(path, encoder, create=create, device=device, threads=threads)
         made = cls(found, calibration=calibration, follow=follow)
         try:
             made._snapshots.sweep()
@@ -164,7 +164,7 @@ class Collection:
         skipped: list[Skipped] = []
         arriving = arrivals(documents, skipped.append)
         if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
-            arriving = prefetch(arriving, 2 * BATCH, lambda arrival: arrival.one.bytes)
+            arriving = prefetch(arriving, 2 * BATCH, lambda arrival: arrival.one.size)
         with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
                 done.append(writer.add(batch))
@@ -184,7 +184,7 @@ class Collection:
             before = self.get(name)
             if isinstance(document, str):
                 changed = {**before.metadata, **(metadata or {})}
-                after = Document.restored(name, before.text, before.image, changed, before.vectors)
+                after = Document.restored(name, before.parts, changed, before.vectors)
             else:
                 after = merged(before, document)
             file = self._store.origin(name)

@@ -20,7 +20,7 @@ from isthmus.search.query_vectors import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
 from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
-from isthmus.search.snapshot_manager import SnapshotManager, SearchView
+from isthmus.search.snapshot_manager import SearchView, SnapshotManager
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
 from isthmus.types import Mask, Matrix, Rows, Vectors

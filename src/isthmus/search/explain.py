@@ -12,7 +12,7 @@ from isthmus.calibration.none import Raw
 from isthmus.search.hits import Explanation, Hit
 from isthmus.search.ranking import ranked
 from isthmus.search.snapshot import Snapshot
-from isthmus.storage.base import Piece, assembled
+from isthmus.storage.segments import Segment, assembled, combination
 from isthmus.types import Vectors
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ def explained(
     snapshot: Snapshot,
     query: Vectors,
     hit: Hit,
-    pieces: Sequence[Piece],
-    passage: int,
+    segments: Sequence[Segment],
+    number: int,
     inner: float,
     before: int | None,
     words: float | None,
 ) -> Explanation:
     """Take a score apart: what the parts gave, what the shift, the bias and the map made of it."""
     fitted = snapshot.calibrated.fitted
-    single, _ = assembled([of_passage(pieces, passage)])
+    single, _ = assembled([combination(segments, number)])
     unit = Raw().queries(query, np.float64)[0]
     parts = {part: float(unit @ (matrix[0] / np.linalg.norm(matrix[0]))) for part, matrix in single.parts.items()}
     shifted = float(fitted.shift.documents(single, np.float64)[0] @ fitted.shift.queries(query, np.float64)[0])
@@ -67,9 +67,3 @@ def with_alignment(found: Sequence[Sequence[Hit]], aligned: Sequence[Aligned]) -
         ]
         for hits, one in zip(found, aligned, strict=True)
     ]
-
-
-def of_passage(pieces: Sequence[Piece], number: int) -> list[Piece]:
-    """Return the vectors of one passage, with those of the document's other parts."""
-    split = {piece.part for piece in pieces if piece.passage}
-    return [replace(piece, passage=0) for piece in pieces if piece.part not in split or piece.passage == number]

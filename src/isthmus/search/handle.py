@@ -110,7 +110,7 @@ def encodings(database: Engine) -> int:
     return int(database.manifest("encoding").get("encoding", 0))
 
 
-def opened(
+def open_handle(
     path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, device: str, threads: int | None
 ) -> Handle:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""

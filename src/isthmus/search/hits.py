@@ -15,12 +15,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Where in a document's text the best match stands."""
+    """The words that match best: ``text`` is ``document.parts[part].content[start:stop]``."""
 
-    number: int
+    number: int  # of the row of the document that matched
     start: int
     stop: int
     text: str
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedSegment:
+    """One of the vectors that matched together: its name, the numbers of its parts, and the span of the first of them.
+
+    What a span measures depends on the kind: characters of a text, seconds of a sound. None: the whole part.
+    """
+
+    name: str
+    parts: tuple[int, ...]
+    start: float | None = None
+    stop: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,7 @@ class Hit:
     explanation: Explanation | None = None
     duplicates: tuple[str, ...] = field(default=())  # nearly the same documents further down, when grouped
     matched: float | None = None
+    segments: tuple[MatchedSegment, ...] = ()  # what matched best in the document
 
     def __repr__(self) -> str:
         """Return a short form, without the document."""

@@ -1,55 +1,61 @@
-"""From documents to entries: what is new is encoded, what the store has seen before is taken from it."""
+"""From documents to entries: what is new is encoded, what the store has seen before is taken from it.
+
+An encoder takes documents with at most one part of a kind. A document with several is encoded as several such
+documents: its parts pair with their nearest neighbours of the other kinds, as its segments do in a search
+(``storage.segments``). An encoder that makes a vector of each part encodes a part that stands in two of them once.
+"""
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import io
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from isthmus.budget import PICTURE_BYTES
-from isthmus.documents import Document, ImageLike
+from isthmus import kinds
+from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.encoders.images import from_array
-from isthmus.errors import BadImage, BadInput, BadVectors
-from isthmus.files import digest_regular
-from isthmus.storage.base import Entry, Piece, own_hash
-from isthmus.storage.facts import as_json, readable
+from isthmus.encoders.abilities import SplitsParts
+from isthmus.errors import BadInput, BadVectors
+from isthmus.kinds import TEXT, Part, atoms, joined
+from isthmus.storage.base import Entry, parts_digest
+from isthmus.storage.facts import as_json
 from isthmus.storage.protocols import Store
+from isthmus.storage.segments import Segment, combinations, own_hash
+from isthmus.types import Rows, Vectors
 
-ALIKE = 4  # documents of the same content that are asked for its vectors
-PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
-
-PICTURE = 2  # what a picture costs of a batch, in texts
+ALIKE = 4  # documents of the same content whose vectors are considered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A document as it will be stored, and the hashes that tell whether it changed."""
+    """A document as it will be stored, and the hashes by which a change is recognised."""
 
     document: Document
-    text_hash: bytes | None
-    image_hash: bytes | None
+    hashes: tuple[bytes | None, ...]  # of each part
     own_hash: bytes | None
 
     @property
     def cost(self) -> int:
-        """How much of a batch it takes up: a picture is encoded more slowly than a text."""
-        return 1 if self.document.image is None else PICTURE
+        """How much of a batch it takes up, in texts."""
+        costs = [kinds.stored(part.kind).cost for part in self.document.parts]
+        return max(1, len(costs) // 2, sum(cost for cost in costs if cost > 1))
 
     @property
-    def bytes(self) -> int:
-        """What it holds in memory, about: a text, and a picture that is not on the disk."""
-        image = self.document.image
-        return len(self.document.text or "") + (len(image) if isinstance(image, bytes) else 0)
+    def size(self) -> int:
+        """How many bytes it holds in memory, about."""
+        inline = (part.content for part in self.document.parts if part.path is None)
+        return sum(len(content) for content in inline if isinstance(content, str | bytes))
+
+    @property
+    def digest(self) -> bytes | None:
+        """The hash of all parts together."""
+        return parts_digest([part.kind for part in self.document.parts], self.hashes)
 
 
 def prepared(document: Document) -> Prepared:
-    """Hash the parts; a picture in memory becomes the bytes of a PNG, a path becomes absolute."""
+    """Bring the parts into the form in which they are stored, and hash them."""
     as_json(document.metadata, f"Document {document.id!r}")
     try:
         document.id.encode()
@@ -57,47 +63,13 @@ def prepared(document: Document) -> Prepared:
         raise BadInput(
             f"The id {document.id!r} holds half a character (a lone surrogate). Name it otherwise."
         ) from None
-    text = readable(document.text) if document.text and not document.text.isspace() else None
-    image = _kept(document.image)
+    parts = [part for part in document.parts if not part.is_empty]
+    parts = [Part.restored(part.kind, kinds.stored(part.kind).keep(part.content)) for part in parts]
     return Prepared(
-        Document.restored(document.id, text, image, document.metadata, document.vectors),
-        hashlib.sha256(text.encode()).digest() if text else None,
-        _image_hash(image),
-        own_hash(document.vectors) if document.vectors else None,
+        Document.restored(document.id, parts, document.metadata, document.vectors),
+        tuple(kinds.stored(part.kind).digest(part.content) for part in parts),
+        own_hash(document.vectors),
     )
-
-
-def _kept(image: ImageLike | None) -> ImageLike | None:
-    if image is None or isinstance(image, bytes):
-        return image
-    if isinstance(image, str | os.PathLike):
-        return os.path.abspath(image)  # noqa: PTH100 - resolve() would follow links; a name stays what it is
-    out = io.BytesIO()
-    try:
-        picture = from_array(image) if isinstance(image, np.ndarray) else image
-        if picture.mode not in PNG_MODES:
-            picture = picture.convert("RGB")
-        picture.save(out, "PNG")
-    except (OSError, ValueError, TypeError, SyntaxError) as error:
-        raise BadImage(
-            f"its picture cannot be kept ({error}). Give a path, the bytes of a file, or 8-bit pixels."
-        ) from None
-    return out.getvalue()
-
-
-def _image_hash(image: ImageLike | None) -> bytes | None:
-    if isinstance(image, bytes):
-        return hashlib.sha256(image).digest()
-    if isinstance(image, str):
-        try:
-            return digest_regular(image, PICTURE_BYTES)
-        except OSError as error:
-            if error.errno in (errno.EINVAL, errno.EISDIR):
-                raise BadImage(f"its picture {image} is not a regular file. Give the path of a picture.") from None
-            return None  # whoever encodes it says why it cannot be read
-        except ValueError:
-            return None
-    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,107 +83,176 @@ class Encoding:
     def entries(self, batch: Sequence[Prepared], skip: Callable[[int, BadInput], None]) -> list[Entry | None]:
         """Return an entry per document; None for those that went to ``skip``."""
         known = [self._known(one) for one in batch]
-        todo = [self._rest(one, pieces) for one, pieces in zip(batch, known, strict=True)]
         bad: set[int] = set()
 
         def leave_out(row: int, problem: BadInput) -> None:
-            bad.add(row)
-            skip(row, problem)
+            if row not in bad:
+                bad.add(row)
+                skip(row, problem)
 
-        made = self._encoded(todo, leave_out)
+        made = self._encoded(batch, known, leave_out)
         out: list[Entry | None] = []
         dim = self.dim
         names = Known.of(self.store) if batch else None
-        for row, (one, pieces) in enumerate(zip(batch, known, strict=True)):
-            whole = [*pieces, *made.get(row, [])]
+        for row, (one, segments) in enumerate(zip(batch, known, strict=True)):
+            whole = sorted([*segments, *made.get(row, [])], key=lambda segment: segment.parts[0])
             dim = len(whole[0].vector) if dim is None and whole else dim  # the first vector of a collection decides
             problem = None if row in bad else self._problem(one.document, whole, dim)
             if names is not None and problem is None and row not in bad:
                 problem = names.problem(one.document.id, whole)
             if problem is not None:
                 leave_out(row, problem)
-            hashes = (one.text_hash, one.image_hash, one.own_hash)
-            out.append(None if row in bad else Entry(one.document, whole, *hashes))
+            out.append(None if row in bad else Entry(one.document, whole, one.hashes, one.own_hash))
         return out
 
-    def _known(self, one: Prepared) -> list[Piece]:
+    def _known(self, one: Prepared) -> list[Segment]:
         """Return the vectors that the document brings or that the store has of the same content."""
-        own = [Piece(part, vector) for part, vector in one.document.vectors.items()]
-        covered = {atom for piece in own for atom in piece.part.split("+")}
-        hashes = {"text": one.text_hash, "image": one.image_hash}
-        wanted = {part: digest for part, digest in hashes.items() if digest is not None and part not in covered}
+        own = own_segments(one.document)
         if self.encoder is None:
             return own
-        if len(wanted) == 2 and not self._apart():
-            return own + self._alike(wanted, {"image", "text", "image+text"})
-        for part, digest in wanted.items():
-            own += self._alike({part: digest}, {part})
+        todo = _uncovered(one.document, own)
+        if len({one.document.parts[number].kind for number in todo}) > 1 and not self._apart():
+            return own or self._same_document(one)
+        for number in todo:
+            digest = one.hashes[number]
+            if digest is not None:
+                own += self._same_part(one.document.parts[number].kind, number, digest)
         return own
 
-    def _alike(self, hashes: Mapping[str, bytes], parts: set[str]) -> list[Piece]:
-        """Return the vectors that an earlier document of the same content got from the encoder."""
-        for row, brought in self.store.same_content(hashes, ALIKE):
-            mine = self.store.own(row, brought) if brought else {}
-            pieces = [piece for piece in self.store.pieces([row])[row] if piece.part in parts]
-            if pieces and not any(piece.part in mine for piece in pieces):
-                return pieces
+    def _same_document(self, one: Prepared) -> list[Segment]:
+        """Return the vectors that an earlier document with the same parts got from the encoder."""
+        rows: list[int] = self.store.same_parts(one.digest, 1) if one.digest is not None else []
+        return self.store.segments(rows)[rows[0]] if rows else []
+
+    def _same_part(self, kind: str, number: int, digest: bytes) -> list[Segment]:
+        """Return the vectors that an earlier part of the same content got from the encoder."""
+        for row, other in self.store.same_part(kind, digest, ALIKE):
+            found = [segment for segment in self.store.segments([row])[row] if other in segment.parts]
+            if found and all(segment.name == kind and not segment.own for segment in found):
+                return [Segment((number,), kind, one.vector, one.start, one.stop) for one in found]
         return []
 
     def _apart(self) -> bool:
-        """Whether the encoder gives text and image a vector each, as far as the documents tell that have both.
+        """Whether the encoder gives every part a vector, as far as the documents tell that have several kinds.
 
-        Where it gives ONE for both, that of a text alone must not stand beside that of an image alone.
+        Where it gives ONE for several, that of one part alone must not be stored with that of another.
         """
-        row = self.store.encoded_row("image+text")
-        return row is not None and all("+" not in piece.part for piece in self.store.pieces([row])[row])
-
-    def _rest(self, one: Prepared, known: Sequence[Piece]) -> Document | None:
-        """Return the document with the parts that must be encoded alone; None when nothing is left."""
-        covered = {atom for piece in known for atom in piece.part.split("+")}
-        text = None if "text" in covered else one.document.text
-        image = None if "image" in covered else one.document.image
-        if self.encoder is None or (text is None and image is None):
-            return None
-        return Document(one.document.id, text, image)
+        for modality in sorted(self.store.modalities()):
+            row = self.store.encoded_row(modality) if "+" in modality else None
+            if row is not None:
+                return all("+" not in segment.name for segment in self.store.segments([row])[row])
+        return False
 
     def _encoded(
-        self, todo: Sequence[Document | None], leave_out: Callable[[int, BadInput], None]
-    ) -> dict[int, list[Piece]]:
-        places = [row for row, document in enumerate(todo) if document is not None]
-        if not places or self.encoder is None:
+        self,
+        batch: Sequence[Prepared],
+        known: Sequence[Sequence[Segment]],
+        leave_out: Callable[[int, BadInput], None],
+    ) -> dict[int, list[Segment]]:
+        if self.encoder is None:
+            return {}
+        todo = [(row, _uncovered(one.document, known[row])) for row, one in enumerate(batch)]
+        todo = [(row, numbers) for row, numbers in todo if numbers]
+        if not todo:
             return {}
         encoder = self.encoder()
-        documents = [document for document in todo if document is not None]
-        vectors, owner = encoder.encode_passages(documents, skip=lambda at, problem: leave_out(places[at], problem))
-        counts = np.bincount(owner, minlength=len(documents))
-        first = np.concatenate([[0], np.cumsum(counts)])
-        made: dict[int, list[Piece]] = {}
-        for at, document in enumerate(documents):
-            rows = range(int(first[at]), int(first[at + 1]))
-            spans = encoder.split(document.text) if document.text and len(rows) > 1 else [(None, None)] * len(rows)
-            pieces: list[Piece] = []
-            for part, matrix in vectors.parts.items():
-                mine = [row for row in rows if vectors.present[part][row]]
-                if "text" in part.split("+"):
-                    pieces += [Piece(part, matrix[row], n, *spans[n]) for n, row in enumerate(mine)]
-                elif mine:
-                    pieces.append(Piece(part, matrix[mine[0]]))
-            made[places[at]] = pieces
-        return made
+        alone = isinstance(encoder, SplitsParts)
+        views = [
+            View.of(batch[row].document, row, some)
+            for row, numbers in todo
+            for some in pairs(batch[row].document.parts, numbers, alone=alone)
+        ]
+        vectors, owner = encoder.encode_passages(
+            [view.document for view in views], skip=lambda at, problem: leave_out(views[at].row, problem)
+        )
+        first = np.searchsorted(owner, np.arange(len(views) + 1))
+        made: dict[int, dict[Any, Segment]] = {}
+        for at, view in enumerate(views):
+            mine = made.setdefault(view.row, {})
+            for segment in view.segments(encoder, vectors, np.arange(first[at], first[at + 1])):
+                mine.setdefault((segment.parts, segment.name, segment.start), segment)
+        return {row: list(segments.values()) for row, segments in made.items()}
 
-    def _problem(self, document: Document, pieces: Sequence[Piece], dim: int | None) -> BadInput | None:
-        if not pieces:
+    def _problem(self, document: Document, segments: Sequence[Segment], dim: int | None) -> BadInput | None:
+        if not segments:
             return BadInput(
                 f"document {document.id!r} has no vector, and this collection has no encoder to make one. Give it "
                 "vectors={'text': …}, or make the collection with an encoder."
             )
-        for piece in pieces:
-            if dim is not None and len(piece.vector) != dim:
+        for segment in segments:
+            if dim is not None and len(segment.vector) != dim:
                 return BadVectors(
-                    f"document {document.id!r}: its {piece.part} vector has {len(piece.vector)} dimensions but the "
+                    f"document {document.id!r}: its {segment.name} vector has {len(segment.vector)} dimensions but the "
                     f"collection has {dim}. Encode it with the collection's encoder."
                 )
         return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Some parts of a document, at most one of each kind, as an encoder takes them."""
+
+    document: Document
+    row: int  # of the document in its batch
+    numbers: tuple[int, ...]  # of the parts
+
+    @classmethod
+    def of(cls, document: Document, row: int, numbers: tuple[int, ...]) -> View:
+        """Take some parts of a document."""
+        return cls(Document.restored(document.id, [document.parts[at] for at in numbers], {}, {}), row, numbers)
+
+    def segments(self, encoder: Encoder, vectors: Vectors, rows: Rows) -> Iterator[Segment]:
+        """Yield what the encoder made of these parts: rows of ``vectors``."""
+        by_kind = {part.kind: (number, part) for number, part in zip(self.numbers, self.document.parts, strict=True)}
+        for name, matrix in vectors.parts.items():
+            mine = [int(row) for row in rows if vectors.present[name][row]]
+            if not mine:
+                continue
+            # the text, whose passages a joint vector is of, comes first
+            held = [by_kind[kind] for kind in sorted(atoms(name), key=lambda kind: kind != TEXT) if kind in by_kind]
+            numbers = tuple(number for number, _ in held)
+            spans = _spans(encoder, held[0][1]) if len(rows) > 1 else []
+            if len(spans) == len(mine):
+                for row, (start, stop) in zip(mine, spans, strict=True):
+                    yield Segment(numbers, name, matrix[row], start, stop)
+            else:
+                yield Segment(numbers, name, matrix[mine[0]])
+
+
+def _spans(encoder: Encoder, part: Part) -> Sequence[tuple[float, float]]:
+    if isinstance(encoder, SplitsParts):
+        return encoder.split_part(part)
+    return encoder.split(part.content) if part.kind == TEXT else []
+
+
+def own_segments(document: Document) -> list[Segment]:
+    """Return the vectors that a document brings; a vector without content stands after all parts."""
+    made: list[Segment] = []
+    for name, vector in document.vectors.items():
+        numbers = tuple(at for at, part in enumerate(document.parts) if part.kind in atoms(name))
+        made.append(Segment(numbers or (len(document.parts),), name, vector, own=True))
+    return made
+
+
+def _uncovered(document: Document, segments: Sequence[Segment]) -> list[int]:
+    """Return the numbers of the parts that have no vector yet."""
+    brought = {kind for segment in segments if segment.own for kind in atoms(segment.name)}
+    found = {number for segment in segments for number in segment.parts}
+    parts = enumerate(document.parts)
+    return [number for number, part in parts if number not in found and part.kind not in brought]
+
+
+def pairs(parts: Sequence[Part], numbers: Sequence[int], *, alone: bool = False) -> list[tuple[int, ...]]:
+    """Return the parts that are encoded together: each with its nearest neighbours of the other kinds, or ``alone``.
+
+    >>> from isthmus.documents import Image, Text
+    >>> pairs([Text("a"), Image("a.jpg"), Text("b"), Image("b.jpg")], range(4))
+    [(0, 1), (2, 1), (2, 3)]
+    """
+    if alone:
+        return [(number,) for number in numbers]
+    places = [Segment((number,), parts[number].kind, np.empty(0)) for number in numbers]
+    return [tuple(numbers[place] for place in row) for row in combinations(places)]
 
 
 # Every part needs a mean, every modality an index of its own and a place in every calibration. A calibration takes
@@ -232,10 +273,10 @@ class Known:
         """Read what a collection holds."""
         return cls(store.parts(), store.modalities())
 
-    def problem(self, name: str, pieces: Sequence[Piece]) -> BadInput | None:
+    def problem(self, name: str, segments: Sequence[Segment]) -> BadInput | None:
         """Return why a document with these vectors cannot be added; otherwise count its names in."""
-        parts = {piece.part for piece in pieces}
-        modality = "+".join(sorted({atom for part in parts for atom in part.split("+")}))
+        parts = {segment.name for segment in segments}
+        modality = joined(parts)
         if not parts <= self.parts and len(parts | self.parts) > PARTS:
             new = ", ".join(sorted(parts - self.parts))
             return BadInput(

@@ -3,9 +3,11 @@
 Keys are stable: a key may be added, none is renamed or removed within a major version. Numbers may be non-finite;
 whoever writes the JSON decides what becomes of them.
 
-    hit          rank, id, score, similarity, probability, modality, text, image, metadata, passage, duplicates
+    hit          rank, id, score, similarity, probability, modality, text, image, parts, metadata, passage, segments,
+                 duplicates
                  and, where the search was told to: matched (rerank), explanation (explain)
-    document     id, text, image, metadata; ``image`` is a path, or null for a picture that the collection keeps
+    document     id, text, image, parts: [{kind, content, path}], metadata; ``text`` joins all texts, ``image`` is the
+                 path of the first picture, or null for one that the collection keeps
     explanation  the fields of ``Explanation``; with align also ``aligned``: what was searched instead of the query
     index report added, updated, unchanged, removed, skipped: [{id, why}], documents, calibration
 """
@@ -16,7 +18,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from isthmus.documents import Document
-from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.kinds import IMAGE, Part
+from isthmus.search.hits import Explanation, Hit, MatchedSegment, Passage
 from isthmus.search.sync import Indexed
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ class DocumentJson(TypedDict):
     id: str
     text: str | None
     image: str | None
+    parts: list[PartJson]
     metadata: dict[str, Any]
 
 
@@ -39,6 +43,24 @@ class PassageJson(TypedDict):
     start: int
     stop: int
     text: str
+    part: int
+
+
+class SegmentJson(TypedDict):
+    """One of the vectors that matched together; what a span measures depends on the kind."""
+
+    name: str
+    parts: list[int]
+    start: float | None
+    stop: float | None
+
+
+class PartJson(TypedDict):
+    """A part of a document: ``content`` is its text, or null for what is a file or kept by the collection."""
+
+    kind: str
+    content: str | None
+    path: str | None
 
 
 class AlignedJson(TypedDict):
@@ -79,6 +101,7 @@ class HitJson(DocumentJson):
     probability: float | None
     modality: str
     passage: PassageJson | None
+    segments: list[SegmentJson]
     duplicates: list[str]
     matched: NotRequired[float]
     explanation: NotRequired[ExplanationJson]
@@ -105,8 +128,20 @@ class IndexedJson(TypedDict):
 
 def document_json(document: Document) -> DocumentJson:
     """Return the JSON form of a document; a picture by its path."""
-    path = document.image if isinstance(document.image, str) else None
-    return {"id": document.id, "text": document.text, "image": path, "metadata": dict(document.metadata)}
+    parts = [_part_json(part) for part in document.parts]
+    image = next((part["path"] for part in parts if part["kind"] == IMAGE), None)
+    return {
+        "id": document.id,
+        "text": document.text,
+        "image": image,
+        "parts": parts,
+        "metadata": dict(document.metadata),
+    }
+
+
+def _part_json(part: Part) -> PartJson:
+    inline = part.content if part.path is None and isinstance(part.content, str) else None
+    return {"kind": part.kind, "content": inline, "path": part.path}
 
 
 def hit_json(hit: Hit) -> HitJson:
@@ -121,8 +156,10 @@ def hit_json(hit: Hit) -> HitJson:
         "modality": hit.modality,
         "text": document["text"],
         "image": document["image"],
+        "parts": document["parts"],
         "metadata": document["metadata"],
         "passage": None if hit.passage is None else _passage_json(hit.passage),
+        "segments": [_segment_json(segment) for segment in hit.segments],
         "duplicates": list(hit.duplicates),
     }
     if hit.matched is not None:
@@ -133,7 +170,17 @@ def hit_json(hit: Hit) -> HitJson:
 
 
 def _passage_json(passage: Passage) -> PassageJson:
-    return {"number": passage.number, "start": passage.start, "stop": passage.stop, "text": passage.text}
+    return {
+        "number": passage.number,
+        "start": passage.start,
+        "stop": passage.stop,
+        "text": passage.text,
+        "part": passage.part,
+    }
+
+
+def _segment_json(segment: MatchedSegment) -> SegmentJson:
+    return {"name": segment.name, "parts": list(segment.parts), "start": segment.start, "stop": segment.stop}
 
 
 def explanation_json(told: Explanation) -> ExplanationJson:

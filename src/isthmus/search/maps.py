@@ -19,16 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from isthmus.calibration.none import Raw
-from isthmus.documents import Document, Query
+from isthmus.documents import Document, Query, contents
 from isthmus.encoders import Encoder, apart
 from isthmus.encoders.abilities import TakesApart
 from isthmus.encoders.apart import Apart, Left
 from isthmus.errors import BadImage, BadInput
-from isthmus.search.explain import of_passage
+from isthmus.kinds import IMAGE, TEXT, atoms
 from isthmus.search.hits import Hit
 from isthmus.search.query_vectors import check_weights, rest_of
-from isthmus.storage.base import Piece, assembled
 from isthmus.storage.protocols import Store
+from isthmus.storage.segments import Segment, combination
 from isthmus.types import Matrix, Vectors
 
 SAME = 0.999  # the cosine from which a part made again is the part that was indexed
@@ -66,22 +66,22 @@ def mapped(
 ) -> list[Map]:
     """Return a map for each hit that is still there."""
     takes = apart.load(encoder)
-    if query.more_images:
+    if len(query.images) > 1:
         raise BadInput("A map takes a query of one picture. Have several put into words first (align='caption').")
     asked = _Side.of_query(takes, query)
     rows = store.rows_of([hit.id for hit in hits])
-    pieces = store.pieces(sorted(rows.values()))
+    segments = store.segments(sorted(rows.values()))
     maps = []
     for done, hit in enumerate(hits, 1):
-        mine = pieces.get(rows.get(hit.id, -1))
+        mine = segments.get(rows.get(hit.id, -1))
         if mine:
             maps.append(_map(takes, asked, hit, mine))
         progress(done, len(hits))
     return maps
 
 
-def _map(takes: TakesApart, asked: _Side, hit: Hit, pieces: Sequence[Piece]) -> Map:
-    found = _Side.of_hit(takes, hit, pieces)
+def _map(takes: TakesApart, asked: _Side, hit: Hit, segments: Sequence[Segment]) -> Map:
+    found = _Side.of_hit(takes, hit, segments)
     query, document = asked.whole(), found.whole()
     notes = (*found.notes, *asked.notes)
     return Map(hit, float(query @ document), found.shares(query), asked.shares(document), notes)
@@ -105,18 +105,17 @@ class _Side:
         return cls(vectors, found, query.weights)
 
     @classmethod
-    def of_hit(cls, takes: TakesApart, hit: Hit, pieces: Sequence[Piece]) -> _Side:
+    def of_hit(cls, takes: TakesApart, hit: Hit, segments: Sequence[Segment]) -> _Side:
         number = 0 if hit.passage is None else hit.passage.number
-        single, _ = assembled([of_passage(pieces, number)])
-        stored = {part: matrix[0] for part, matrix in single.parts.items()}
+        best = combination(segments, number)
         found: dict[str, Apart] = {}
         why: list[str] = []
-        for part, vector in stored.items():
+        for segment in best:
             try:
-                found |= _again(takes, hit.document, part, number, vector)
+                found |= _again(takes, hit.document, segment, _passages_before(segments, segment))
             except BadInput as error:
                 why.append(str(error))
-        return cls(stored, found, unopened=tuple(why))
+        return cls({segment.name: segment.vector for segment in best}, found, unopened=tuple(why))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -152,14 +151,21 @@ class _Side:
         return Raw().queries(Vectors(parts, weights=each), np.float64)
 
 
-def _again(takes: TakesApart, document: Document, part: str, passage: int, stored: Matrix) -> Mapping[str, Apart]:
-    """Take a part apart, if it still is what was indexed; nothing where there was a vector alone."""
-    atoms = part.split("+")
-    text, image = document.text if "text" in atoms else None, document.image if "image" in atoms else None
-    if bool(text) + (image is not None) < len(atoms):
+def _passages_before(segments: Sequence[Segment], segment: Segment) -> int:
+    """Return the number of a passage among those of the same parts."""
+    alike = [one for one in segments if (one.name, one.parts) == (segment.name, segment.parts)]
+    return next(at for at, one in enumerate(alike) if one is segment)
+
+
+def _again(takes: TakesApart, document: Document, segment: Segment, passage: int) -> Mapping[str, Apart]:
+    """Take a segment apart, if it still is what was indexed; nothing where there was a vector alone."""
+    part, stored = segment.name, segment.vector
+    parts = [document.parts[number] for number in segment.parts if number < len(document.parts)]
+    text, image = next(iter(contents(parts, TEXT)), None), next(iter(contents(parts, IMAGE)), None)
+    if (text is not None) + (image is not None) < len(atoms(part)):
         return {}
     named = part.replace("+", " and ")
-    if part in document.vectors:
+    if segment.own:
         raise BadInput(f"The vector of its {named} was given, not encoded: it cannot be taken apart.")
     try:
         again = takes.take(text, image, "document", passage)

@@ -1,4 +1,8 @@
-"""Queries become vectors: those that they bring, and the encoder's for the rest."""
+"""Queries become vectors: those that they bring, and the encoder's for the rest.
+
+An encoder takes one part of a kind. A query with several is encoded as several queries, and the vectors of a kind
+become one: the unit mean of those of its parts.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from isthmus.documents import Query
+from isthmus.documents import Query, with_text
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, BadVectors
+from isthmus.kinds import Part, atoms
 from isthmus.types import Matrix, Vectors
 
 
 def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], dim: int | None) -> Vectors:
-    """Encode queries, each but for the vectors that it brings."""
+    """Encode queries, each except for the vectors that it brings."""
     rest = [rest_of(query) for query in queries]
+    simple = [single_parts(left) if left is not None else [] for left in rest]
+    encoded = _encoded([query for some in simple for query in some], load)
     several: list[Vectors] = []
-    encoded = _encoded([query for query in rest if query is not None], load)
     at = 0
-    for query, left in zip(queries, rest, strict=True):
+    for query, some in zip(queries, simple, strict=True):
         parts: dict[str, Matrix] = {part: vector[None] for part, vector in query.vectors.items()}
-        if left is not None and encoded is not None:
-            parts |= {part: matrix[at : at + 1] for part, matrix in encoded.parts.items() if encoded.present[part][at]}
-            at += 1
+        if some and encoded is not None:
+            parts |= _mean(encoded, some, at)
+            at += len(some)
         for part, matrix in parts.items():
             if dim is not None and matrix.shape[1] != dim:
                 raise BadVectors(
@@ -38,9 +44,9 @@ def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], 
 
 
 def check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) -> None:
-    """Refuse weights that nobody can heed: an encoder that makes one vector of words and picture has weighed them."""
+    """Reject weights the encoder cannot apply: it makes one vector of several kinds."""
     for part in parts:
-        if len({weights.get(atom, 1.0) for atom in part.split("+")}) > 1:
+        if len({weights.get(atom, 1.0) for atom in atoms(part)}) > 1:
             raise BadInput(
                 f"The query weighs its parts, and this collection's encoder makes one vector of {part}, which cannot "
                 "be weighed any more. Leave the weights out."
@@ -49,10 +55,46 @@ def check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) -> 
 
 def rest_of(query: Query) -> Query | None:
     """Return what of a query has to be encoded; None where it brings a vector for all of it."""
-    covered = {atom for part in query.vectors for atom in part.split("+")}
-    text = None if "text" in covered or not query.text or query.text.isspace() else query.text
-    image, more = (None, ()) if "image" in covered else (query.image, query.more_images)
-    return None if text is None and image is None else Query(text=text, image=image, more_images=more)
+    covered = {atom for part in query.vectors for atom in atoms(part)}
+    parts = [part for part in query.parts if part.kind not in covered]
+    return Query(parts=parts) if parts else None
+
+
+def single_parts(query: Query) -> list[Query]:
+    """Return queries with one part of each kind, in which every part of a query stands; all its texts are one.
+
+    >>> from isthmus.documents import Image, Text
+    >>> single_parts(Query(parts=[Text("a"), Image("a.png"), Image("b.png")]))
+    [Query(text='a', image='a.png'), Query(text='a', image='b.png')]
+    """
+    parts = query.parts if query.text is None else with_text(query.parts, query.text)
+    by_kind: dict[str, list[Part]] = {}
+    for part in parts:
+        by_kind.setdefault(part.kind, []).append(part)
+    most = max(map(len, by_kind.values()))
+    if most == 1:
+        return [Query(parts=parts)]
+    return [Query(parts=[some[min(at, len(some) - 1)] for some in by_kind.values()]) for at in range(most)]
+
+
+def _mean(encoded: Vectors, queries: Sequence[Query], first: int) -> dict[str, Matrix]:
+    """Return the vectors of one query by name: the unit mean of those of its different parts."""
+    found: dict[str, Matrix] = {}
+    for name, matrix in encoded.parts.items():
+        rows: dict[tuple[int, ...], Matrix] = {}
+        for at, query in enumerate(queries):
+            if encoded.present[name][first + at]:
+                mine = tuple(id(part) for part in query.parts if part.kind in atoms(name))
+                rows.setdefault(mine, matrix[first + at])
+        if len(rows) == 1:
+            found[name] = next(iter(rows.values()))[None]
+        elif rows:
+            units = [row / np.linalg.norm(row) for row in rows.values()]
+            total = np.sum(units, axis=0, dtype=np.float64)
+            length = float(np.linalg.norm(total))
+            mean: Matrix = np.asarray(total / length if length > 0 else units[0], dtype=np.float32)
+            found[name] = mean[None]
+    return found
 
 
 def _encoded(queries: Sequence[Query], load: Callable[[], Encoder | None]) -> Vectors | None:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from isthmus.errors import BadInput
+from isthmus.kinds import KINDS, atoms
 from isthmus.registry import lookup
 from isthmus.search.modality_indexes import ModalityIndex
 from isthmus.search.snapshot import Snapshot
@@ -67,7 +68,7 @@ def wanted(snapshot: Snapshot, modalities: str | Sequence[str] | None) -> list[s
         ("-" if name.startswith("-") else "") + "+".join(sorted(name.lstrip("-").split("+"))) for name in names
     ]
     for name in canonical:
-        if name.lstrip("-") not in ("text", "image", "image+text"):
+        if not set(atoms(name.lstrip("-"))) <= KINDS.keys():
             lookup(known, name.lstrip("-"), "modality in this collection")
     out = {name[1:] for name in canonical if name.startswith("-")}
     into = {name for name in canonical if not name.startswith("-")}

@@ -2,9 +2,9 @@
 
     documents ──new encoder──▸ staging    in batches, each committed: what is done is not done again     (staging.py)
     staging ──▸ statistics, a calibration and indexes of the new vectors, by which nobody is served yet
-    one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone      (switching.py)
+    one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone
 
-Searcher go on with the old vectors until that transaction, also when it never comes. A document that changes between
+Searches go on with the old vectors until that transaction, also when it never comes. A document that changes between
 two runs has a new row, and is encoded in the next.
 """
 
@@ -19,6 +19,7 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotEncode, CannotFit, counted
+from isthmus.kinds import atoms
 from isthmus.prefetch import prefetch
 from isthmus.search import versions
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
@@ -124,7 +125,7 @@ class Run:
         return self
 
     def _encode_all(self, rows: Sequence[int]) -> None:
-        with closing(prefetch(self._arriving(rows), 2 * BATCH, lambda arrival: arrival.one.bytes)) as coming:
+        with closing(prefetch(self._arriving(rows), 2 * BATCH, lambda arrival: arrival.one.size)) as coming:
             for batch in batches(coming):
                 self._encode(batch)
                 self.progress(self.earlier + self.encoded, self.total)
@@ -133,19 +134,18 @@ class Run:
         """Read documents, and hash what is to be encoded as it is now."""
         for start in range(0, len(rows), PAGE):
             page = rows[start : start + PAGE]
-            found, columns = self.store.documents(page), self.store.columns(page)
+            found, described = self.store.documents(page), self.store.described(page)
             for row in page:
                 try:
-                    bare = _bare(found[row], columns[row].modality)
+                    bare = _bare(found[row], described[row].modality)
                     one = bare if isinstance(bare, Skipped) else prepared(bare)
                 except BadInput as problem:  # what an earlier version took
                     one = Skipped(found[row].id, str(problem))
                 if isinstance(one, Skipped):
                     self.skipped.append(one)
                     continue
-                yield Arrival(
-                    replace(one, image_hash=one.image_hash or columns[row].image_hash)
-                )  # its file may be gone, its copy not
+                known = zip(one.hashes, described[row].hashes, strict=True)
+                yield Arrival(replace(one, hashes=tuple(now or then for now, then in known)))  # a file may be gone
 
     def _encode(self, batch: Sequence[Arrival]) -> None:
         def skip(place: int, problem: BadInput) -> None:
@@ -154,16 +154,13 @@ class Run:
         encoding = Encoding(self.staging.store, lambda: self.encoder, self.encoder.dim)
         made = [entry for entry in encoding.entries([arrival.one for arrival in batch], skip) if entry is not None]
         rows = self.store.rows_of(entry.document.id for entry in made)
-        columns = self.store.columns(list(rows.values()))
-        named = [(rows[entry.document.id], entry) for entry in made]
-        self.staging.keep([(row, entry, columns[row]) for row, entry in named])
+        self.staging.keep([(rows[entry.document.id], entry) for entry in made])
         self.encoded += len(made)
 
 
 def _bare(document: Document, modality: str) -> Document | Skipped:
     """Return a document without the vectors that it brought: they belong to the old ones."""
-    held = {*(["text"] if document.text else []), *(["image"] if document.image is not None else [])}
-    alone = sorted(set(modality.split("+")) - held)
+    alone = sorted(set(atoms(modality)) - {part.kind for part in document.parts})
     if alone:
         why = f"it brought its own vector for its {' and '.join(alone)}, and holds nothing that could be encoded."
         return Skipped(document.id, why)

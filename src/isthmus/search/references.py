@@ -17,6 +17,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
+from isthmus.kinds import TEXT
 from isthmus.queries import Embedded, about
 from isthmus.search.query_vectors import query_vectors
 from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
@@ -121,6 +122,7 @@ class _ReferenceQueries:
         self.sources: list[Rows] = []
         self.judges: list[Mask] = []
         self.words: list[str] = []
+        self.kinds: set[str] = set()  # other than text, of which queries were made
 
     def add(self, vectors: Vectors, sources: Rows, fair: Mask | bool = True, words: Sequence[str] = ()) -> None:
         if len(vectors):
@@ -139,26 +141,28 @@ class _ReferenceQueries:
             self.add(vectors, sources, words=[query.text or "" for query, _ in own])
 
     def made(self, store: Store, encoder: Encoder | None, plan: Plan, rng: np.random.Generator) -> None:
-        texts = _texts(store, self.block.rows[plan.by_words])
+        by_words = plan.by[TEXT]
+        texts = _texts(store, self.block.rows[by_words])
         parser = Embedded()  # not whatever is installed: the same documents calibrate alike everywhere
         asked = [about(text, rng, parser) for text in texts]
-        sources = plan.by_words[[row for row, said in enumerate(asked) if said]]
+        sources = by_words[[row for row, said in enumerate(asked) if said]]
         words = [said for said in asked if said]
         text: dict[int, Matrix] = {}
-        if words and encoder is not None and "text" in encoder.modalities:
+        if words and encoder is not None and TEXT in encoder.modalities:
             encoded = encoder.encode_queries(words)
             self.add(encoded, sources, words=words)
-            text = dict(zip(sources.tolist(), encoded.parts["text"], strict=True))
-        elif "text" in self.block.vectors.parts:  # nobody to encode words: a document's own vector asks
-            self._own_vectors("text", plan.by_words, plan.no_text)
-            there = self.block.vectors.present["text"][self.first[plan.by_words]]
-            own = self.block.vectors.parts["text"][self.first[plan.by_words[there]]]
-            text = dict(zip(plan.by_words[there].tolist(), own, strict=True))
-        if encoder is not None and "image" not in encoder.modalities:
-            return
-        self._own_vectors("image", plan.by_image, plan.no_image)
-        self._pictures(plan)
-        self._both(text, plan)
+            text = dict(zip(sources.tolist(), encoded.parts[TEXT], strict=True))
+        elif TEXT in self.block.vectors.parts:  # no encoder of words: a document's own vector is the query
+            self._own_vectors(TEXT, by_words, plan.hidden[TEXT])
+            there = self.block.vectors.present[TEXT][self.first[by_words]]
+            own = self.block.vectors.parts[TEXT][self.first[by_words[there]]]
+            text = dict(zip(by_words[there].tolist(), own, strict=True))
+        for kind in plan.by:
+            if kind != TEXT and (encoder is None or kind in encoder.modalities):
+                self.kinds.add(kind)
+                self._own_vectors(kind, plan.by[kind], plan.hidden[kind])
+                self._encoded_alone(kind, plan)
+                self._both(text, kind, plan)
 
     def _own_vectors(self, part: str, documents: Rows, hidden: Mask) -> None:
         """Ask with documents' own vectors; a fair question only where the document hides that part."""
@@ -168,21 +172,23 @@ class _ReferenceQueries:
             asked = documents[there]
             self.add(Vectors.of(self.block.vectors.parts[part][rows[there]], part), asked, hidden[asked])
 
-    def _pictures(self, plan: Plan) -> None:
-        """Ask with the pictures that were encoded alone."""
-        asked = np.array([at for at in plan.by_image.tolist() if at in self.alone.image], dtype=np.intp)
+    def _encoded_alone(self, kind: str, plan: Plan) -> None:
+        """Search with the parts that were encoded alone."""
+        rows = self.alone.kind(kind)
+        asked = np.array([at for at in plan.by[kind].tolist() if at in rows], dtype=np.intp)
         if len(asked):
-            rows = np.concatenate([self.alone.image[at] for at in asked.tolist()])
-            self.add(Vectors.of(rows, "image"), asked, plan.no_image[asked])
+            vectors = np.concatenate([rows[at][:1] for at in asked.tolist()])
+            self.add(Vectors.of(vectors, kind), asked, plan.hidden[kind][asked])
 
-    def _both(self, text: dict[int, Matrix], plan: Plan) -> None:
-        """Ask with words and a picture at once, where a document has both."""
-        if "image" not in self.block.vectors.parts:
+    def _both(self, text: dict[int, Matrix], kind: str, plan: Plan) -> None:
+        """Search with words and a part of another kind at once, where a document has both."""
+        if kind not in self.block.vectors.parts:
             return
-        rows = [row for row in text if self.block.vectors.present["image"][self.first[row]] and not plan.no_text[row]]
+        there, hidden = self.block.vectors.present[kind], plan.hidden[TEXT]
+        rows = [row for row in text if there[self.first[row]] and not hidden[row]]
         if rows:
-            image = self.block.vectors.parts["image"][self.first[rows]]
-            both = Vectors({"text": np.stack([text[row] for row in rows]), "image": image})
+            other = self.block.vectors.parts[kind][self.first[rows]]
+            both = Vectors({TEXT: np.stack([text[row] for row in rows]), kind: other})
             self.add(both, np.array(rows), fair=False)
 
     def bank(self, encoder: Encoder | None) -> None:
@@ -198,15 +204,15 @@ class _ReferenceQueries:
                 self.add(general.take(some), np.full(len(some), -1))
 
     def others(self) -> None:
-        """Ask for parts that no encoder reads, and for joint vectors, with documents' own."""
+        """Search for parts that no encoder reads, and for joint vectors, with documents' own."""
         some = np.arange(len(self.block.ids))[: 2 * GENERATED]
         for part in self.block.vectors.parts:
-            if part not in ("text", "image") and not self.count(part):
+            if part not in (TEXT, *self.kinds) and not self.count(part):
                 self._own_vectors(part, some, np.zeros(len(self.block.ids), dtype=bool))
 
     def vectors(self) -> tuple[Vectors, Rows, Mask, list[str]]:
         if not self.several:
-            none = Vectors({"text": np.zeros((0, self.dim), np.float32)})
+            none = Vectors({TEXT: np.zeros((0, self.dim), np.float32)})
             return none, np.empty(0, dtype=np.intp), np.empty(0, dtype=bool), []
         return Vectors.concat(self.several), np.concatenate(self.sources), np.concatenate(self.judges), self.words
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document
+from isthmus.kinds import TEXT, atoms
 from isthmus.search.explain import explained
-from isthmus.search.hits import Hit, Passage
+from isthmus.search.hits import Hit, MatchedSegment, Passage
 from isthmus.search.ranking import Ranking
 from isthmus.search.snapshot import Snapshot
-from isthmus.storage.base import Piece, assembled
 from isthmus.storage.protocols import Store
+from isthmus.storage.segments import Segment, assembled, combination
 from isthmus.types import Matrix, Rows, Vectors
 
 ALIKE = 0.97  # the raw cosine from which two documents count as nearly the same
@@ -53,7 +54,7 @@ class Answer:
 def grouped(answer: Answer, store: Store) -> Answer:
     """Keep the first of documents that are nearly the same; say which others it stands for."""
     rows = answer.ranking.documents.tolist()
-    means = {row: _mean(fused) for row, fused in fused_vectors(store.pieces(rows)).items()}
+    means = {row: _mean(fused) for row, fused in fused_vectors(store.segments(rows)).items()}
     kept: list[int] = []
     others: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
@@ -69,14 +70,14 @@ def grouped(answer: Answer, store: Store) -> Answer:
     return replace(answer.take(np.array(kept, dtype=np.intp)), others=others)
 
 
-def fused_vectors(pieces: Mapping[int, Sequence[Piece]]) -> dict[int, Matrix]:
-    """Return the raw fused unit vectors of documents, a row per passage."""
-    if not pieces:
+def fused_vectors(segments: Mapping[int, Sequence[Segment]]) -> dict[int, Matrix]:
+    """Return the raw fused unit vectors of documents, a row per combination of their segments."""
+    if not segments:
         return {}
-    vectors, owner = assembled([pieces[row] for row in pieces])
+    vectors, owner = assembled([segments[row] for row in segments])
     fused = Raw().documents(vectors, np.float32)
-    first = np.searchsorted(owner, np.arange(1, len(pieces)))
-    return dict(zip(pieces, np.split(fused, first), strict=True))
+    first = np.searchsorted(owner, np.arange(1, len(segments)))
+    return dict(zip(segments, np.split(fused, first), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +88,7 @@ class Fetched:
     queries: Vectors
     asked: Matrix
     documents: Mapping[int, Document]
-    pieces: Mapping[int, Sequence[Piece]]
+    segments: Mapping[int, Sequence[Segment]]
     fused: Mapping[int, Matrix]
     before: Sequence[Mapping[int, int]] | None  # ranks by raw cosine, where explanations are wanted
 
@@ -103,10 +104,10 @@ class Fetched:
         """Fetch everything that is shown, at once."""
         rows = {int(row) for answer in answers for row in answer.ranking.documents}
         beside = {row for answer in answers for several in (answer.others or {}).values() for row in several}
-        pieces = store.pieces(sorted(rows))
+        segments = store.segments(sorted(rows))
         documents = store.documents(sorted(rows | beside))
         raw = Raw().queries(queries, np.float32)
-        return cls(snapshot, queries, raw, documents, pieces, fused_vectors(pieces), before)
+        return cls(snapshot, queries, raw, documents, segments, fused_vectors(segments), before)
 
     def hits(self, at: int, answer: Answer, offset: int) -> list[Hit]:
         """Return the hits of one query; ``offset`` of them stand before the first."""
@@ -115,20 +116,22 @@ class Fetched:
         return [hit for hit in found if hit is not None]
 
     def _hit(self, at: int, answer: Answer, place: int, offset: int) -> Hit | None:
-        row, passage = int(answer.ranking.documents[place]), int(answer.ranking.passages[place])
+        row, number = int(answer.ranking.documents[place]), int(answer.ranking.passages[place])
         if row not in self.documents or row not in self.fused:
             return None  # deleted since the search began
         document, fused = self.documents[row], self.fused[row]
         others = (answer.others or {}).get(row, ())
+        best = combination(self.segments[row], number)
         hit = Hit(
             id=document.id,
             score=float(answer.ranking.scores[place]),
-            similarity=float(fused[min(passage, len(fused) - 1)] @ self.asked[at]),
+            similarity=float(fused[min(number, len(fused) - 1)] @ self.asked[at]),
             probability=None if answer.probability is None else float(answer.probability[place]),
             modality=answer.ranking.modality[place],
             document=document,
             rank=offset + place + 1,
-            passage=_passage(document, self.pieces[row], passage),
+            passage=_passage(document, best, number),
+            segments=tuple(_matched(document, segment) for segment in best),
             duplicates=tuple(self.documents[other].id for other in others if other in self.documents),
         )
         if self.before is None:
@@ -136,7 +139,7 @@ class Fetched:
         words = None if answer.words is None or np.isnan(answer.words[place]) else float(answer.words[place])
         inner, before = float(answer.ranking.inner[place]), self.before[at].get(row)
         query = self.queries.take(np.array([at]))
-        told = explained(self.snapshot, query, hit, self.pieces[row], passage, inner, before, words)
+        told = explained(self.snapshot, query, hit, self.segments[row], number, inner, before, words)
         return replace(hit, explanation=told)
 
 
@@ -146,10 +149,19 @@ def _mean(rows: Matrix) -> Matrix:
     return np.asarray(mean / length if length > 0 else mean)
 
 
-def _passage(document: Document, pieces: Sequence[Piece], number: int) -> Passage | None:
+def _passage(document: Document, best: Sequence[Segment], number: int) -> Passage | None:
+    """Return the words that match best; None for a document without any."""
     if not document.text:
         return None
-    mine = [piece for piece in pieces if "text" in piece.part.split("+") and piece.passage == number]
-    start, stop = (mine[0].start, mine[0].stop) if mine else (None, None)
-    start, stop = (0, len(document.text)) if start is None or stop is None else (start, stop)
-    return Passage(number, start, stop, document.text[start:stop])
+    texts = [at for at, part in enumerate(document.parts) if part.kind == TEXT]
+    mine = next((segment for segment in best if TEXT in atoms(segment.name) and segment.parts[0] in texts), None)
+    part = texts[0] if mine is None else mine.parts[0]
+    content = document.parts[part].content
+    start, stop = (None, None) if mine is None else (mine.start, mine.stop)
+    start, stop = (0, len(content)) if start is None or stop is None else (int(start), int(stop))
+    return Passage(number, start, stop, content[start:stop], part)
+
+
+def _matched(document: Document, segment: Segment) -> MatchedSegment:
+    there = tuple(number for number in segment.parts if number < len(document.parts))
+    return MatchedSegment(segment.name, there, segment.start, segment.stop)

@@ -15,6 +15,7 @@ import numpy as np
 from isthmus import calibration
 from isthmus.calibration import Fitted, Statistics
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
+from isthmus.kinds import TEXT
 from isthmus.search import calibrate, hybrid, index_folder, modality_indexes, query_log, references, versions
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
@@ -326,7 +327,7 @@ class SnapshotManager:
 
     def _nothing(self) -> Snapshot:
         """Serve an empty collection: nothing to fit, nothing to find."""
-        one = Vectors.of(np.ones((1, 1), dtype=np.float32), "text")
+        one = Vectors.of(np.ones((1, 1), dtype=np.float32), TEXT)
         fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
         return Snapshot(Calibrated(0, 0, "", fitted), self.store.state(), -1, ())
 

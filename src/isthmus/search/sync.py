@@ -119,7 +119,7 @@ def _listed(source: Source, report: Indexed) -> Iterator[Unit | Unread]:
 
 
 def _bytes(event: Event) -> int:
-    return event.bytes if isinstance(event, Prepared) else 0
+    return event.size if isinstance(event, Prepared) else 0
 
 
 def _ready(document: Document | Unread) -> Prepared | Unread | Unreachable:
@@ -129,13 +129,14 @@ def _ready(document: Document | Unread) -> Prepared | Unread | Unreachable:
         ready = prepared(document)
     except BadInput as problem:
         return Unread(document.id, str(problem))
-    image = ready.document.image
-    if isinstance(image, str) and ready.image_hash is None:
+    for part, digest in zip(ready.document.parts, ready.hashes, strict=True):
+        if digest is not None or part.path is None:
+            continue
         try:
-            digest_regular(image, PICTURE_BYTES)  # a failing disk may open a file and not give all of it
+            digest_regular(part.path, PICTURE_BYTES)  # a failing disk may open a file and not give all of it
         except OSError as error:
-            if error.errno != errno.EFBIG and not _shown_absent(image):
-                return Unreachable(document.id, f"its picture cannot be read: {error.strerror}")
+            if error.errno != errno.EFBIG and not _shown_absent(part.path):
+                return Unreachable(document.id, f"its {part.kind} cannot be read: {error.strerror}")
         except ValueError:
             pass  # a path that no file can have: the encoder says so
     return ready
@@ -251,7 +252,7 @@ class SourceSync:
         if free != name:
             one = replace(one, document=replace(one.document, id=free))
         self.batch[free] = Arrival(one, self.unit, self.run)
-        self.held += one.bytes
+        self.held += one.size
         self.cost += one.cost
 
     def _stored(self, name: str) -> bool:

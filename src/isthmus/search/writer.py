@@ -12,9 +12,11 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, BadVectors
+from isthmus.kinds import Part, atoms
 from isthmus.search.ingest import Encoding, Prepared, prepared
-from isthmus.storage.base import Entry, Transaction, assembled
+from isthmus.storage.base import Entry, Transaction
 from isthmus.storage.protocols import Store
+from isthmus.storage.segments import assembled
 from isthmus.types import Vectors, check_part_count
 
 Action: TypeAlias = Callable[[Transaction], object]
@@ -116,19 +118,17 @@ class Writer:
             documents = self.store.documents(list(rows.values()))
         except BadFile:
             return dict.fromkeys(rows, ())  # one of them is damaged: all are written again
-        found: dict[str, tuple[object, ...]] = {}
-        for name, row in rows.items():
-            hashes = self.store.hashes(row)
-            document = documents.get(row)
-            path = document.image if document is not None and isinstance(document.image, str) else None
-            found[name] = (*hashes, path, document.metadata) if document is not None else ()
-        return found
+        described = self.store.described(list(documents))
+        return {
+            name: _told(documents[row], described[row].hashes, described[row].own_hash) if row in described else ()
+            for name, row in rows.items()
+        }
 
     def commit(self, entries: Sequence[Entry], seen: Sequence[tuple[int | None, int | None, str]] = ()) -> None:
         """Store entries, in place of those with the same ids, in one transaction."""
         statistics = self._without([entry.document.id for entry in entries])
         if entries:
-            vectors, owner = assembled([entry.pieces for entry in entries])
+            vectors, owner = assembled([entry.segments for entry in entries])
             self._fix_dim(vectors)
             statistics = statistics.add(vectors, owner)
         with self.store.database.writing() as connection:
@@ -152,8 +152,8 @@ class Writer:
         """Return the statistics without some documents; where theirs are damaged, those of all others, taken anew."""
         rows = list(self.store.rows_of(ids).values())
         try:
-            pieces = self.store.pieces(rows)
-            gone = assembled([pieces[row] for row in rows]) if rows else None
+            segments = self.store.segments(rows)
+            gone = assembled([segments[row] for row in rows]) if rows else None
             return self.store.statistics() if gone is None else self.store.statistics().remove(*gone)
         except (BadFile, BadInput):
             return self.store.recounted(but=rows)
@@ -190,7 +190,7 @@ def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
             yield list(batch.values())
             batch, held, cost = {}, 0, 0
         batch[arrival.id] = arrival
-        held += arrival.one.bytes
+        held += arrival.one.size
         cost += arrival.one.cost
     if batch:
         yield list(batch.values())
@@ -198,26 +198,33 @@ def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
 
 def merged(before: Document, given: Document) -> Document:
     """Return a document with the parts that are given in place of its own; the others stay."""
-    text = given.text if given.text and not given.text.isspace() else before.text
-    image = before.image if given.image is None else given.image
-    covered = {atom for part in given.vectors for atom in part.split("+")}
-    fresh = {"text": text is not before.text, "image": image is not before.image}
-    own = {
-        part: vector
-        for part, vector in before.vectors.items()
-        if not any(atom in covered or fresh.get(atom) for atom in part.split("+"))
-    }
+    fresh = {part.kind for part in given.parts}
+    parts = given.parts if fresh >= {part.kind for part in before.parts} else _replaced(before.parts, given.parts)
+    changed = fresh | {atom for part in given.vectors for atom in atoms(part)}
+    own = {part: vector for part, vector in before.vectors.items() if not changed.intersection(atoms(part))}
     metadata = {**before.metadata, **given.metadata}
     if given.vectors:
         check_part_count({**own, **given.vectors})
-    return Document.restored(given.id, text, image, metadata, {**own, **given.vectors})
+    return Document.restored(given.id, parts, metadata, {**own, **given.vectors})
+
+
+def _replaced(before: Sequence[Part], given: Sequence[Part]) -> list[Part]:
+    """Return parts with those of the given kinds replaced, each kind where its first part was."""
+    kinds = dict.fromkeys(part.kind for part in (*before, *given))
+    fresh = {part.kind for part in given}
+    return [part for kind in kinds for part in (given if kind in fresh else before) if part.kind == kind]
 
 
 def _signature(arrival: Arrival) -> tuple[object, ...]:
     one = arrival.one
-    path = one.document.image if isinstance(one.document.image, str) else None
-    broken = object() if one.document.image is not None and one.image_hash is None else one.image_hash
-    return (one.text_hash, broken, one.own_hash, path, _json(one.document.metadata))
+    hashes = [object() if digest is None else digest for digest in one.hashes]  # what cannot be read may have changed
+    return _told(one.document, hashes, one.own_hash)
+
+
+def _told(document: Document, hashes: Sequence[object], own: bytes | None) -> tuple[object, ...]:
+    """Return by what a document is recognised as unchanged."""
+    parts = tuple((part.kind, digest, part.path) for part, digest in zip(document.parts, hashes, strict=True))
+    return (parts, own, _json(document.metadata))
 
 
 def _json(metadata: object) -> object:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
+from isthmus import kinds
+from isthmus.documents import Document, Part
 from isthmus.errors import BadInput, CannotRead
 from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
 from isthmus.sources.base import Found, Skipped, Unit
@@ -39,9 +41,16 @@ def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipp
     kind = extension(file.name)
     if kind in READERS:
         return READERS[kind].unit(file)
+    if (other := kinds.by_suffix(f".{kind}")) is not None:
+        return Reader(other.name, partial(_whole, other.name)).unit(file)
     if not kind:
         return Skipped(file.name, "has no extension, so its kind is unknown. Rename it, for example to .txt")
     return Skipped(file.name, f"isthmus does not read .{kind} files")
+
+
+def _whole(kind: str, file: File) -> Iterator[Found]:
+    """Make a document of one file of a registered kind. The file itself is not looked at here."""
+    yield Document(file.name, parts=[Part(kind, file.path)], metadata=file.facts)
 
 
 def look(path: str, name: str, *, alone: bool = False) -> File | Skipped:

@@ -13,7 +13,7 @@ snapshot (``reading``) where the caller holds one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,19 +24,19 @@ from isthmus.encoders import Encoder
 from isthmus.storage.base import (
     Begun,
     Block,
-    Columns,
     Compacted,
+    Described,
     Entry,
     Found,
     Holder,
-    Piece,
     State,
     StoredCalibration,
     Transaction,
     Unit,
 )
+from isthmus.storage.segments import Segment
 from isthmus.storage.where import Condition
-from isthmus.types import Matrix, Rows
+from isthmus.types import Rows
 
 
 class Engine(Protocol):
@@ -248,7 +248,7 @@ class Staging(Protocol):
         """Return those of the rows that have no new vectors yet."""
         ...
 
-    def keep(self, made: Sequence[tuple[int, Entry, Columns]]) -> None:
+    def keep(self, made: Sequence[tuple[int, Entry]]) -> None:
         """Keep documents' new vectors, each under its row."""
         ...
 
@@ -383,7 +383,7 @@ class Store(Protocol):
         ...
 
     def parts(self) -> set[str]:
-        """Return the parts that documents have vectors for."""
+        """Return the names of the vectors that documents have."""
         ...
 
     def fields(self) -> list[str]:
@@ -414,32 +414,32 @@ class Store(Protocol):
         """Return the rows of all documents in order, or of those of a modality."""
         ...
 
-    def rows_with(self, part: str, count: int) -> list[int]:
-        """Return some documents that have a vector of a part."""
+    def rows_with(self, name: str, count: int) -> list[int]:
+        """Return some documents that have a vector of this name."""
         ...
 
     def texts(self, rows: Sequence[int]) -> dict[int, str]:
-        """Return the texts of these documents."""
+        """Return the words of these documents, those of all text parts together."""
         ...
 
     def other_modalities(self, known: Sequence[str]) -> list[tuple[str, str]]:
         """Return (id, modality) of the documents whose modality is none of these."""
         ...
 
-    def columns(self, rows: Sequence[int]) -> dict[int, Columns]:
-        """Return what is stored of documents beside their vectors."""
-        ...
-
-    def hashes(self, row: int) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """Return the hashes of a document's text, image and own vectors."""
+    def described(self, rows: Sequence[int]) -> dict[int, Described]:
+        """Return the modality and the hashes of documents."""
         ...
 
     def origin(self, name: str) -> tuple[int | None, int | None]:
         """Return the file and the run that a document came with."""
         ...
 
-    def same_content(self, hashes: Mapping[str, bytes], count: int) -> list[tuple[int, bytes | None]]:
-        """Return some documents, (row, hash of own vectors), whose text or image, by kind, has these hashes."""
+    def same_parts(self, digest: bytes, count: int) -> list[int]:
+        """Return some documents whose parts have this hash together, and whose vectors are all the encoder's."""
+        ...
+
+    def same_part(self, kind: str, digest: bytes, count: int) -> list[tuple[int, int]]:
+        """Return some parts, (document, number), of a kind that have this hash."""
         ...
 
     def encoded_row(self, modality: str) -> int | None:
@@ -459,14 +459,10 @@ class Store(Protocol):
         ...
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
-        """Return the documents in these rows, with the pictures that are kept here."""
+        """Return the documents in these rows, with the content that is kept here."""
         ...
 
-    def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
-        """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
-        ...
-
-    def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
+    def segments(self, rows: Sequence[int]) -> dict[int, list[Segment]]:
         """Return the stored vectors of these documents."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -18,20 +18,18 @@ from isthmus.errors import BadFile
 from isthmus.storage.base import (
     Begun,
     Block,
-    Columns,
     Compacted,
+    Described,
     Entry,
-    Piece,
     State,
-    assembled,
-    own_vectors,
 )
 from isthmus.storage.facts import as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
 from isthmus.storage.memory.filters import allowed
 from isthmus.storage.memory.parts import MemoryCalibrations, MemoryLedger, MemoryQueries, MemoryWords
+from isthmus.storage.segments import Segment, assembled
 from isthmus.storage.where import Condition
-from isthmus.types import Matrix, Rows
+from isthmus.types import Rows
 
 
 class MemoryStore:
@@ -170,9 +168,11 @@ class MemoryStore:
 
     def copies(self, row: int) -> set[int]:
         """Return the rows of the documents that hold the very same parts as this one, itself among them."""
-        if row not in self._held or not any(self.hashes(row)[:2]):
+        mine = self._held[row].entry if row in self._held else None
+        if mine is None or mine.digest is None:
             return {row}
-        return {row, *(other for other in self._held if self.hashes(other) == self.hashes(row))}
+        entries = ((other, held.entry) for other, held in self._held.items())
+        return {row, *(other for other, e in entries if (e.digest, e.own_hash) == (mine.digest, mine.own_hash))}
 
     def ids(self, condition: Condition) -> list[str]:
         """Return the ids of the documents that a filter lets through, in the order they were added."""
@@ -194,9 +194,9 @@ class MemoryStore:
         """Return the rows of all documents in order, or of those of a modality."""
         return [row for row, held in self._held.items() if modality is None or held.entry.modality == modality]
 
-    def rows_with(self, part: str, count: int) -> list[int]:
-        """Return some documents that have a vector of a part."""
-        return [r for r, held in self._held.items() if any(piece.part == part for piece in held.entry.pieces)][:count]
+    def rows_with(self, name: str, count: int) -> list[int]:
+        """Return some documents that have a vector of this name."""
+        return [r for r, held in self._held.items() if any(s.name == name for s in held.entry.segments)][:count]
 
     def texts(self, rows: Sequence[int]) -> dict[int, str]:
         """Return the texts of these documents."""
@@ -208,28 +208,29 @@ class MemoryStore:
         entries = [held.entry for held in self._held.values()]
         return [(entry.document.id, entry.modality) for entry in entries if entry.modality not in known]
 
-    def columns(self, rows: Sequence[int]) -> dict[int, Columns]:
-        """Return what is stored of documents beside their vectors."""
-        return {row: _columns(self._held[row]) for row in rows if row in self._held}
-
-    def hashes(self, row: int) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """Return the hashes of a document's text, image and own vectors."""
-        entry = self._held[row].entry
-        return entry.text_hash, entry.image_hash, entry.own_hash
+    def described(self, rows: Sequence[int]) -> dict[int, Described]:
+        """Return the modality and the hashes of documents."""
+        entries = {row: self._held[row].entry for row in rows if row in self._held}
+        return {row: Described(entry.modality, entry.hashes, entry.own_hash) for row, entry in entries.items()}
 
     def origin(self, name: str) -> tuple[int | None, int | None]:
         """Return the file and the run that a document came with."""
         entry = self._held[self.database.now.rows[name]].entry
         return entry.unit, entry.run
 
-    def same_content(self, hashes: Mapping[str, bytes], count: int) -> list[tuple[int, bytes | None]]:
-        """Return some documents, (row, hash of own vectors), whose text or image, by kind, has these hashes."""
-        found = [
-            (row, held.entry.own_hash)
+    def same_parts(self, digest: bytes, count: int) -> list[int]:
+        """Return some documents whose parts have this hash together, and whose vectors are all the encoder's."""
+        entries = ((row, held.entry) for row, held in self._held.items())
+        return [row for row, entry in entries if entry.digest == digest and entry.own_hash is None][:count]
+
+    def same_part(self, kind: str, digest: bytes, count: int) -> list[tuple[int, int]]:
+        """Return some parts, (document, number), of a kind that have this hash."""
+        return [
+            (row, number)
             for row, held in self._held.items()
-            if all(getattr(held.entry, f"{kind}_hash") == digest for kind, digest in hashes.items())
-        ]
-        return found[:count]
+            for number, (part, hashed) in enumerate(zip(held.document.parts, held.entry.hashes, strict=True))
+            if part.kind == kind and hashed == digest
+        ][:count]
 
     def encoded_row(self, modality: str) -> int | None:
         """Return a document of a modality whose vectors are all the encoder's; None when there is none."""
@@ -255,20 +256,16 @@ class MemoryStore:
         """Return the documents in these rows."""
         return {int(row): _restored(self._held[int(row)]) for row in rows if int(row) in self._held}
 
-    def own(self, row: int, digest: bytes) -> dict[str, Matrix]:
-        """Return the vectors that the document brought itself: those of its parts that have the hash of them."""
-        return own_vectors([(piece.part, piece.vector) for piece in self._held[row].entry.pieces], digest)
-
-    def pieces(self, rows: Sequence[int]) -> dict[int, list[Piece]]:
+    def segments(self, rows: Sequence[int]) -> dict[int, list[Segment]]:
         """Return the stored vectors of these documents."""
-        return {int(row): list(self._held[int(row)].entry.pieces) for row in rows if int(row) in self._held}
+        return {int(row): list(self._held[int(row)].entry.segments) for row in rows if int(row) in self._held}
 
     def recounted(self, *, but: Sequence[int] = ()) -> Statistics:
         """Return the statistics taken anew from the vectors of all documents but some."""
         statistics = Statistics({})
         for row, held in self._held.items():
             if row not in but:
-                statistics = statistics.add(*assembled([held.entry.pieces]))
+                statistics = statistics.add(*assembled([held.entry.segments]))
         return statistics
 
     def gone_since(self, sequence: int) -> Rows:
@@ -297,8 +294,10 @@ class MemoryStore:
     def sample(self, rows: Sequence[int]) -> Block:
         """Return the vectors of these documents."""
         there = sorted(int(row) for row in rows if int(row) in self._held)
-        pieces = [self._held[row].entry.pieces for row in there]
-        return Block(np.array(there, dtype=np.intp), [self._held[row].document.id for row in there], *assembled(pieces))
+        segments = [self._held[row].entry.segments for row in there]
+        return Block(
+            np.array(there, dtype=np.intp), [self._held[row].document.id for row in there], *assembled(segments)
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -319,10 +318,10 @@ class MemoryStaging:
         """Return those of the rows that have no new vectors yet."""
         return [row for row in rows if row not in self.store.database.now.documents]
 
-    def keep(self, made: Sequence[tuple[int, Entry, Columns]]) -> None:
+    def keep(self, made: Sequence[tuple[int, Entry]]) -> None:
         """Keep documents' new vectors, each under its row."""
         with self.store.database.writing() as transaction:
-            for row, entry, _ in made:
+            for row, entry in made:
                 transaction.documents[row] = _stored(entry)
                 transaction.rows[entry.document.id] = row
 
@@ -397,16 +396,10 @@ def _stored(entry: Entry) -> StoredDocument:
 def _restored(held: StoredDocument) -> Document:
     """Return a document of its own to whoever asks: what they change in it changes nothing here."""
     d = held.document
-    return Document.restored(d.id, d.text, d.image, json.loads(held.metadata), dict(d.vectors))
+    return Document.restored(d.id, d.parts, json.loads(held.metadata), dict(d.vectors))
 
 
 def _with_vectors(held: StoredDocument, new: Entry) -> StoredDocument:
     document = replace(held.document, vectors={}) if held.document.vectors else held.document
     entry = replace(new, document=document, unit=held.entry.unit, run=held.entry.run)
     return replace(held, entry=entry)
-
-
-def _columns(held: StoredDocument) -> Columns:
-    document, entry = held.document, held.entry
-    image = document.image if isinstance(document.image, str | bytes) else None
-    return Columns(document.id, document.text, image, held.metadata, entry.modality, entry.image_hash)

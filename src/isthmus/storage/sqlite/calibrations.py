@@ -37,7 +37,7 @@ class SqliteCalibrations:
     def draft(self, make: Callable[[int], StoredCalibration]) -> int:
         """Write a calibration under a number of its own, by which nobody is served yet; return the number."""
         with self.database.writing() as connection:
-            statement = "INSERT INTO calibrations (made, spec, sequence, fitted, beside) VALUES ('', '', 0, x'', '')"
+            statement = "INSERT INTO calibrations (made, spec, sequence, fitted, extras) VALUES ('', '', 0, x'', '')"
             version = int(connection.execute(statement).lastrowid or 0)
             self._write(connection, make(version))
         return version
@@ -76,7 +76,7 @@ class SqliteCalibrations:
 
     def read(self, version: int) -> StoredCalibration:
         """Read a calibration."""
-        columns = f"version, made, spec, sequence, fitted, beside, checksum IS {schema.sealed('calibrations')}"
+        columns = f"version, made, spec, sequence, fitted, extras, checksum IS {schema.sealed('calibrations')}"
         row = self.database.one(f"SELECT {columns} FROM calibrations WHERE version = ?", version)
         path = self.database.path
         if row is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from isthmus import checksums
 from isthmus.errors import BadFile, BadInput, CannotWrite, Closed, IsthmusError
-from isthmus.storage.sqlite import schema
+from isthmus.storage.sqlite import migrations, schema
 
 FILE = "collection.sqlite"
 LOCK = "writer.lock"
@@ -140,7 +140,7 @@ class Database:
             with self.writing():
                 found = self._version()
                 if schema.check(found, str(self.path)):
-                    schema.migrate(self.connection, found)
+                    migrations.migrate(self.connection, found)
 
     def _create(self) -> None:
         """Make the tables; of several processes that come at once, one makes them and the others wait."""

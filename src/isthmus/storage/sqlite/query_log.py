@@ -14,7 +14,7 @@ KEPT = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SqliteQueries:
-    """The table ``asked``, and the given queries in the manifest."""
+    """The table ``query_log``, and the given queries in the manifest."""
 
     database: Database
 
@@ -28,25 +28,25 @@ class SqliteQueries:
         with self.database.writing() as connection:
             schema.put(connection, log=int(on))
             if not on:
-                connection.execute("DELETE FROM asked")
+                connection.execute("DELETE FROM query_log")
 
     def add(self, rows: Sequence[tuple[str, str]]) -> None:
         """Keep queries, (time, text), the newest ones alone; none where the log was switched off meanwhile."""
         with self.database.writing() as connection:
             if not self.on:
                 return
-            connection.executemany("INSERT INTO asked (time, text) VALUES (?, ?)", rows)
-            schema.seal(connection, "asked", "checksum IS NULL")
-            newest = "SELECT max(number) FROM asked"
-            connection.execute(f"DELETE FROM asked WHERE number <= ({newest}) - ?", (KEPT,))
+            connection.executemany("INSERT INTO query_log (time, text) VALUES (?, ?)", rows)
+            schema.seal(connection, "query_log", "checksum IS NULL")
+            newest = "SELECT max(number) FROM query_log"
+            connection.execute(f"DELETE FROM query_log WHERE number <= ({newest}) - ?", (KEPT,))
 
     def count(self) -> int:
         """Return how many queries are kept."""
-        return int(self.database.one("SELECT count(*) FROM asked")[0])
+        return int(self.database.one("SELECT count(*) FROM query_log")[0])
 
     def recent(self, count: int) -> list[str]:
         """Return the words of the newest queries; a damaged one is left out."""
-        statement = f"SELECT text FROM asked WHERE text IS NOT NULL AND checksum IS {schema.sealed('asked')}"
+        statement = f"SELECT text FROM query_log WHERE text IS NOT NULL AND checksum IS {schema.sealed('query_log')}"
         return [text for (text,) in self.database.all(f"{statement} ORDER BY number DESC LIMIT ?", count)]
 
     def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:

@@ -1,9 +1,10 @@
-"""The tables of a collection, their version, and how older ones are brought up to date.
+"""The tables of a collection and their version; ``migrations`` brings older ones up to date.
 
 manifest      what the collection is: schema, encoder, dimensions, how often it was re-encoded; one value per name
 documents     what is found; a changed document gets a new row, so that row numbers only grow
-vectors       raw encoder vectors, one per passage of a text and one per other part, in the order of documents
-blobs         pictures that were handed in as bytes or pixels
+parts         the parts of documents in their order: kind, content (a text or a path), hash
+blobs         content of parts that was handed in as bytes or pixels
+segments      raw vectors: of a part, of a span of it, or of several parts together
 facts         metadata, one row per value: what ``where`` looks at
 words         full-text index of the documents (FTS5)
 gone          rows of documents that were deleted or replaced, and when
@@ -11,24 +12,25 @@ states        a random token for each change of the documents, by which an index
 units         the files a document came from, with their stamps
 skipped       what could not be read, and why
 calibrations  every fitted calibration; the manifest says which one is served
-asked         real queries, when their log is switched on
+query_log     real queries, when their log is switched on
 
 Every row has a checksum. Most tables are *sealed*: ``seal(…)``, a function that every connection has, of the columns
-in ``SEALED``. A document has three: ``content`` of its own columns, ``origin`` of the file it came from, ``checksum``
-of all that belongs to it, with its picture and its vectors. What is derived (facts, words) is compared with documents.
+in ``SEALED``. A document has two: ``content`` of its own columns, which count its parts and segments, and ``origin`` of
+the file it came from. What is derived (facts, words) is compared with documents.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from isthmus.errors import BadFile
+from isthmus.kinds import TEXT
 from isthmus.words import TOKENS
 
-VERSION = 2
+VERSION = 3
 
 
 # Table → the columns that its checksum covers.
@@ -36,24 +38,61 @@ SEALED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "manifest": ("name", "value"),
         "units": ("number", "root", "key", "stamp", "run"),
-        "vectors": ("document", "part", "passage", "start", "stop", "vector"),
-        "blobs": ("document", "image"),
+        "parts": ("document", "number", "kind", "content", "hash"),
+        "blobs": ("document", "part", "content"),
+        "segments": ("document", "parts", "name", "start", "stop", "own", "vector"),
         "gone": ("document", "sequence"),
         "states": ("sequence", "token"),
         "skipped": ("root", "key", "place", "why"),
-        "calibrations": ("version", "made", "spec", "sequence", "fitted", "beside"),
-        "asked": ("number", "time", "text", "image"),
+        "calibrations": ("version", "made", "spec", "sequence", "fitted", "extras"),
+        "query_log": ("number", "time", "text", "image"),
     }
 )
 
-CONTENT = "seal(id, modality, text, image, metadata, text_hash, image_hash, own_hash)"  # of a document: its columns
+CONTENT = "seal(id, modality, metadata, parts, segments, parts_hash, own_hash)"  # of a document: its columns
 ORIGIN = "seal(id, unit, run)"  # of a document: where it came from, which changes without the document
 
 STATES = "CREATE TABLE states (sequence INTEGER PRIMARY KEY, token BLOB NOT NULL, checksum INTEGER)"
 
-TEXTS = "CREATE VIEW texts AS SELECT row, text FROM documents WHERE text IS NOT NULL"  # what ``words`` is made from
+# What ``words`` is made from: the words of a document, those of all text parts together.
+TEXTS = f"""CREATE VIEW texts AS SELECT row, (
+    SELECT group_concat(content, char(10, 10))
+    FROM (SELECT content FROM parts WHERE document = documents.row AND kind = '{TEXT}' ORDER BY number)
+  ) AS text
+  FROM documents WHERE row IN (SELECT document FROM parts WHERE kind = '{TEXT}')"""
 WORDS = f"CREATE VIRTUAL TABLE words USING fts5 (text, content = 'texts', content_rowid = 'row', tokenize = '{TOKENS}')"
 TERMS = "CREATE VIRTUAL TABLE terms USING fts5vocab (words, 'row')"
+
+DOCUMENTS = """
+CREATE TABLE documents (
+  row INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  modality TEXT NOT NULL, metadata TEXT NOT NULL,
+  parts INTEGER NOT NULL, segments INTEGER NOT NULL,
+  parts_hash BLOB, own_hash BLOB,
+  unit INTEGER REFERENCES units (number), run INTEGER,
+  content INTEGER, origin INTEGER
+);
+CREATE INDEX documents_by_parts ON documents (parts_hash) WHERE parts_hash IS NOT NULL;
+CREATE INDEX documents_by_unit ON documents (unit) WHERE unit IS NOT NULL;
+CREATE INDEX documents_by_modality ON documents (modality);
+CREATE TABLE parts (
+  row INTEGER PRIMARY KEY,
+  document INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, content, hash BLOB, checksum INTEGER
+);
+CREATE INDEX parts_by_document ON parts (document);
+CREATE INDEX parts_by_hash ON parts (hash) WHERE hash IS NOT NULL;
+CREATE TABLE blobs (
+  row INTEGER PRIMARY KEY, document INTEGER NOT NULL, part INTEGER NOT NULL, content BLOB NOT NULL, checksum INTEGER
+);
+CREATE INDEX blobs_by_document ON blobs (document);
+CREATE TABLE segments (
+  row INTEGER PRIMARY KEY,
+  document INTEGER NOT NULL, parts TEXT NOT NULL, name TEXT NOT NULL,
+  start, stop, own INTEGER NOT NULL, vector BLOB NOT NULL, checksum INTEGER
+);
+CREATE INDEX segments_by_document ON segments (document)
+"""
 
 TABLES = f"""
 CREATE TABLE manifest (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER) WITHOUT ROWID;
@@ -62,26 +101,7 @@ CREATE TABLE units (
   root TEXT NOT NULL, key TEXT NOT NULL, stamp TEXT, run INTEGER, checksum INTEGER,
   UNIQUE (root, key)
 );
-CREATE TABLE documents (
-  row INTEGER PRIMARY KEY AUTOINCREMENT,
-  id TEXT NOT NULL UNIQUE,
-  modality TEXT NOT NULL,
-  text TEXT, image TEXT, metadata TEXT NOT NULL,
-  text_hash BLOB, image_hash BLOB, own_hash BLOB,
-  unit INTEGER REFERENCES units (number), run INTEGER,
-  checksum INTEGER NOT NULL, content INTEGER, origin INTEGER
-);
-CREATE INDEX documents_by_text ON documents (text_hash) WHERE text_hash IS NOT NULL;
-CREATE INDEX documents_by_image ON documents (image_hash) WHERE image_hash IS NOT NULL;
-CREATE INDEX documents_by_unit ON documents (unit) WHERE unit IS NOT NULL;
-CREATE INDEX documents_by_modality ON documents (modality);
-CREATE TABLE vectors (
-  row INTEGER PRIMARY KEY,
-  document INTEGER NOT NULL, part TEXT NOT NULL, passage INTEGER NOT NULL,
-  start INTEGER, stop INTEGER, vector BLOB NOT NULL, checksum INTEGER
-);
-CREATE INDEX vectors_by_document ON vectors (document);
-CREATE TABLE blobs (document INTEGER PRIMARY KEY, image BLOB NOT NULL, checksum INTEGER);
+{DOCUMENTS.strip()};
 CREATE TABLE facts (
   name TEXT NOT NULL, value NOT NULL, document INTEGER NOT NULL, PRIMARY KEY (name, value, document)
 ) WITHOUT ROWID;
@@ -93,10 +113,10 @@ CREATE TABLE skipped (root TEXT NOT NULL, key TEXT NOT NULL, place TEXT NOT NULL
 CREATE INDEX skipped_by_unit ON skipped (root, key);
 CREATE TABLE calibrations (
   version INTEGER PRIMARY KEY AUTOINCREMENT,
-  made TEXT NOT NULL, spec TEXT NOT NULL, sequence INTEGER NOT NULL, fitted BLOB NOT NULL, beside TEXT NOT NULL,
+  made TEXT NOT NULL, spec TEXT NOT NULL, sequence INTEGER NOT NULL, fitted BLOB NOT NULL, extras TEXT NOT NULL,
   checksum INTEGER
 );
-CREATE TABLE asked (
+CREATE TABLE query_log (
   number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, text TEXT, image BLOB, checksum INTEGER
 );
 {TEXTS};
@@ -105,30 +125,15 @@ CREATE TABLE asked (
 """
 
 
-def _seal_everything(connection: sqlite3.Connection) -> None:
-    """Version 1 → 2: every row gets a checksum, the present state a token, and words can be compared with texts."""
-    for table in SEALED.keys() - {"states"}:
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
-        seal(connection, table)
-    for column, expression in (("content", CONTENT), ("origin", ORIGIN)):
-        connection.execute(f"ALTER TABLE documents ADD COLUMN {column} INTEGER")
-        connection.execute(f"UPDATE documents SET {column} = {expression}")
-    for statement in ("DROP TABLE terms", "DROP TABLE words", TEXTS, WORDS, TERMS):
-        connection.execute(statement)
-    connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
-    connection.execute(STATES)
-    sequence = connection.execute("SELECT value FROM manifest WHERE name = 'sequence'").fetchone()[0]
-    add_state(connection, sequence)
-
-
-# How a collection of an older version becomes one of the next: version → what to do.
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = MappingProxyType({1: _seal_everything})
+def statements(script: str) -> list[str]:
+    """Return the statements of a script."""
+    return [statement.rstrip(";") for statement in script.strip().split(";\n")]
 
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables, inside the caller's transaction."""
-    for statement in TABLES.strip().split(";\n"):
-        connection.execute(statement.rstrip(";"))
+    for statement in statements(TABLES):
+        connection.execute(statement)
     put(connection, schema=VERSION, sequence=0)
     add_state(connection, 0)
 
@@ -141,13 +146,6 @@ def check(found: int, name: str) -> bool:
             "pip install -U isthmus."
         )
     return found < VERSION
-
-
-def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Bring older tables up to date step by step, inside the caller's transaction."""
-    for version in range(found, VERSION):
-        MIGRATIONS[version](connection)
-    put(connection, schema=VERSION)
 
 
 def sealed(table: str) -> str:

@@ -1,10 +1,11 @@
 """Vectors of another encoder, beside a collection until all of them are there: what ``reencode`` has done so far.
 
-things.isthmus/reencode/collection.sqlite      the tables of a collection, of which three are filled:
+things.isthmus/reencode/collection.sqlite      the tables of a collection, of which four are filled:
 
     manifest     the encoder: its name, its identity, its dimensions; in the end the statistics of its vectors
-    documents    a row of the collection's: modality, hashes and checksum as they will be
-    vectors      the new ones
+    documents    a row of the collection's: modality and hashes as they will be
+    parts        the hashes of its parts as they will be
+    segments     the new vectors
 
 A changed document has a new row, so what stands under a row is never out of date. The folder may be deleted:
 ``reencode`` begins anew. Nobody but ``reencode`` writes there.
@@ -23,20 +24,23 @@ from typing import Any
 from isthmus.calibration import Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, IsthmusError
-from isthmus.storage.base import Begun, Columns, Entry
+from isthmus.storage.base import Begun, Entry
 from isthmus.storage.protocols import Store
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import FILE, Database
-from isthmus.storage.sqlite.store import INSERT_VECTOR, checksum, several, stored
+from isthmus.storage.sqlite.documents import insert_parts
+from isthmus.storage.sqlite.vectors import insert, several
 
 FOLDER = "reencode"
 
+FORMAT = 3  # of what is staged; an older one is begun anew
+
 # The collection as it will be: its documents that have new vectors, with these.
 VIEWS = (
-    "CREATE TEMP VIEW vectors AS SELECT * FROM fresh.vectors",
-    "CREATE TEMP VIEW documents AS SELECT d.row, d.id, f.modality, d.text, d.image, d.metadata, f.text_hash, "
-    "f.image_hash, f.own_hash, d.unit, d.run, f.checksum, d.origin, seal(d.id, f.modality, d.text, d.image, "
-    "d.metadata, f.text_hash, f.image_hash, f.own_hash) AS content "
+    "CREATE TEMP VIEW segments AS SELECT * FROM fresh.segments",
+    "CREATE TEMP VIEW documents AS SELECT d.row, d.id, f.modality, d.metadata, d.parts, f.segments, f.parts_hash, "
+    "f.own_hash, d.unit, d.run, d.origin, "
+    "seal(d.id, f.modality, d.metadata, d.parts, f.segments, f.parts_hash, f.own_hash) AS content "
     "FROM main.documents d JOIN fresh.documents f ON f.row = d.row",
     "CREATE TEMP VIEW manifest AS SELECT * FROM main.manifest WHERE name != 'statistics' "
     "UNION ALL SELECT * FROM fresh.manifest WHERE name = 'statistics'",
@@ -46,13 +50,15 @@ VIEWS = (
 
 # How the new vectors take the place of the old.
 ADOPT = (
-    "DELETE FROM vectors",
-    "INSERT INTO vectors (document, part, passage, start, stop, vector, checksum) "
-    "SELECT document, part, passage, start, stop, vector, checksum FROM fresh.vectors v "
-    "WHERE document IN (SELECT row FROM documents) ORDER BY document, v.row",
-    "UPDATE documents SET (modality, text_hash, image_hash, own_hash, checksum) = (SELECT f.modality, f.text_hash, "
-    "f.image_hash, f.own_hash, f.checksum FROM fresh.documents f WHERE f.row = documents.row)",
+    "DELETE FROM segments",
+    "INSERT INTO segments (document, parts, name, start, stop, own, vector, checksum) "
+    "SELECT document, parts, name, start, stop, own, vector, checksum FROM fresh.segments s "
+    "WHERE document IN (SELECT row FROM documents) ORDER BY document, s.row",
+    "UPDATE documents SET (modality, segments, parts_hash, own_hash) = (SELECT f.modality, f.segments, f.parts_hash, "
+    "f.own_hash FROM fresh.documents f WHERE f.row = documents.row)",
     f"UPDATE documents SET content = {schema.CONTENT}",
+    "UPDATE parts SET (hash, checksum) = (SELECT f.hash, seal(parts.document, parts.number, parts.kind, parts.content, "
+    "f.hash) FROM fresh.parts f WHERE f.document = parts.document AND f.number = parts.number)",
     "INSERT OR REPLACE INTO manifest SELECT * FROM fresh.manifest "
     "WHERE name IN ('encoder', 'identity', 'dim', 'statistics')",
     "DELETE FROM gone WHERE sequence <= (SELECT value FROM manifest WHERE name = 'sequence')",
@@ -73,9 +79,10 @@ class SqliteStaging:
     @classmethod
     def open(cls, folder: Path, name: str, encoder: Encoder, around: Callable[[Database], Store]) -> SqliteStaging:
         """Open what was begun for this encoder; what was begun for another one, or is damaged, is dropped."""
-        values = {"encoder": name, "identity": encoder.identity, "dim": encoder.dim}
-        begun = _manifest(folder, writable=True).get("identity") == encoder.identity
-        damaged = f"SELECT count(*) FROM vectors WHERE checksum IS NOT {schema.sealed('vectors')}"
+        values = {"encoder": name, "identity": encoder.identity, "dim": encoder.dim, "format": FORMAT}
+        found = _manifest(folder, writable=True)
+        begun = found.get("identity") == encoder.identity and found.get("format") == FORMAT
+        damaged = f"SELECT count(*) FROM segments WHERE checksum IS NOT {schema.sealed('segments')}"
         whole = [("PRAGMA integrity_check(1)", [("ok",)]), (damaged, [(0,)])]
         if not begun or any(_asked(folder, statement, writable=True) != right for statement, right in whole):
             drop(folder)
@@ -105,18 +112,18 @@ class SqliteStaging:
             there |= {row for (row,) in found}
         return [row for row in rows if row not in there]
 
-    def keep(self, made: Sequence[tuple[int, Entry, Columns]]) -> None:
-        """Keep documents' new vectors, each under its row, with the checksum that the document will have."""
+    def keep(self, made: Sequence[tuple[int, Entry]]) -> None:
+        """Keep documents' new vectors, each under its row."""
         with self.database.writing() as connection:
-            for row, entry, held in made:
+            for row, entry in made:
+                counts = (len(entry.document.parts), len(entry.segments))
                 connection.execute(
-                    "INSERT INTO documents (row, id, modality, metadata, text_hash, image_hash, checksum) "
-                    "VALUES (?, ?, ?, '{}', ?, ?, ?)",
-                    (row, str(row), entry.modality, entry.text_hash, entry.image_hash, _checksum(entry, held)),
+                    "INSERT INTO documents (row, id, modality, metadata, parts, segments, parts_hash, content, origin) "
+                    "VALUES (?1, ?2, ?3, '{}', ?4, ?5, ?6, seal(?2, ?3, '{}', ?4, ?5, ?6, NULL), seal(?2, NULL, NULL))",
+                    (row, str(row), entry.modality, *counts, entry.digest),
                 )
-                columns = f"content = {schema.CONTENT}, origin = {schema.ORIGIN}"
-                connection.execute(f"UPDATE documents SET {columns} WHERE row = ?", (row,))
-                connection.executemany(INSERT_VECTOR, ((row, *stored(piece)) for piece in entry.pieces))
+                insert_parts(connection, row, entry, content=False)
+                insert(connection, row, entry.segments)
 
     @contextmanager
     def preview(self) -> Iterator[Store]:
@@ -186,11 +193,3 @@ def _asked(folder: Path, statement: str, *, writable: bool) -> list[Any]:
             database.close()
     except (IsthmusError, OSError):
         return []
-
-
-def _checksum(entry: Entry, held: Columns) -> int:
-    """Return the checksum that the document will have, of its columns as they will be."""
-    hashes = (entry.text_hash, entry.image_hash, None)
-    values = (held.id, entry.modality, held.text, held.image, held.metadata, *hashes)
-    kept = entry.document.image if isinstance(entry.document.image, bytes) else None
-    return checksum(values, kept, [stored(piece) for piece in entry.pieces])

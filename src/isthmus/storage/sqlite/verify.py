@@ -1,7 +1,7 @@
 """Reading everything back: what a document has must be what was stored, wherever its bits are kept.
 
-SQLite looks after its own pages, not after what stands in them. A checksum per document covers its columns, its
-picture and its vectors; what filters and words look at is compared with the document it was made from.
+SQLite looks after its own pages, not after what stands in them. Every row has a checksum, and a document counts its
+parts and its vectors; what filters and words look at is compared with the document it was made from.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from isthmus.calibration import storage
 from isthmus.errors import IsthmusError
 from isthmus.storage.facts import facts
 from isthmus.storage.sqlite import schema
-from isthmus.storage.sqlite.store import SqliteStore, checksum
+from isthmus.storage.sqlite.store import SqliteStore
 from isthmus.storage.sqlite.words import words_match
 
 AT_ONCE = 500  # documents that are read together
 
 DOCUMENTS = f"""
-SELECT row, checksum, content IS {schema.CONTENT}, origin IS {schema.ORIGIN},
-  id, modality, text, image, metadata, text_hash, image_hash, own_hash
+SELECT row, id, metadata, parts, segments, content IS {schema.CONTENT}, origin IS {schema.ORIGIN}
 FROM documents WHERE row BETWEEN ? AND ? ORDER BY row
 """
-BLOBS = "SELECT document, image FROM blobs WHERE document BETWEEN ? AND ?"
-VECTORS = """
-SELECT document, part, passage, start, stop, vector FROM vectors WHERE document BETWEEN ? AND ? ORDER BY row
+COUNTS = "SELECT document, count(*), sum(checksum IS NOT {seal}) FROM {table} WHERE document BETWEEN ? AND ? GROUP BY 1"
+LOST = """
+SELECT p.document FROM parts p LEFT JOIN blobs b ON b.document = p.document AND b.part = p.number
+WHERE p.content IS NULL AND b.row IS NULL AND p.document BETWEEN ? AND ?
 """
 FACTS = "SELECT document, name, value FROM facts WHERE document BETWEEN ? AND ?"
 STRAYS = "SELECT count(*) FROM {table} WHERE document NOT IN (SELECT row FROM documents)"
@@ -51,26 +51,31 @@ def problems(store: SqliteStore) -> list[str]:
 
 def _of_documents(store: SqliteStore, first: int) -> list[str]:
     span = (first, first + AT_ONCE - 1)
-    pieces: dict[int, list[Any]] = defaultdict(list)
-    for row, *piece in store.database.all(VECTORS, *span):
-        pieces[row].append(piece)
+    counts: dict[str, dict[int, int]] = {}
+    wrong = {row for (row,) in store.database.all(LOST, *span)}
+    for table in ("parts", "segments", "blobs"):
+        rows = store.database.all(COUNTS.format(table=table, seal=schema.sealed(table)), *span)
+        counts[table] = {row: count for row, count, _ in rows}
+        wrong |= {row for row, _, damaged in rows if damaged}
     said: dict[int, set[Any]] = defaultdict(set)
     for row, name, value in store.database.all(FACTS, *span):
         said[row].add((name, value))
     found: list[str] = []
-    kept = dict(store.database.all(BLOBS, *span))
-    for row, written, content, origin, *values in store.database.all(DOCUMENTS, *span):
-        if not content or checksum(values, kept.get(row), pieces[row]) != written:
-            found.append(f"document {values[0]!r} does not match its checksum. Add it again.")
+    for row, name, metadata, parts, segments, content, origin in store.database.all(DOCUMENTS, *span):
+        whole = (counts["parts"].get(row, 0), counts["segments"].get(row, 0)) == (parts, segments)
+        if not content or not whole or row in wrong:
+            found.append(f"document {name!r} does not match its checksum. Add it again.")
         elif not origin:
-            found.append(f"document {values[0]!r}: the file it came from does not match its checksum. Add it again.")
-        elif set(facts(json.loads(values[4]))) != said[row]:
-            found.append(f"document {values[0]!r}: what filters look at is not its metadata. Add it again.")
+            found.append(f"document {name!r}: the file it came from does not match its checksum. Add it again.")
+        elif set(facts(json.loads(metadata))) != said[row]:
+            found.append(f"document {name!r}: what filters look at is not its metadata. Add it again.")
     return found
 
 
 def _strays(store: SqliteStore) -> list[str]:
-    counts = {table: store.database.one(STRAYS.format(table=table))[0] for table in ("vectors", "blobs", "facts")}
+    counts = {
+        table: store.database.one(STRAYS.format(table=table))[0] for table in ("parts", "segments", "blobs", "facts")
+    }
     found = [f"{count} rows of {table} belong to no document." for table, count in counts.items() if count]
     orphans = len(store.database.all("PRAGMA foreign_key_check"))
     return found + ([f"{orphans} documents came from a file that is not listed."] if orphans else [])
