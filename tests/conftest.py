@@ -7,10 +7,10 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
-from isthmus import Collection, encoders
+from isthmus import Collection, encoders, kinds
 from isthmus.encoders import Encoder
 from isthmus.encoders.base import Settings
-from isthmus.search import ingest, writer
+from isthmus.search import writer
 from moving import Answers, made
 from stock import Counting, Fusing, mixed, pixels
 from tiny import write_encoder
@@ -77,7 +77,7 @@ def things(tmp_path: Path, counting: Counting) -> Iterator[Collection]:
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents are encoded and committed five at a time."""
     monkeypatch.setattr(writer, "BATCH", 5)
-    monkeypatch.setattr(ingest, "PICTURE", 1)
+    monkeypatch.setattr(type(kinds.get("image")), "cost", 1)
 
 
 @pytest.fixture(scope="module")

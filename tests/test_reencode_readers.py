@@ -1,4 +1,4 @@
-"""Searcher while a collection is re-encoded: the old vectors answer until one step, then the new, never both."""
+"""Searches while a collection is re-encoded: the old vectors answer until one step, then the new, never both."""
 
 from __future__ import annotations
 

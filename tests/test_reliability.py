@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from damage import make_damaged_folder
-from isthmus import Collection, Document, Query
+from isthmus import Collection, Document, Query, kinds
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotWrite
-from isthmus.search import ingest, sync, writer
+from isthmus.search import sync, writer
 from stock import Counting, database, looked_at, mixed, own, unit
 from writing import document
 
@@ -378,7 +378,7 @@ def test_an_interruption_leaves_a_whole_collection_and_no_threads(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "BATCH", 5)
-    monkeypatch.setattr(ingest, "PICTURE", 1)
+    monkeypatch.setattr(type(kinds.get("image")), "cost", 1)
     monkeypatch.setattr(sync, "BATCH", 5)
     (tmp_path / "many").mkdir()
     for i in range(40):

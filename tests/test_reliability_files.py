@@ -197,7 +197,7 @@ def test_a_flipped_bit_of_the_store_is_found_or_does_no_harm(folder: Path, encod
 def test_verify_names_what_was_changed_behind_its_back(folder: Path, encoder: Encoder, table: str) -> None:
     changes = {
         "documents": "UPDATE documents SET modality = 'another' WHERE id = 'd0-3'",
-        "parts": "UPDATE parts SET content = 'another' WHERE document = 1",
+        "parts": "UPDATE parts SET content = 'another' WHERE document = 4",
         "segments": "UPDATE segments SET vector = zeroblob(32) WHERE document = 4",
         "blobs": "DELETE FROM blobs WHERE document = 5",
         "facts": "UPDATE facts SET value = 77 WHERE document = 4 AND name = 'number'",

@@ -71,7 +71,9 @@ def answers(things: Collection) -> list[tuple[str, float, str | None]]:
 
 def _tables(folder: Path) -> list[tuple[str, str]]:
     with sqlite3.connect(folder / FILE) as connection:
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%checksum%'")
+        names = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND (sql LIKE '%checksum%' OR name = 'documents')"
+        )
         tables = [name for (name,) in names]
         found = [(t, row[1]) for t in tables for row in connection.execute(f"PRAGMA table_info({t})")]
     connection.close()
@@ -139,7 +141,7 @@ def test_damaged_statistics_are_taken_anew_from_the_vectors(folder: Path) -> Non
 
 def test_a_damaged_calibration_is_a_clear_error_and_another_can_be_made(folder: Path) -> None:
     with sqlite3.connect(folder / FILE) as connection:
-        connection.execute("UPDATE calibrations SET beside = replace(beside, '0', '1')")
+        connection.execute("UPDATE calibrations SET extras = replace(extras, '0', '1')")
     connection.close()
     with Collection.open(folder, follow=False) as things:
         with pytest.raises(BadFile, match=r"calibration 1 does not match its checksum\. Run `isthmus calibrate`"):

@@ -80,7 +80,7 @@ def limited(things: Collection) -> None:
     things.add([document(number) for number in range(20)], progress=progress)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
     say(f"found {len(things.search('a cat', k=5))} of {len(things)}")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
     try:
         things.add((document(number) for number in range(100_000)), progress=progress)
     except CannotWrite as error:

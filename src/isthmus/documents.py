@@ -230,7 +230,9 @@ def _parts(
     """Check parts, however they were given; leave out those that are empty."""
     if given is not None and (text is not None or image is not None):
         raise BadInput(f"{whose} has parts as well as text or image. Put the text and the image into the parts.")
-    if given is not None and (isinstance(given, Part | str | bytes | Mapping) or not isinstance(given, Iterable)):
+    if given is not None and (
+        isinstance(given, Part | str | bytes | Mapping | np.ndarray) or not isinstance(given, Iterable)
+    ):
         raise BadInput(f"{whose} has parts of type {type(given).__name__}; write parts=[Text('…'), Image('a.jpg')].")
     try:
         short = [*([] if text is None else [Text(text)]), *([] if image is None else [Image(image)])]

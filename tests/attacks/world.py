@@ -141,7 +141,7 @@ def litter(folder: Path) -> list[str]:
     with sqlite3.connect(folder / FILE) as connection:
         manifest = dict(connection.execute("SELECT name, value FROM manifest WHERE name = 'calibration'"))
         version = int(manifest.get("calibration", 0))
-        drafts = "SELECT version FROM calibrations WHERE version > ? OR beside = '{}'"
+        drafts = "SELECT version FROM calibrations WHERE version > ? OR extras = '{}'"
         found += [f"calibration {row[0]}, which was never served" for row in connection.execute(drafts, (version,))]
     connection.close()
     places = sorted(path.name for path in (folder / "index").glob("*")) if (folder / "index").is_dir() else []

@@ -14,7 +14,7 @@ def compact(into: In, json: Json = False) -> None:
 
         isthmus compact --in things.isthmus
 
-    It needs twice as much free disk space as the collection takes. Searcher keep working, and nothing is lost if it is
+    It needs twice as much free disk space as the collection takes. Searches keep working, and nothing is lost if it is
     interrupted. A collection compacts itself when a third of its file is unused. If `isthmus stats --verify` found the
     word index damaged, it is rebuilt.
     """

@@ -157,19 +157,19 @@ class Encoding:
             return {}
         encoder = self.encoder()
         alone = isinstance(encoder, SplitsParts)
-        views = [
-            View.of(batch[row].document, row, some)
+        inputs = [
+            EncoderInput.of(batch[row].document, row, some)
             for row, numbers in todo
             for some in pairs(batch[row].document.parts, numbers, alone=alone)
         ]
         vectors, owner = encoder.encode_passages(
-            [view.document for view in views], skip=lambda at, problem: leave_out(views[at].row, problem)
+            [given.document for given in inputs], skip=lambda at, problem: leave_out(inputs[at].row, problem)
         )
-        first = np.searchsorted(owner, np.arange(len(views) + 1))
+        first = np.searchsorted(owner, np.arange(len(inputs) + 1))
         made: dict[int, dict[Any, Segment]] = {}
-        for at, view in enumerate(views):
-            mine = made.setdefault(view.row, {})
-            for segment in view.segments(encoder, vectors, np.arange(first[at], first[at + 1])):
+        for at, given in enumerate(inputs):
+            mine = made.setdefault(given.row, {})
+            for segment in given.segments(encoder, vectors, np.arange(first[at], first[at + 1])):
                 mine.setdefault((segment.parts, segment.name, segment.start), segment)
         return {row: list(segments.values()) for row, segments in made.items()}
 
@@ -189,7 +189,7 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class EncoderInput:
     """Some parts of a document, at most one of each kind, as an encoder takes them."""
 
     document: Document
@@ -197,7 +197,7 @@ class View:
     numbers: tuple[int, ...]  # of the parts
 
     @classmethod
-    def of(cls, document: Document, row: int, numbers: tuple[int, ...]) -> View:
+    def of(cls, document: Document, row: int, numbers: tuple[int, ...]) -> EncoderInput:
         """Take some parts of a document."""
         return cls(Document.restored(document.id, [document.parts[at] for at in numbers], {}, {}), row, numbers)
 
