@@ -30,7 +30,7 @@ def diagnose(
 
     Without --queries it uses queries generated from the documents, and general ones.
     """
-    from isthmus.diagnose import examine, page, summary, told
+    from isthmus.diagnose import as_text, examine, page, summary
 
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         found = examine(things, references(queries))
@@ -43,6 +43,6 @@ def diagnose(
         written: dict[str, Any] = {"report": str(report)} if report is not None else {}
         echo_json({**summary(found), **written})
         return
-    echo(told(found))
+    echo(as_text(found))
     if report is not None:
         echo(f"\nThe report is in {report}")
