@@ -8,7 +8,7 @@ import numpy as np
 
 from isthmus.documents import ImageLike, Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.bank import Words
+from isthmus.encoders.bank import WordDeck
 from isthmus.encoders.references import Reference, kept, references
 from isthmus.types import Matrix
 
@@ -94,7 +94,7 @@ def visible() -> tuple[str, ...]:
     >>> {"cat", "lighthouse", "bar chart"} <= {phrase.removeprefix("a ") for phrase in visible()}
     True
     """
-    words = Words.read(np.random.default_rng(0))
+    words = WordDeck.read(np.random.default_rng(0))
     listed = [word for name in LISTS for word in words.lists[name]]
     tabled = [word for name, column in TABLES.items() for row in words.tables[name] for word in row[column]]
     return tuple(word for word in dict.fromkeys([*listed, *tabled]) if "{" not in word)

@@ -36,7 +36,7 @@ from isthmus.types import Matrix
 By: TypeAlias = Literal["ours", "ir-measures"]
 
 
-class Kind(NamedTuple):
+class MeasureKind(NamedTuple):
     """What a name stands for: the equation, what ir-measures calls it, whether it takes a gain, needs a cut."""
 
     formula: formulas.Formula
@@ -45,14 +45,14 @@ class Kind(NamedTuple):
     must_cut: bool = False
 
 
-MEASURES: Mapping[str, Kind] = {
-    "nDCG": Kind(formulas.ndcg, "nDCG", graded=True),
-    "nDCG-retrieved": Kind(formulas.ndcg_retrieved, None, graded=True),
-    "R": Kind(formulas.recall, "R", must_cut=True),
-    "P": Kind(formulas.precision, "P", must_cut=True),
-    "hit": Kind(formulas.hit, "Success", must_cut=True),
-    "RR": Kind(formulas.reciprocal_rank, "RR"),
-    "AP": Kind(formulas.average_precision, "AP"),
+MEASURES: Mapping[str, MeasureKind] = {
+    "nDCG": MeasureKind(formulas.ndcg, "nDCG", graded=True),
+    "nDCG-retrieved": MeasureKind(formulas.ndcg_retrieved, None, graded=True),
+    "R": MeasureKind(formulas.recall, "R", must_cut=True),
+    "P": MeasureKind(formulas.precision, "P", must_cut=True),
+    "hit": MeasureKind(formulas.hit, "Success", must_cut=True),
+    "RR": MeasureKind(formulas.reciprocal_rank, "RR"),
+    "AP": MeasureKind(formulas.average_precision, "AP"),
 }
 # The same by another name. RR without a cut is written MRR, as the papers do.
 ALSO: Mapping[str, str] = {"MRR": "RR", "Recall": "R", "Precision": "P", "Success": "hit", "MAP": "AP", "NDCG": "nDCG"}

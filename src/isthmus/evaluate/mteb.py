@@ -35,7 +35,7 @@ from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadInput
 from isthmus.evaluate.compare import AUTO, in_blocks
 from isthmus.evaluate.encode import passages
-from isthmus.evaluate.mteb_rows import Row, rows_of
+from isthmus.evaluate.mteb_rows import MtebRow, rows_of
 from isthmus.evaluate.mteb_rows import blocks as blocks_of
 from isthmus.evaluate.runs import run_of
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -158,7 +158,7 @@ class MtebModel:
         """Return the dot product of each row with its partner."""
         return np.asarray((np.asarray(embeddings1) * np.asarray(embeddings2)).sum(axis=-1))
 
-    def _rows(self, batch: Mapping[str, Sequence[Any]], task_metadata: Any, side: Any) -> list[Row]:
+    def _rows(self, batch: Mapping[str, Sequence[Any]], task_metadata: Any, side: Any) -> list[MtebRow]:
         """Read what the task has on this side and the encoder reads; mteb warns where it does not read all of it."""
         kinds = [kind for kind in task_metadata.get_modalities(side) if kind in self.encoder.modalities]
         if not kinds:
@@ -175,7 +175,7 @@ class MtebModel:
         )
         return calibrations.fit(self.calibration, documents, queries, owner=owner)
 
-    def _folded(self, rows: Sequence[Row], role: str | None) -> Matrix:
+    def _folded(self, rows: Sequence[MtebRow], role: str | None) -> Matrix:
         if role == "query":
             vectors = self.encoder.encode_queries([Query(row.text, row.image) for row in rows])
         else:

@@ -13,7 +13,7 @@ AT_ONCE = 1000  # rows read from a dataset at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class MtebRow:
     """One row of a dataset of mteb's; false where there is nothing to read."""
 
     id: str
@@ -24,7 +24,7 @@ class Row:
         return self.image is not None or bool(self.text and self.text.strip())
 
 
-def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[Row]:
+def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[MtebRow]:
     """Read a batch of documents or queries: those of its columns that are of these kinds.
 
     A title stands before its text, an instruction behind its query; a conversation is its turns.
@@ -36,7 +36,7 @@ def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[Ro
     none = [None] * count
     columns = [batch.get(name, none) for name in ("id", "title", "text", "instruction", "image")]
     return [
-        Row(
+        MtebRow(
             id=str(name),
             text=_text(title, text, instruction) if "text" in kinds else None,
             image=_image(image) if "image" in kinds else None,

@@ -10,7 +10,7 @@ Collections calibrate on the last.
 """
 
 from isthmus.queries.captions import Captions
-from isthmus.queries.corpora import Corpus, corpus
+from isthmus.queries.corpora import GeneratedCorpus, corpus
 from isthmus.queries.kinds import KINDS, MadeQuery
 from isthmus.queries.parse import Embedded, Parser, best
 from isthmus.queries.recipe import about, made, without
@@ -18,8 +18,8 @@ from isthmus.queries.recipe import about, made, without
 __all__ = [
     "KINDS",
     "Captions",
-    "Corpus",
     "Embedded",
+    "GeneratedCorpus",
     "MadeQuery",
     "Parser",
     "about",

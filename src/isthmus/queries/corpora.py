@@ -19,7 +19,7 @@ from isthmus.queries.recipe import made, without
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class GeneratedCorpus:
     """Documents as they are to be searched, queries by id, which document answers each, and the kind of each.
 
     ``qrels`` and ``kinds`` are what ``isthmus.evaluate.slices(qrels, types=kinds)`` takes.
@@ -44,7 +44,7 @@ def corpus(
     kinds: Sequence[str] = KINDS,
     remove: bool = True,
     parser: Parser | None = None,
-) -> Corpus:
+) -> GeneratedCorpus:
     """Make the queries of every document, and take what they repeat out of its text.
 
     ``captions`` are by document id (a string, or several of which one is drawn), or a captioner that is handed each
@@ -70,4 +70,4 @@ def corpus(
         shown.append(without(document, repeats[0]) if repeats and remove else document)
         queries |= {f"{document.id} {query.kind}": query for query in asked}
     qrels = {key: {query.source_id: 1} for key, query in queries.items()}
-    return Corpus(shown, queries, qrels, {key: query.kind for key, query in queries.items()})
+    return GeneratedCorpus(shown, queries, qrels, {key: query.kind for key, query in queries.items()})

@@ -21,7 +21,7 @@ from isthmus.sources import readers
 from isthmus.sources.base import Skipped, Source, Unit
 from isthmus.sources.clip_retrieval import FOLDERS as VECTOR_FOLDERS
 from isthmus.sources.clip_retrieval import ClipRetrievalSource
-from isthmus.sources.files import Reader, unreadable
+from isthmus.sources.files import FileReader, unreadable
 from isthmus.sources.folder import FileSource, FolderSource
 from isthmus.sources.names import readable
 from isthmus.sources.shards import ShardsSource, is_shard
@@ -97,7 +97,7 @@ def _only_shards(path: Path) -> bool:
     return bool(shards) and beside <= shards
 
 
-def _file(path: str, reader: Reader | None = None) -> Source:
+def _file(path: str, reader: FileReader | None = None) -> Source:
     if Path(path).is_dir():
         kind = reader.name if reader else "file"
         raise BadInput(f"{readable(path)} is a folder, not a file of kind {kind!r}. Use kind 'folder', or name a file.")

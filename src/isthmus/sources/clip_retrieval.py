@@ -22,7 +22,7 @@ from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.sources import parquet
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader, is_missing, unit, unreadable
+from isthmus.sources.files import File, FileReader, is_missing, unit, unreadable
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look
 from isthmus.sources.rows import fields, storable
@@ -31,7 +31,7 @@ from isthmus.types import Matrix
 FOLDERS = {"image": "img_emb", "text": "text_emb"}
 SHARD = re.compile(r"(?:img_emb|text_emb)_(\w+)\.npy")
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}  # 2.0, which reads 3.0 too, otherwise
-READER = Reader("clip-retrieval", parquet.read, parquet.MODULE)  # for its stamp
+READER = FileReader("clip-retrieval", parquet.read, parquet.MODULE)  # for its stamp
 
 
 @dataclass(frozen=True, slots=True)

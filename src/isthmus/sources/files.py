@@ -66,7 +66,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FileReader:
     """How files of a kind become documents, and the module that it takes, if it is not always there."""
 
     name: str
@@ -109,7 +109,7 @@ def is_missing(path: str | PathLike[str]) -> bool:
     return False
 
 
-def _read_file(reader: Reader, file: File) -> Iterator[Found]:
+def _read_file(reader: FileReader, file: File) -> Iterator[Found]:
     if file.size == 0:
         return iter([Skipped(file.name, "is empty (0 bytes)")])
     return reader.read(file)

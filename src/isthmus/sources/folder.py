@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isthmus.sources.base import Skipped, Unit
-from isthmus.sources.files import File, Reader, is_missing
+from isthmus.sources.files import File, FileReader, is_missing
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look, unit_of
 from isthmus.sources.sidecars import by_picture, candidates, is_picture
@@ -44,7 +44,7 @@ class FileSource:
     """
 
     path: str
-    reader: Reader | None = None
+    reader: FileReader | None = None
     inner: str = ""
 
     @property

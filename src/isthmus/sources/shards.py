@@ -24,7 +24,7 @@ from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader, from_system, unreadable
+from isthmus.sources.files import File, FileReader, from_system, unreadable
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension, readable
 from isthmus.sources.readers import look
@@ -210,7 +210,7 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, sample: Sample, kin
         sample.take(kind, opened.read())
 
 
-SHARD = Reader("webdataset", read)
+SHARD = FileReader("webdataset", read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from isthmus.align.base import Retriever, joined
 from isthmus.align.reading import WindowReader
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.evaluate.benchmarks import beir, flickr8k
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.chat import chats
 from isthmus.queries.phrases import content_words
 from isthmus.train.forge_mini import Example
@@ -70,7 +70,7 @@ def scifact(data: Path) -> tuple[ForgeCorpus, dict[str, dict[str, str]], dict[st
 
 def captions(data: Path) -> tuple[ForgeCorpus, list[ForgeQuery]]:
     """Return first captions of Flickr8k's training photos, and second ones to ask with: everyday words."""
-    photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
+    photos = flickr8k.split(BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
     corpus = ForgeCorpus([photo.id for photo in photos], [photo.captions[0] for photo in photos])
     said = {photo.id: photo.captions[1] for photo in photos[:CAPTIONS] if len(photo.captions) > 1}
     sent = [*_sent(said, 100, 0.5), *_sent(said, 101, 0.0)]

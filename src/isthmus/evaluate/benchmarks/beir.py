@@ -17,7 +17,7 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, judgements, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, judgements, rows, words
 
 HOME = "https://github.com/beir-cellar/beir"
 SPLITS = ("test", "dev", "train")
@@ -29,7 +29,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     names = [word for word in chosen if word not in SPLITS]
     if len(names) > 1:
         raise BadInput(f"beir reads one set at a time, not {' and '.join(names)}.")
-    folder = Folder(data / names[0] if names else data, "beir", HOME)
+    folder = BenchmarkFolder(data / names[0] if names else data, "beir", HOME)
     documents = [
         Document(str(row["_id"]), text)
         for row in rows(folder.file("corpus.jsonl"), "_id", "text")
@@ -48,7 +48,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     return Benchmark(":".join(["beir", *names]), documents, questions, qrels, references)
 
 
-def _split(folder: Folder, name: str, asked: dict[str, str]) -> dict[str, dict[str, int]]:
+def _split(folder: BenchmarkFolder, name: str, asked: dict[str, str]) -> dict[str, dict[str, int]]:
     path = folder.file(f"qrels/{name}.tsv")
     judged = judgements(path, "query-id", "corpus-id")
     if unknown := judged.keys() - asked.keys():

@@ -23,7 +23,7 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, content, listed
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, content, listed
 from isthmus.evaluate.builders import mixed
 from isthmus.registry import lookup
 
@@ -37,7 +37,7 @@ def load(data: Path, words: Sequence[str]) -> Benchmark:
     """Read pages and questions, as ``both`` (when nothing is said), ``images``, ``apart`` or ``mixed``."""
     variant = next((word for word in words if word != HELD_OUT), "both")
     made = lookup(VARIANTS, variant, "variant of docvqa")
-    folder = Folder(data, "docvqa", HOME)
+    folder = BenchmarkFolder(data, "docvqa", HOME)
     if (inner := folder.inside("docvqa")).path.is_dir():
         folder = inner
     path = folder.file("val_v1.0.json", "val_v1.0_withQT.json")

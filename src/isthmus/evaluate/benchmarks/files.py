@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Folder:
+class BenchmarkFolder:
     """The folder of a benchmark, what the benchmark is called, and where its files come from."""
 
     path: Path
@@ -36,9 +36,9 @@ class Folder:
         others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
         raise BadInput(f"{self.name} needs {self.path / names[0]}{others}, which is not there. It is from {self.home}.")
 
-    def inside(self, name: str) -> Folder:
+    def inside(self, name: str) -> BenchmarkFolder:
         """Return a folder of this folder."""
-        return Folder(self.path / name, self.name, self.home)
+        return BenchmarkFolder(self.path / name, self.name, self.home)
 
 
 def rows(path: Path, *needs: str) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from isthmus.errors import BadFile
 from isthmus.evaluate.benchmarks.base import Benchmark
 from isthmus.evaluate.benchmarks.captions import DIRECTIONS, Captioned
-from isthmus.evaluate.benchmarks.files import Folder, listed
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, listed
 from isthmus.registry import lookup
 
 SPLITS = "https://cs.stanford.edu/people/karpathy/deepimagesent/"
@@ -34,7 +34,7 @@ FOLDERS = {
 def load(name: str, data: Path, words: Sequence[str]) -> Benchmark:
     """Read one of the two; ``to-texts`` asks the other way round, with photos for captions."""
     direction = lookup(DIRECTIONS, words[0] if words else "to-images", f"direction of {name}")
-    folder = Folder(data, name, HOMES[name])
+    folder = BenchmarkFolder(data, name, HOMES[name])
     path = folder.file(f"dataset_{name}.json")
     photos = folder.file(*FOLDERS[name])
     splits: dict[str, list[Captioned]] = {}

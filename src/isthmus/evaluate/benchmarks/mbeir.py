@@ -21,7 +21,7 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, lines, picture, relevance, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, lines, picture, relevance, rows, words
 
 HOME = "https://huggingface.co/datasets/TIGER-Lab/M-BEIR"
 POOL = "cand_pool/global/mbeir_union_test_cand_pool.jsonl"
@@ -29,7 +29,7 @@ POOL = "cand_pool/global/mbeir_union_test_cand_pool.jsonl"
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the test queries of all tasks, or of those that are named."""
-    folder = Folder(data, "m-beir", HOME)
+    folder = BenchmarkFolder(data, "m-beir", HOME)
     tasks = [word for word in chosen if word != "global"] or _tasks(folder)
     documents: dict[str, Document] = {}
     for pool in _pools(folder, [word for word in chosen if word != "global"], "global" in chosen):
@@ -52,7 +52,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     return Benchmark(name, list(documents.values()), questions, qrels, references)
 
 
-def _tasks(folder: Folder) -> list[str]:
+def _tasks(folder: BenchmarkFolder) -> list[str]:
     found = folder.file("query/test").glob("mbeir_*_test.jsonl")
     tasks = sorted(path.name.removeprefix("mbeir_").removesuffix("_test.jsonl") for path in found)
     if not tasks:
@@ -60,7 +60,7 @@ def _tasks(folder: Folder) -> list[str]:
     return tasks
 
 
-def _pools(folder: Folder, tasks: Sequence[str], whole: bool) -> list[Path]:
+def _pools(folder: BenchmarkFolder, tasks: Sequence[str], whole: bool) -> list[Path]:
     if whole or not tasks:
         return [folder.file(POOL)]
     local = "cand_pool/local/mbeir_"
@@ -76,7 +76,7 @@ def _right(row: Row) -> list[str]:
     return [each["did"] if isinstance(each, Mapping) else str(each) for each in row["pos_cand_list"]]
 
 
-def _judged(folder: Folder, task: str) -> dict[str, dict[str, int]]:
+def _judged(folder: BenchmarkFolder, task: str) -> dict[str, dict[str, int]]:
     """Read TREC's qrels: query, 0, document, relevance, and the number of the task."""
     judged: dict[str, dict[str, int]] = {}
     path = folder.find(f"qrels/test/mbeir_{task}_test_qrels.txt")

@@ -22,7 +22,7 @@ from typing import Any
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, judgements, picture, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, judgements, picture, rows, words
 from isthmus.registry import lookup
 
 HOME = "https://huggingface.co/datasets/mixed-modality-search/MixBench2025"
@@ -35,7 +35,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     names = [lookup(CHOICES, word, "subset of mixbench") for word in chosen]
     subsets = [name for name in names if name != "corpus"]
     corpus = "corpus" if "corpus" in names else "mixed_corpus"
-    folder = Folder(data, "mixbench", HOME)
+    folder = BenchmarkFolder(data, "mixbench", HOME)
     if len(subsets) > 1 or (not subsets and any((data / subset).is_dir() for subset in SUBSETS)):
         raise BadInput(f"mixbench is {len(SUBSETS)} corpora: choose one, as in mixbench:{SUBSETS[0]}.")
     if subsets and data.name != subsets[0]:
@@ -60,7 +60,7 @@ def _id(row: Row, name: str) -> str:
     return str(key)
 
 
-def _image(row: Row, folder: Folder) -> Path | bytes | None:
+def _image(row: Row, folder: BenchmarkFolder) -> Path | bytes | None:
     found = picture(row.get("image"), folder.path / "images")
     if isinstance(found, Path) and not found.exists():
         beside = folder.path / str(row["image"])  # some rows name the folder too

@@ -29,7 +29,7 @@ from typing import Any
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, rows, words
 from isthmus.registry import lookup
 
 HOME = "https://huggingface.co/datasets/mm-bright/MM-BRIGHT"
@@ -40,7 +40,7 @@ Right = Callable[["Domain", Row], dict[str, int]]
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the domains that are there, or those that are named."""
-    folder = Folder(data, "mm-bright", HOME)
+    folder = BenchmarkFolder(data, "mm-bright", HOME)
     task = next((word for word in chosen if word.startswith("task")), "task2")
     documents_of, right_of = lookup(TASKS, task, "task of mm-bright")
     there = {re.sub(r"-\d+-of-\d+$", "", path.stem): True for path in folder.file("documents").glob("*.parquet")}
@@ -67,7 +67,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
 class Domain:
     """One domain's tables; the pictures of its questions are read once, when the first is wanted."""
 
-    folder: Folder
+    folder: BenchmarkFolder
     name: str
     asked: Mapping[str, bytes] | None = None
 

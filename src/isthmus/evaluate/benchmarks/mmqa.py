@@ -19,7 +19,7 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, rows, words
 
 HOME = "https://github.com/allenai/multimodalqa"
 KINDS = {"TextQ": "text", "ImageQ": "image"}
@@ -29,10 +29,12 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the dev split."""
     if chosen:
         raise BadInput(f"mmqa has no variants, so there is none called {chosen[0]!r}.")
-    folder = Folder(data, "mmqa", HOME)
+    folder = BenchmarkFolder(data, "mmqa", HOME)
     if (inner := folder.inside("dataset")).path.is_dir():
         folder = inner
-    pictures = Folder(data, "mmqa", HOME).file("final_dataset_images", "dataset/final_dataset_images", "images")
+    pictures = BenchmarkFolder(data, "mmqa", HOME).file(
+        "final_dataset_images", "dataset/final_dataset_images", "images"
+    )
     documents = [
         Document(row["id"], text, metadata={"title": row.get("title", "")})
         for row in rows(_file(folder, "texts"), "id", "text")
@@ -57,7 +59,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     )
 
 
-def _file(folder: Folder, name: str) -> Path:
+def _file(folder: BenchmarkFolder, name: str) -> Path:
     return folder.file(f"MMQA_{name}.jsonl", f"MMQA_{name}.jsonl.gz")
 
 

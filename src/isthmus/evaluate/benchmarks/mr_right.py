@@ -20,7 +20,7 @@ from pathlib import Path
 
 from isthmus.documents import Document, Query
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, rows, words
 from isthmus.registry import lookup
 
 HOME = "https://github.com/hsiehjackson/Mr.Right"
@@ -33,7 +33,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the test queries."""
     for word in chosen:
         lookup({"pretrain": True}, word, "variant of mr-right")
-    folder = Folder(data, "mr-right", HOME)
+    folder = BenchmarkFolder(data, "mr-right", HOME)
     pictures = folder.find("images") or data
     documents = [
         Document(str(row["id"]), words(row["doc_text"]), _image(row, pictures), {"title": row.get("title", "")})

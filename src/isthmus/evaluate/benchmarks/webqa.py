@@ -20,7 +20,7 @@ from typing import Any
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, content, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, content, words
 from isthmus.registry import lookup
 
 HOME = "https://github.com/WebQnA/WebQA"
@@ -31,7 +31,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the val split."""
     for word in chosen:
         lookup({"captions": True}, word, "variant of webqa")
-    folder = Folder(data, "webqa", HOME)
+    folder = BenchmarkFolder(data, "webqa", HOME)
     path = folder.file(FILE)
     if not (pictures := folder.find("images", "imgs")) and folder.find("imgs.tsv"):
         raise BadInput(f"webqa needs its pictures as files: write {data / 'imgs.tsv'} out to {data / 'images'}.")

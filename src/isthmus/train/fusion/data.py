@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from isthmus.errors import BadInput
-from isthmus.evaluate.benchmarks.files import Folder, Row, picture, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, picture, rows, words
 from isthmus.evaluate.benchmarks.mr_right import HOME
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
 
@@ -51,7 +51,7 @@ class TrainingPairs:
 
 def read(data: Path, *, seed: int = 0) -> TrainingPairs:
     """Read a set; a stage whose file is not there is left out, but one must be."""
-    folder = Folder(data, "a set to train fusion on", HOME)
+    folder = BenchmarkFolder(data, "a set to train fusion on", HOME)
     rng = np.random.default_rng(seed)
     found = {
         stage: [_pair(row, data, rng) for row in rows(path, "id", "doc_text", "doc_image")]
@@ -71,7 +71,7 @@ def read(data: Path, *, seed: int = 0) -> TrainingPairs:
     return TrainingPairs({stage: kept[stage] for stage in kept if stage != "held"}, kept["held"], lost)
 
 
-def _held(folder: Folder) -> list[Row]:
+def _held(folder: BenchmarkFolder) -> list[Row]:
     """Return the rows to decide by: with their documents, or by id."""
     pairs, queries = PAIRS.format("val"), "multimodal_val_queries.json"
     if (path := folder.file(pairs, queries)).name == pairs:
