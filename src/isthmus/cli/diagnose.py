@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from isthmus.cli.options import Device, In, Json, Threads, references
+from isthmus.cli import progress
+from isthmus.cli.options import Device, In, Json, Quiet, Threads, references
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import CannotWrite
 from isthmus.search import Collection
@@ -22,6 +23,7 @@ def diagnose(
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Diagnose bias: the modality gap, shares of the top 10, hubs, what calibration changes, and what to do.
@@ -33,7 +35,9 @@ def diagnose(
     from isthmus.diagnose import as_text, examine, page, summary
 
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
-        found = examine(things, references(queries))
+        own = references(queries)
+        with progress.counting("diagnosing", "rankings", quiet=quiet or json) as tell:
+            found = examine(things, own, progress=tell)
     if report is not None:
         try:
             report.write_text(page(found), encoding="utf-8", errors="replace")

@@ -6,7 +6,7 @@ whole collection, raw and calibrated. Its source is scored as in those trials, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -76,22 +76,34 @@ class Examination:
     own: bool  # whether the queries are the user's
 
 
-def examine(things: Collection, queries: Sequence[str | Query | tuple[str | Query, str]] | None = None) -> Examination:
-    """Diagnose a collection; ``queries`` are your own, with the id of the right document if you know it."""
+def examine(
+    things: Collection,
+    queries: Sequence[str | Query | tuple[str | Query, str]] | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Examination:
+    """Diagnose a collection; ``queries`` are your own, with the id of the right document if you know it.
+
+    ``progress`` is called with (done, total), counted in rankings: two of each query, raw and calibrated.
+    """
     if not len(things):
         raise BadInput(f"{things.path} is empty: there is nothing to diagnose. Index something first.")
     own = [(Query.of(q[0]), q[1]) if isinstance(q, tuple) else (Query.of(q), None) for q in queries or ()]
     for _, name in own:
         if name is not None:
             things.get(name)  # an unknown id is an error with the nearest known one
-    return things.retry_if_reencoded(lambda: _examined(things, own))
+    return things.retry_if_reencoded(lambda: _examined(things, own, progress or _ignore))
 
 
-def _examined(things: Collection, own: Own) -> Examination:
+def _ignore(done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def _examined(things: Collection, own: Own, progress: Callable[[int, int], None]) -> Examination:
     served, raw = things.snapshot(), things.snapshot(raw=True)
     gathered = things.references(own)
     ranked_queries = _RankedQueries(things, gathered.real if own else gathered.trial, len(own))
-    sides = ranked_queries.sides(raw, served)
+    sides = ranked_queries.sides(raw, served, progress)
     evidence = ranked_queries.evidence(gathered.real, served, sides)
     fitted = served.calibrated.fitted
     stats = things.stats()
@@ -127,12 +139,13 @@ class _RankedQueries:
         self.numbers: dict[int, int] = {}  # row in the store → number
         self.modality: list[str] = []
 
-    def sides(self, raw: Snapshot, served: Snapshot) -> tuple[Side, Side]:
+    def sides(self, raw: Snapshot, served: Snapshot, progress: Callable[[int, int], None]) -> tuple[Side, Side]:
         """Rank every query both ways; vectors are added later."""
-        first, second = self._side(raw), self._side(served)
-        return first, second
+        n = len(self.rows)
+        first = self._side(raw, lambda done: progress(done, 2 * n))
+        return first, self._side(served, lambda done: progress(n + done, 2 * n))
 
-    def _side(self, served: Snapshot) -> Side:
+    def _side(self, served: Snapshot, tell: Callable[[int], None]) -> Side:
         lists = np.full((len(self.rows), TOP), -1, dtype=np.intp)
         scores = np.full((len(self.rows), DEPTH), -np.inf)
         for start in range(0, len(self.rows), AT_ONCE):
@@ -140,6 +153,7 @@ class _RankedQueries:
             several = ranked(served, self.corpus.queries.take(some), DEPTH + 1)
             for at, ranking in enumerate(several, start):
                 self._without_source(ranking, at, lists, scores)
+            tell(start + len(some))
         ranks = np.zeros(len(self.rows), dtype=np.intp)
         known = np.flatnonzero(self.judges)
         if len(known):
