@@ -12,6 +12,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -187,9 +188,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("notes/cat.txt").write_text("a cat")
     for name, text in {"empty": "\n", "bad": '{"query": \n', "unknown": '{"query": "cat", "id": "dog.txt"}\n'}.items():
         Path(f"{name}.txt").write_text(text)
-    known = [
-        f"{one} {other}" for one in ("cat", "dog", "tree", "sofa", "house") for other in ("red", "on", "a", "sits")
-    ]
+    words = ("cat", "dog", "tree", "sofa", "house"), ("red", "on", "a", "sits", "runs", "dog")
+    known = [" ".join(pair) for pair in product(*words)]
     for number, text in enumerate(known):
         Path(f"many/{number}.txt").write_text(text)
     Path("known.txt").write_text("".join(f'{{"query": "{text}", "id": "{n}.txt"}}\n' for n, text in enumerate(known)))
