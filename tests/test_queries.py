@@ -16,7 +16,7 @@ from isthmus import Document
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate import slices
 from isthmus.evaluate.benchmarks.mr_right import KINDS as PUBLISHED
-from isthmus.evaluate.builders import asked
+from isthmus.evaluate.builders import from_documents
 from isthmus.queries import KINDS, Embedded, MadeQuery, about, corpus, made, without
 from isthmus.queries.captions import nameless
 from isthmus.queries.filters import kept, objection
@@ -314,7 +314,7 @@ def test_captions_must_be_words() -> None:
 
 
 def test_any_documents_become_a_benchmark() -> None:
-    benchmark = asked([BRIDGE, Document("i", image="i.jpg")], {"bridge": CAPTION})
+    benchmark = from_documents([BRIDGE, Document("i", image="i.jpg")], {"bridge": CAPTION})
     assert [question.kind for question in benchmark.questions] == list(KINDS)
     assert {key: set(right) for key, right in benchmark.qrels.items()} == {
         question.id: {"bridge"} for question in benchmark.questions

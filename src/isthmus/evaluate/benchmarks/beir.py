@@ -1,4 +1,4 @@
-"""Any set of BEIR: texts, and the layout that most retrieval sets are published in.
+"""Any BEIR set: texts, in the layout of most published retrieval sets.
 
     DIR/corpus.jsonl               {"_id", "title", "text"}
     DIR/queries.jsonl              {"_id", "text"}, of every split
@@ -6,7 +6,7 @@
 
 ``beir:scifact`` reads the folder DIR/scifact, ``beir:dev`` the split dev. Documents are title and text, as BEIR
 joins them. References are the queries of the train split (or of dev), each with its first right document. A document
-of neither title nor text, of which some sets have a few, is left out. Reference: Thakur et al., NeurIPS 2021.
+without title and text is left out; some sets have a few. Reference: Thakur et al., NeurIPS 2021.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPLITS = ("test", "dev", "train")
 
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
-    """Read a set; the words choose a folder of ``data`` and a split."""
+    """Read a set; the names select a folder of ``data`` and a split."""
     split = next((word for word in chosen if word in SPLITS), "test")
     names = [word for word in chosen if word not in SPLITS]
     if len(names) > 1:

@@ -4,7 +4,7 @@
     DIR/Flickr_8k.testImages.txt   DIR/Flickr_8k.devImages.txt
     DIR/Flicker8k_Dataset/…        or images/, or img224/ (small copies in WebP)
 
-The test split is asked, the dev split is to calibrate on. Reference: Hodosh, Young & Hockenmaier, JAIR 47, 2013.
+The test split is searched, the dev split provides references. Reference: Hodosh, Young & Hockenmaier, JAIR 47, 2013.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENDINGS = {"img224": ".webp"}
 
 
 def load(data: Path, words: Sequence[str]) -> Benchmark:
-    """Read the test split; ``to-texts`` asks with photos for captions."""
+    """Read the test split; ``to-texts`` searches for captions with photos."""
     direction = lookup(DIRECTIONS, words[0] if words else "to-images", "direction of flickr8k")
     folder = BenchmarkFolder(data, "flickr8k", HOME)
     if (inner := folder.inside("flickr8k")).path.is_dir():

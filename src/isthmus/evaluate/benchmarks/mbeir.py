@@ -5,12 +5,12 @@
     DIR/query/test/mbeir_mscoco_task0_test.jsonl                {"qid": "9:1", "query_txt"?, "query_img_path"?,
                                                                  "pos_cand_list": ["9:2", …]}
     DIR/qrels/test/mbeir_mscoco_task0_test_qrels.txt            9:1 0 9:2 1 0
-    DIR/mbeir_images/…                                          what the rows name, from DIR
+    DIR/mbeir_images/…                                          the pictures that the rows name
 
-``m-beir`` asks every test query of the global pool; ``m-beir:mscoco_task0`` asks one task's of its own pool, and
-``m-beir:mscoco_task0,global`` of the global one. Where the qrels are missing, the queries' own lists are taken. A
-question's kind is its task. References are the val queries of the same tasks, without their documents. The
-instructions are not put before the queries. Reference: Wei et al., UniIR, ECCV 2024.
+``m-beir`` searches the global pool with every test query; ``m-beir:mscoco_task0`` searches the pool of one task with
+its queries, and ``m-beir:mscoco_task0,global`` the global one. If the qrels are missing, the queries' own lists are
+used. The kind of a query is its task. References are the val queries of the same tasks, without their documents. The
+instructions are not used. Reference: Wei et al., UniIR, ECCV 2024.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POOL = "cand_pool/global/mbeir_union_test_cand_pool.jsonl"
 
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
-    """Read the test queries of all tasks, or of those that are named."""
+    """Read the test queries of all tasks, or of those named."""
     folder = BenchmarkFolder(data, "m-beir", HOME)
     tasks = [word for word in chosen if word != "global"] or _tasks(folder)
     documents: dict[str, Document] = {}
@@ -56,7 +56,7 @@ def _tasks(folder: BenchmarkFolder) -> list[str]:
     found = folder.file("query/test").glob("mbeir_*_test.jsonl")
     tasks = sorted(path.name.removeprefix("mbeir_").removesuffix("_test.jsonl") for path in found)
     if not tasks:
-        raise BadInput(f"{folder.path / 'query/test'} holds no queries of m-beir. They are from {HOME}.")
+        raise BadInput(f"{folder.path / 'query/test'} has no queries of m-beir. Download them from {HOME}.")
     return tasks
 
 
@@ -72,7 +72,7 @@ def _query(row: Row, data: Path) -> Query:
 
 
 def _right(row: Row) -> list[str]:
-    """Return the right documents; the card shows objects with a ``did``, the files hold the ids alone."""
+    """Return the right documents; the dataset card shows objects with a ``did``, the files hold only ids."""
     return [each["did"] if isinstance(each, Mapping) else str(each) for each in row["pos_cand_list"]]
 
 
@@ -83,6 +83,6 @@ def _judged(folder: BenchmarkFolder, task: str) -> dict[str, dict[str, int]]:
     for line in lines(path) if path else ():
         fields = line.split()
         if len(fields) < 4:
-            raise BadFile(f"{path} has a line that is no judgement: {line!r}. Download it again.")
+            raise BadFile(f"{path} has a line that is not a judgement: {line!r}. Download it again.")
         judged.setdefault(fields[0], {})[fields[2]] = relevance(fields[3], path or folder.path)
     return judged

@@ -1,13 +1,13 @@
-"""MultiModalQA: questions of Wikipedia that a paragraph answers (TextQ) or a picture does (ImageQ).
+"""MultiModalQA: questions about Wikipedia, answered by a paragraph (TextQ) or a picture (ImageQ).
 
     DIR/MMQA_dev.jsonl.gz          {"qid", "question", "metadata": {"type"}, "supporting_context": [{"doc_id", "doc_part"}]}
     DIR/MMQA_texts.jsonl.gz        {"id", "title", "text"}
     DIR/MMQA_images.jsonl.gz       {"id", "title", "path"}
-    DIR/final_dataset_images/…     what they name
+    DIR/final_dataset_images/…     the pictures
 
-or the same without ``.gz``. The corpus is every paragraph and every picture; of the dev split, the questions of those
-two types are asked (the others need tables, or several documents at once); of the train split, they are to calibrate
-on, each with its first supporting document. Reference: Talmor et al., MultiModalQA, ICLR 2021; TextQ and ImageQ as in
+or the same without ``.gz``. The corpus is every paragraph and every picture; the queries are the
+questions of those two types of the dev split (the others need tables, or several documents at once); those of the train
+split are references, each with its first supporting document. Reference: Talmor et al., MultiModalQA, ICLR 2021; TextQ and ImageQ as in
 similarity standardisation (Yamashita et al.).
 """  # noqa: E501
 
@@ -28,7 +28,7 @@ KINDS = {"TextQ": "text", "ImageQ": "image"}
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the dev split."""
     if chosen:
-        raise BadInput(f"mmqa has no variants, so there is none called {chosen[0]!r}.")
+        raise BadInput(f"mmqa has no variants; none is called {chosen[0]!r}.")
     folder = BenchmarkFolder(data, "mmqa", HOME)
     if (inner := folder.inside("dataset")).path.is_dir():
         folder = inner
@@ -64,12 +64,12 @@ def _file(folder: BenchmarkFolder, name: str) -> Path:
 
 
 def _asked(path: Path) -> Iterator[tuple[Question, list[str]]]:
-    """Give the questions of the two types, with the documents of that kind that answer."""
+    """Yield the questions of the two types, with their right documents of that kind."""
     for row in rows(path, "qid", "question", "metadata", "supporting_context"):
         try:
             kind = row["metadata"]["type"]
             right = [each["doc_id"] for each in row["supporting_context"] if each["doc_part"] == KINDS.get(kind)]
         except (KeyError, TypeError) as error:
-            raise BadFile(f"{path}: question {row['qid']!r} is not as MultiModalQA's are: {error}.") from None
+            raise BadFile(f"{path}: question {row['qid']!r} does not have MultiModalQA's layout: {error}.") from None
         if right:
             yield Question(row["qid"], Query(row["question"]), kind), right
