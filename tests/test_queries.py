@@ -127,7 +127,7 @@ def test_chinese_gets_a_query_too() -> None:
 
 def test_a_piece_is_not_taken_out_of_another_document() -> None:
     query = made(BRIDGE, rng=rng(), parser=PARSER)[0]
-    with pytest.raises(BadInput, match="cannot be taken out of 'other'"):
+    with pytest.raises(BadInput, match="cannot be removed from 'other'"):
         without(Document("other", BRIDGE.text), query)
     with pytest.raises(BadInput, match="is not the one"):
         without(Document("bridge", "Another text of the same length, which does not say that."), query)

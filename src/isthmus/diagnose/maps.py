@@ -57,7 +57,7 @@ class _Scales:
 
     def __init__(self, maps: Sequence[Map]) -> None:
         self.words = _most(share for one in maps for _, _, share in one.document.words or ())
-        self.asked = _most(share for one in maps for _, _, share in one.query.words or ())
+        self.query_words = _most(share for one in maps for _, _, share in one.query.words or ())
         self.patches = _most(_strongest(side.patches) for one in maps for side in (one.document, one.query))
 
 
@@ -105,15 +105,15 @@ def _hit(query: Query, one: Map, scales: _Scales) -> str:
         parts.append(
             f"<h3>its text{more}</h3>{_text(hit.document.text, start, stop, one.document.words, scales.words)}"
         )
-    parts += _asked(query, one.query, scales)
+    parts += _query(query, one.query, scales)
     parts += [f'<p class="note">{escape(note)}</p>' for note in one.notes]
     return "".join(parts) + "</section>"
 
 
-def _asked(query: Query, shares: Shares, scales: _Scales) -> list[str]:
+def _query(query: Query, shares: Shares, scales: _Scales) -> list[str]:
     parts = []
     if query.text and shares.words is not None:
-        text = _text(query.text, 0, len(query.text), shares.words, scales.asked)
+        text = _text(query.text, 0, len(query.text), shares.words, scales.query_words)
         parts.append(f"<h3>the query, as it met this document</h3>{text}")
     if query.image is not None and shares.patches is not None:
         parts.append("<h3>the query's picture, as it met this document</h3>")

@@ -1,8 +1,8 @@
 """Queries made from documents, as Mr. Right makes its own: about the text, about the image, about both.
 
     made(document, caption, rng=rng)        the queries of one document
-    without(document, query)                the document without what the query repeats
-    filters.kept(query, document)           whether a query may be asked
+    without(document, query)                the document without the text of the query
+    filters.kept(query, document)           whether a query passes the filters
     corpus(documents, captions, seed=0)     queries and judgements of a corpus, ready for isthmus.evaluate
     about(text, rng)                        a query about a text that stays whole
 

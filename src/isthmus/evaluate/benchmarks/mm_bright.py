@@ -69,7 +69,7 @@ class Domain:
 
     folder: BenchmarkFolder
     name: str
-    asked: Mapping[str, bytes] | None = None
+    query_pictures: Mapping[str, bytes] | None = None
 
     def texts(self) -> list[Document]:
         """Return its documents."""
@@ -110,10 +110,12 @@ class Domain:
         """Return a row as a query, with its first existing picture."""
         if not pictures:
             return Query(row["query"])
-        if self.asked is None:
-            self.asked = self.pictures("examples_images")
+        if self.query_pictures is None:
+            self.query_pictures = self.pictures("examples_images")
         paths = map(_slashes, _list(row.get("image_paths")))
-        return Query(row["query"], next((self.asked[path] for path in paths if path in self.asked), None))
+        return Query(
+            row["query"], next((self.query_pictures[path] for path in paths if path in self.query_pictures), None)
+        )
 
     def _rows(self, table: str, *needs: str) -> Iterator[Row]:
         tables = self.folder.inside(table)
