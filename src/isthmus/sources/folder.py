@@ -38,7 +38,7 @@ class FolderSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """One file: read by its extension, or by the reader that was named.
+    """One file: read by its extension, or by a given reader.
 
     ``path`` is the source's; the file is the source itself or, with ``inner``, a file in it.
     """
@@ -49,11 +49,11 @@ class FileSource:
 
     @property
     def root(self) -> str:
-        """The file, or the folder that it stands for."""
+        """The path of the source."""
         return readable(self.path)
 
     def units(self) -> Iterator[Unit | Skipped]:
-        """Give the one unit there is."""
+        """Yield the unit."""
         path = Path(self.path, self.inner)
         file = look(str(path), readable(path.name), alone=True)
         if isinstance(file, Skipped):

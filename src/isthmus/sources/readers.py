@@ -1,4 +1,4 @@
-"""Which reader takes which file: one table, by extension."""
+"""The table of readers, by extension."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _whole(kind: str, file: File) -> Iterator[Found]:
 
 
 def look(path: str, name: str, *, alone: bool = False) -> File | Skipped:
-    """Look at a file, or say why it cannot be."""
+    """Return a file, or why it is skipped."""
     try:
         return File.at(path, name, alone=alone)
     except BadInput as error:
