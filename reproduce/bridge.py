@@ -22,7 +22,7 @@ from isthmus.align import Retriever, caption, joined, mini
 from isthmus.align.retrievers import Bm25, Dense, Hybrid
 from isthmus.evaluate import interval, values
 from isthmus.evaluate.benchmarks import flickr8k, load
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.chat import Chat, chats
 from isthmus.train.towers import minilm
 
@@ -88,7 +88,7 @@ def main(data: Path) -> list[Row]:
 
 def everyday(data: Path) -> list[Row]:
     """Return what alignment costs questions without noise: a caption of each Flickr8k test photo asks for another."""
-    photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
+    photos = flickr8k.split(BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
     ids, texts = [photo.id for photo in photos], [photo.captions[0] for photo in photos]
     asked = [photo.captions[1] for photo in photos]
     qrels = {name: {name: 1} for name in ids}

@@ -21,7 +21,7 @@ from isthmus import calibration, encoders
 from isthmus.documents import Document, Query
 from isthmus.evaluate import max_skew, ndkl, retrieval_bias
 from isthmus.evaluate.benchmarks.captions import Captioned
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.benchmarks.flickr8k import HOME, split
 from isthmus.types import Matrix, Names
 
@@ -82,7 +82,7 @@ def described(name: str, scores: Matrix, kind: Names, own: Matrix) -> Row:
 
 def main(data: Path) -> list[Row]:
     encoder = encoders.load("mini", batch=64)
-    folder = Folder(data / "flickr8k", "flickr8k", HOME)
+    folder = BenchmarkFolder(data / "flickr8k", "flickr8k", HOME)
     photos, kind = gallery(split(folder, "test"))
     print(f"{len(photos)} photos, {len(photos) // 2} of men and as many of women\n")
     documents = encoder.encode_documents([Document(photo.id, image=photo.image) for photo in photos])

@@ -28,7 +28,7 @@ from tables import arguments, compared
 from isthmus.documents import Document
 from isthmus.evaluate.benchmarks import flickr8k, load
 from isthmus.evaluate.benchmarks.captions import Captioned
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.queries import Embedded, made, without
 from isthmus.queries.kinds import IMAGE, MIXED, TEXT
 
@@ -89,7 +89,7 @@ def rng_of(stage: str) -> np.random.Generator:
 
 def build(data: Path, out: Path) -> list[Counted]:
     """Write the set; return how much there is in each file."""
-    folder = Folder(data / "flickr8k", "flickr8k", flickr8k.HOME)
+    folder = BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME)
     photos = {name: flickr8k.split(folder, name) for name in ("train", "dev", "test")}
     texts: dict[str, list[Document]] = {"train": [], "dev": [], "test": []}
     for document in load("beir:scifact", data).documents:

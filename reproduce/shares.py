@@ -25,7 +25,7 @@ from isthmus.calibration import ndcg_at_10
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
 from isthmus.evaluate.benchmarks import load
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.benchmarks.flickr8k import HOME, split
 from isthmus.evaluate.builders import replaced, screenshot
 from isthmus.types import Mask, Rows, Vectors
@@ -45,7 +45,7 @@ def curve(name: str, values: Values, draws: int, shares: tuple[float, ...] = SHA
 
 def photos(encoder: Encoder, data: Path) -> Values:
     """Replace captions by their photos."""
-    test = split(Folder(data / "flickr8k", "flickr8k", HOME), "test")
+    test = split(BenchmarkFolder(data / "flickr8k", "flickr8k", HOME), "test")
     asked, referring = (encoder.encode_queries([Query(photo.captions[n]) for photo in test]) for n in (0, 2))
     captions = [Document(photo.id, photo.captions[1]) for photo in test]
     images = {photo.id: photo.image for photo in test}

@@ -23,7 +23,7 @@ from isthmus.calibration import Fitted, ndcg_at_10
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.benchmarks.flickr8k import HOME, split
 from isthmus.types import Matrix, Vectors
 
@@ -98,7 +98,7 @@ def clip(data: Path) -> Iterator[Row]:
 
 def mini(encoder: Encoder, data: Path) -> Iterator[Row]:
     """Centre ``mini``'s vectors with means of Flickr8k's train split and of the built-in bank."""
-    photos = split(Folder(data / "flickr8k", "flickr8k", HOME), "train")[:TRAIN]
+    photos = split(BenchmarkFolder(data / "flickr8k", "flickr8k", HOME), "train")[:TRAIN]
     shown = encoder.encode_documents([Document(photo.id, image=photo.image) for photo in photos]).parts["image"]
     said, asked = (encoder.encode_queries([Query(photo.captions[n]) for photo in photos]).parts["text"] for n in (0, 1))
     bank = bank_vectors(encoder, limit=SHIPPED_QUERIES)

@@ -16,7 +16,7 @@ from isthmus import encoders
 from isthmus.documents import Document
 from isthmus.evaluate import Corpus, References
 from isthmus.evaluate.benchmarks import Benchmark, flickr8k, load
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.builders import MODALITIES
 from isthmus.evaluate.encode import encoded
 from isthmus.types import Vectors
@@ -34,7 +34,7 @@ class Mixed:
 def photos(data: Path) -> Mixed:
     """Flickr8k's mixed corpus with `mini`, calibrated on the dev split."""
     mix = load("flickr8k-mix", data)
-    test = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
+    test = flickr8k.split(BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
     both = {key: photo for photo in test for key in (str(photo.image), photo.captions[0])}
     whole = [
         Document(each.id, photo.captions[0], photo.image)

@@ -93,7 +93,7 @@ def test_a_picture_of_which_nothing_can_be_said_stays_a_picture() -> None:
     alone, with_words = Query(image="blank.png"), Query(text="a b", image="blank.png", weights={"text": 3})
     for query in (alone, with_words):
         assert aligned(query).query is query
-        assert aligned(query).untouched == "nothing could be said of its picture"
+        assert aligned(query).untouched == "its picture has no caption"
     assert aligned(with_words, Last()).query == Query(text="b", image="blank.png", weights={"text": 3})
     several = Query(parts=[Text("a b"), kinds.Image("blank.png"), kinds.Image("blank.png")])
     assert aligned(several, Last()).query == Query(
@@ -112,7 +112,7 @@ def test_a_stage_that_gives_too_few_is_refused() -> None:
         def caption(self, images: Sequence[ImageLike]) -> list[str]:
             return []
 
-    with pytest.raises(BadInput, match="silent gave 0 captions for 1"):
+    with pytest.raises(BadInput, match="silent returned 0 captions for 1"):
         Stages(Silent(), Unchanged()).align([Query(image="a.png")])
 
 
@@ -161,7 +161,7 @@ def test_a_rewriter_that_says_nothing_falls_back() -> None:
 def test_a_query_with_vectors_of_its_own_is_left_alone() -> None:
     query = Query(text="a b", image="a.png", vectors={"text": np.ones(3)})
     both = stages(Last())
-    assert both.align([query]) == [Aligned(query, untouched="it brings its own vectors")]
+    assert both.align([query]) == [Aligned(query, untouched="it has its own vectors")]
 
 
 @given(text=st.text(min_size=1).filter(lambda text: bool(text.strip())))
@@ -214,7 +214,7 @@ def test_what_is_long_and_to_the_point_is_not_chatty() -> None:
 def test_auto_loads_the_rewriter_for_the_first_query_that_needs_it(mini: None, tmp_path: Path) -> None:
     made = align.load("auto", cache=tmp_path)
     assert made.name == "pages+forge-mini"
-    assert made.align([Query(text="why")])[0].untouched == "its words are to the point"
+    assert made.align([Query(text="why")])[0].untouched == "its words are concise"
     assert made.align([Query(text=STORY)])[0].query.text == "leaves"
 
 
@@ -232,7 +232,7 @@ def test_aligners_by_name_and_the_nearest_to_a_wrong_one(mini: None) -> None:
     for name in ("caption+caption", "forge-mini+caption", "auto+forge-mini", "caption+none+none", "caption+auto"):
         with pytest.raises(BadInput, match="cannot be composed"):
             align.load(name)
-    with pytest.raises(BadInput, match="int is none"):
+    with pytest.raises(BadInput, match="int does not"):
         align.load(3)  # type: ignore[arg-type]
 
 
@@ -267,7 +267,7 @@ def test_a_search_finds_what_the_aligned_query_finds_and_explains_it(things: Col
 def test_several_searches_are_aligned_together(things: Collection) -> None:
     both = stages(Last())
     many = things.search_many(["a cat", Query(image="a.png")], 2, align=both)
-    assert both.counts.asked == 2
+    assert both.counts.total == 2
     assert [[hit.id for hit in hits] for hits in many] == [[hit.id for hit in things.search("cat", 2)]] * 2
 
 

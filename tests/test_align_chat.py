@@ -124,7 +124,7 @@ def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_answer_that_is_cut_short_is_refused() -> None:
     short = Answer(b'{"choices"', headers={"Content-Length": "500"})
-    with serving([short]) as service, pytest.raises(CannotReach, match="could not be asked"):
+    with serving([short]) as service, pytest.raises(CannotReach, match="The request to"):
         endpoint(service, tries=1).ask([])
 
 
@@ -190,7 +190,7 @@ def test_several_queries_are_asked_for_together_and_keep_their_order() -> None:
     assert len(found) == 6
     assert sorted(one.text for one in found if one.fell_back is None) == ["a", "c", "d", "d", "d"]
     assert [one.fell_back for one in found if one.fell_back] == [
-        f"the model failed: openai:m@{service.url} could not be asked: it answered 404 Not Found. "
+        f"the model failed: The request to openai:m@{service.url} failed: it answered 404 Not Found. "
         "Check the URL, the model's name and the key."
     ]
 

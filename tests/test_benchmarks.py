@@ -240,7 +240,7 @@ def test_questions_are_judged_and_the_right_documents_are_there(
 
 @pytest.mark.parametrize("name", MINIATURES)
 def test_a_missing_file_is_named_with_where_it_comes_from(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"needs .*, which is not there\. It is from .*"):
+    with pytest.raises(BadInput, match=r"needs .*, which does not exist\. Download it from .*"):
         load(DEFAULT.get(name, name), tmp_path)
 
 
@@ -273,11 +273,11 @@ def test_a_benchmark_that_contradicts_itself_is_refused() -> None:
     one, question = Document("d", "a cat"), Question("q", Query("cat"))
     with pytest.raises(BadInput, match="two documents with the id 'd'"):
         Benchmark("x", [one, one], [question], {"q": {"d": 1}})
-    with pytest.raises(BadInput, match="none of its questions"):
+    with pytest.raises(BadInput, match="not one of its queries"):
         Benchmark("x", [one], [question], {"q": {"d": 1}, "r": {"d": 1}})
     with pytest.raises(BadInput, match="no qrels"):
         Benchmark("x", [one], [question], {})
-    with pytest.raises(BadInput, match="no document of it"):
+    with pytest.raises(BadInput, match="not one of its documents"):
         Benchmark("x", [one], [question], {"q": {"d": 1}}, [(Query("cat"), "e")])
 
 

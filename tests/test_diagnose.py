@@ -17,11 +17,12 @@ import isthmus.diagnose as diagnosing
 from isthmus import Collection, Document, Vectors, calibration
 from isthmus.cli import app
 from isthmus.diagnose import (
+    CollectionState,
     Evidence,
     Examination,
     Level,
     Side,
-    State,
+    as_text,
     changed_hands,
     diagnose,
     examine,
@@ -32,7 +33,6 @@ from isthmus.diagnose import (
     occurrences,
     page,
     skewness,
-    told,
 )
 from isthmus.diagnose.moves import rank
 from isthmus.diagnose.share import shares
@@ -69,7 +69,7 @@ def _side(fitted: calibration.Fitted, documents: Vectors, queries: Vectors) -> S
 
 
 def diagnosed(evidence: Evidence, spec: str = "center+standardize") -> diagnosing.Diagnosis:
-    return diagnose(evidence, State("things.isthmus", spec))
+    return diagnose(evidence, CollectionState("things.isthmus", spec))
 
 
 def test_the_gap_is_what_a_hand_computes() -> None:
@@ -142,13 +142,13 @@ def test_a_question_that_did_not_move_is_not_named() -> None:
     assert (found.up, found.down, found.certain) == ((), (), 0.0)
 
 
-def test_two_cones_are_found_unfair_and_the_calibration_mends_them() -> None:
+def test_two_cones_are_found_unfair_and_the_calibration_corrects_them() -> None:
     found = diagnosed(world())
     assert found.gap_before.share > 0.3
     assert found.gap_after.share < 0.05
     assert found.shares[0].before["text"] > 0.8
     assert found.shares[0].after["text"] < 0.65
-    assert found.advice.level is Level.MENDED
+    assert found.advice.level is Level.CORRECTED
     assert "There is a gap" in found.advice.findings[0]
     by_modality = {one.modality: one for one in found.moves.by_modality}
     assert by_modality["image"].first_before < 0.2 < 0.8 < by_modality["image"].first_after
@@ -164,7 +164,9 @@ def test_without_a_gap_the_advice_says_so_and_nothing_needs_to_be_done() -> None
     found = diagnosed(world(cone=0.0))
     assert found.advice.level is Level.FAIR
     assert "no gap" in found.advice.findings[0]
-    assert found.advice.steps == ("Nothing needs to be done. Look again when many documents have come or gone.",)
+    assert found.advice.steps == (
+        "Nothing needs to be done. Run `isthmus diagnose` again after many documents were added or deleted.",
+    )
 
 
 def test_a_calibration_that_harms_is_called_so() -> None:
@@ -193,7 +195,7 @@ def unknown(evidence: Evidence, **changes: Any) -> Evidence:
 
 def test_without_known_answers_only_what_is_far_off_is_called_unfair() -> None:
     assert diagnosed(unknown(world(spec="none")), "none").advice.level is Level.UNFAIR
-    assert diagnosed(unknown(world())).advice.level is Level.MENDED
+    assert diagnosed(unknown(world())).advice.level is Level.CORRECTED
     mild = diagnosed(unknown(world(spec="none"), corpus={"image": EACH, "text": 4 * EACH}), "none")
     assert mild.advice.level is Level.UNSURE
     assert "--queries" in mild.advice.steps[0]
@@ -301,7 +303,7 @@ def test_a_collection_of_vectors_alone_and_one_modality_can_be_diagnosed(tmp_pat
         found = examine(things)
     assert found.diagnosis.advice.level is Level.FAIR
     assert "only text" in found.diagnosis.advice.verdict
-    assert "no gap to look for" in page(found)
+    assert "there can be no gap" in page(found)
 
 
 def test_what_cannot_be_diagnosed_says_so(things: Collection, tiny: str, tmp_path: Path) -> None:
@@ -319,7 +321,7 @@ def test_a_document_whose_picture_is_gone_is_shown_without(tmp_path: Path) -> No
 
 
 def test_the_terminal_summary_is_short(found: Examination) -> None:
-    lines = told(found).splitlines()
+    lines = as_text(found).splitlines()
     assert len(lines) < 25
     assert lines[0] == found.diagnosis.advice.verdict
 
@@ -329,7 +331,7 @@ def test_the_verb_prints_writes_the_page_and_speaks_json(place: Path, tmp_path: 
     asked.write_text('{"query": "the red sofa", "id": "d0-0"}\na dog on the grass\n')
     done = CliRunner().invoke(app, ["diagnose", "--in", str(place), "--report", str(out)])
     assert done.exit_code == 0, done.output
-    assert "even chance" in done.stdout
+    assert "equal chance" in done.stdout
     assert str(out) in done.stdout
     read(out.read_text())
     done = CliRunner().invoke(app, ["diagnose", "--in", str(place), "--queries", str(asked), "--json"])

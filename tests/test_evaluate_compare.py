@@ -170,9 +170,9 @@ def test_a_right_document_that_is_not_here_counts_and_cannot_be_found() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"document_ids": ["a"]}, "30 document vectors came with 1 ids"),
-        ({"query_ids": ["a"]}, "11 query vectors came with 1 ids"),
-        ({"document_ids": ["d1"] * 30}, "document ids are there twice"),
+        ({"document_ids": ["a"]}, "30 document vectors and 1 ids"),
+        ({"query_ids": ["a"]}, "11 query vectors and 1 ids"),
+        ({"document_ids": ["d1"] * 30}, "document ids occur twice"),
         ({"qrels": {"nobody": {"d1": 1}}}, "'nobody'"),
         ({"qrels": {"q1": {"d1": 0}}}, "No right document"),
         ({"qrels": {"q1": {"x": 1}}}, "No right document"),

@@ -70,8 +70,8 @@ def test_every_measure_is_the_least_where_groups_take_turns() -> None:
 @pytest.mark.parametrize(
     ("found", "expected", "says"),
     [
-        (lists("mo"), EVEN, "No share is expected of 'o'"),
-        (lists("mw"), {"m": 0.5, "w": 0.6}, "add up to 1"),
+        (lists("mo"), EVEN, "no expected share for 'o'"),
+        (lists("mw"), {"m": 0.5, "w": 0.6}, "sum to 1"),
         (lists("mm"), {"m": 1.0, "w": 0.0}, "above 0"),
         (np.array(["m", "w"]), EVEN, "queries, k"),
         (np.empty((2, 0), dtype=str), EVEN, "queries, k"),

@@ -183,9 +183,9 @@ def test_other_ways_to_write_the_same(same: str, name: str) -> None:
         ("R@-1", BadInput, "whole number"),
         ("R@ten", BadInput, "whole number"),
         ("P(gain=exp)@3", BadInput, "no gain"),
-        ("", BadInput, "cannot be read"),
-        ("nDCG@10 R@5", BadInput, "cannot be read"),
-        (10, BadInput, "cannot be read"),
+        ("", BadInput, "is not a measure"),
+        ("nDCG@10 R@5", BadInput, "is not a measure"),
+        (10, BadInput, "is not a measure"),
     ],
 )
 def test_what_is_no_measure_is_refused_with_what_to_write(name: str, error: type[Exception], says: str) -> None:

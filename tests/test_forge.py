@@ -160,7 +160,7 @@ def test_rewards_that_are_all_alike_move_nothing(tmp_path: Path) -> None:
     forge.train(replace(QUICK, steps=3), made, lessons(), lambda ids, texts: [0.5] * len(ids), tmp_path)
     for name, weight in start.model.state_dict().items():
         assert torch.equal(made.model.state_dict()[name], weight), name
-    with pytest.raises(BadInput, match="no query"):
+    with pytest.raises(BadInput, match="no queries"):
         forge.train(QUICK, made, [], worth(), tmp_path)
 
 
@@ -210,7 +210,7 @@ def test_log_probabilities_of_a_padded_batch_are_those_of_each_rewrite_alone(kin
     said = forge.sample(made, queries, 1.0, torch.Generator().manual_seed(5))
     together = forge.log_probs(made, made.model, said, 0.7)
     for row, query in enumerate(queries):
-        prompt, _ = forge.asked(made, [query])
+        prompt, _ = forge.prompt_tokens(made, [query])
         tokens = said.tokens[row][said.live[row].bool()]
         logits = made.model(input_ids=torch.cat([prompt[0], tokens])[None]).logits[0, prompt.shape[1] - 1 : -1] / 0.7
         alone = logits.log_softmax(1)[torch.arange(len(tokens)), tokens]
@@ -222,7 +222,7 @@ def test_the_likeliest_rewrite_is_what_transformers_generates(kind: str) -> None
     made = policy(kind)
     made.model.eval()
     said = forge.sample(made, ["cat", "hi all my dog is odd"], 0.0, None)
-    prompt, mask = forge.asked(made, ["cat", "hi all my dog is odd"])
+    prompt, mask = forge.prompt_tokens(made, ["cat", "hi all my dog is odd"])
     theirs = made.model.generate(
         input_ids=prompt, attention_mask=mask, do_sample=False, max_new_tokens=4, pad_token_id=END
     )[:, prompt.shape[1] :]
@@ -233,7 +233,7 @@ def test_nothing_after_the_end_counts() -> None:
     tokens = torch.tensor([[5, END, 7, END], [END, 5, 6, 7], [5, 6, 7, 8]])
     assert forge.until(tokens, torch.tensor([END])).tolist() == [[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
     made = policy()
-    prompt, mask = forge.asked(made, ["cat"] * 3)
+    prompt, mask = forge.prompt_tokens(made, ["cat"] * 3)
     said = Rewrites(prompt, mask, tokens, forge.until(tokens, made.stops))
     assert forge.said(made, said) == [made.words.decode([5]), "", made.words.decode([5, 6, 7, 8])]
 
@@ -253,7 +253,7 @@ def test_every_query_comes_once_before_any_comes_again() -> None:
 
 def test_a_query_that_is_too_long_loses_its_end() -> None:
     made = replace(policy(), longest=3)
-    tokens, mask = forge.asked(made, ["cat dog moon rain salt", "cat"])
+    tokens, mask = forge.prompt_tokens(made, ["cat dog moon rain salt", "cat"])
     assert made.words.decode(tokens[0]) == "search : cat dog moon"
     assert mask.tolist() == [[1] * 5, [0, 0, 1, 1, 1]]
 

@@ -57,7 +57,7 @@ def test_each_word_that_is_kept_was_there_in_that_order(several: list[str]) -> N
 
 @pytest.mark.parametrize("text", ["", "  ", "\n", "\u200b"])
 def test_nothing_stays_nothing_and_says_so(text: str, shipped: ForgeMini) -> None:
-    assert shipped.rewrite([text]) == [Rewritten(text, "no word was worth keeping")]
+    assert shipped.rewrite([text]) == [Rewritten(text, "no word was kept")]
     assert shipped.rewrite([]) == []
 
 

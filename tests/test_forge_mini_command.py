@@ -100,7 +100,7 @@ def test_what_is_missing_is_said_with_where_it_comes_from(folder: Path) -> None:
     (folder / "scifact" / "queries.jsonl").write_text("no JSON\n")
     refused(BadFile, "line 1 is not JSON")
     (folder / "scifact" / "queries.jsonl").unlink()
-    refused(BadInput, "queries.jsonl, which is not there. It is from http")
+    refused(BadInput, "queries.jsonl, which does not exist. Download it from http")
     with pytest.raises(BadFile, match="cannot be loaded"):
         mini.load(folder / "nowhere.onnx")
 

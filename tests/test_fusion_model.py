@@ -56,17 +56,17 @@ def test_training_begins_from_the_towers_own_vectors_side_by_side() -> None:
 
 def test_a_query_begins_as_the_towers_vector_on_each_side() -> None:
     words, mask = documents().text, torch.ones(3, 5, dtype=torch.bool)
-    asked = made("kinds", stirred=False).query(words, mask, words[:, :2], mask[:, :2])
+    query_sides = made("kinds", stirred=False).query(words, mask, words[:, :2], mask[:, :2])
     text, image = (F.normalize(some.mean(dim=1), dim=1) for some in (words, words[:, :2]))
-    assert torch.allclose(asked.vectors, torch.cat([text, image], dim=1) / 2**0.5, atol=1e-6)
+    assert torch.allclose(query_sides.vectors, torch.cat([text, image], dim=1) / 2**0.5, atol=1e-6)
 
 
 def test_a_side_without_words_leaves_the_other_half_of_documents_out_of_it() -> None:
     model, words = made("kinds"), documents().text
     mask = torch.ones(3, 5, dtype=torch.bool)
-    asked = model.query(words, mask, words[:, :1], torch.zeros(3, 1, dtype=torch.bool)).vectors
-    assert torch.all(asked[:, 12:] == 0)
-    assert torch.allclose(asked.norm(dim=1), torch.ones(3))
+    query_sides = model.query(words, mask, words[:, :1], torch.zeros(3, 1, dtype=torch.bool)).vectors
+    assert torch.all(query_sides[:, 12:] == 0)
+    assert torch.allclose(query_sides.norm(dim=1), torch.ones(3))
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -94,8 +94,8 @@ def test_the_shares_of_tokens_add_up_to_the_vector(pool: str) -> None:
     fused = model.document(seen)
     assert torch.allclose(model.document.shares(fused).sum(dim=1), fused.vectors, atol=1e-6)
     mask = torch.ones(3, 5, dtype=torch.bool)
-    asked = model.query(*(seen.text, mask) * model.query.sides)
-    assert torch.allclose(asked.shares.sum(dim=1), asked.vectors, atol=1e-6)
+    query_sides = model.query(*(seen.text, mask) * model.query.sides)
+    assert torch.allclose(query_sides.shares.sum(dim=1), query_sides.vectors, atol=1e-6)
 
 
 @pytest.mark.parametrize("pool", POOLS)

@@ -21,7 +21,7 @@ from isthmus.train.fusion import data, loop, steps
 from isthmus.train.fusion.features import Pictures, Texts, patch_map
 from isthmus.train.fusion.layers import Pool
 from isthmus.train.fusion.lessons import FusionBatch, FusionLesson, cared
-from isthmus.train.fusion.measure import measured, parted
+from isthmus.train.fusion.measure import measured, word_accuracy
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.objectives import ANY, contrast, matching, ranking, right
 from isthmus.train.fusion.queues import Queue
@@ -72,18 +72,18 @@ def toy(n: int, seed: int) -> FusionLesson:
         said = vector @ turn if side else vector
         return said + 0.7 * mark[side] + 0.1 * torch.randn(count, DIM)
 
-    asked: dict[str, list[torch.Tensor]] = {TEXT: [], IMAGE: [], MIXED: []}
+    query_sides: dict[str, list[torch.Tensor]] = {TEXT: [], IMAGE: [], MIXED: []}
     for row in range(n):
         one, other = words(text[row], 0, 3), words(image[row], 1, 2)
-        asked[TEXT].append(torch.cat([frame, one, frame]))
-        asked[IMAGE].append(torch.cat([frame, other, frame]))
-        asked[MIXED].append(torch.cat([frame, *((one, other) if row % 2 == 0 else (other, one)), frame]))
+        query_sides[TEXT].append(torch.cat([frame, one, frame]))
+        query_sides[IMAGE].append(torch.cat([frame, other, frame]))
+        query_sides[MIXED].append(torch.cat([frame, *((one, other) if row % 2 == 0 else (other, one)), frame]))
     return FusionLesson(
         ragged([text[row] + 0.1 * torch.randn(4 + row % 3, DIM) for row in range(n)]),
         Pictures(torch.rand(n, CELLS, PATCH).half(), image),
         torch.arange(n),
         torch.arange(2 * n).reshape(n, 2),
-        {kind: ragged(several) for kind, several in asked.items()},
+        {kind: ragged(several) for kind, several in query_sides.items()},
         torch.arange(n) % 2,
         (1, 1),
     )
@@ -99,7 +99,7 @@ def test_a_solvable_task_is_learned(tmp_path: Path) -> None:
     assert start[IMAGE] < 0.3 < 0.6 < found[IMAGE]
     assert found[MIXED] > start[MIXED]
     assert found[f"{IMAGE}, matched"] > start[f"{IMAGE}, matched"]
-    assert parted(model, toy(40, 4), MIXED) > 0.9
+    assert word_accuracy(model, toy(40, 4), MIXED) > 0.9
     assert [row["stage"] for row in rows] == ["start", "pretrain", "pretrain", "finetune"]
     assert len(said) == len(rows)
 
@@ -127,13 +127,13 @@ def test_a_kind_of_query_cares_for_what_it_is_about() -> None:
 
 def test_each_side_of_a_query_has_its_own_words() -> None:
     lesson, rows = toy(4, 1), torch.arange(4)
-    text, there, image, here = lesson.asked(rows, TEXT, 2)
+    text, there, image, here = lesson.query_sides(rows, TEXT, 2)
     assert there.sum(dim=1).tolist() == [5, 5, 5, 5]
     assert not here.any()
     assert text.shape[1] == 5
     assert image.shape[1] == 1
-    assert [mask.any().item() for mask in lesson.asked(rows, MIXED, 2)[1::2]] == [True, True]
-    assert torch.equal(lesson.asked(rows, MIXED, 1)[0], lesson.queries[MIXED].take(rows)[0])
+    assert [mask.any().item() for mask in lesson.query_sides(rows, MIXED, 2)[1::2]] == [True, True]
+    assert torch.equal(lesson.query_sides(rows, MIXED, 1)[0], lesson.queries[MIXED].take(rows)[0])
 
 
 def test_the_words_of_a_mixed_query_are_known_by_where_they_came_from() -> None:
@@ -178,7 +178,7 @@ def test_some_documents_lose_only_what_is_not_asked_for() -> None:
 
 
 def test_a_recipe_refuses_what_cannot_be_trained() -> None:
-    with pytest.raises(BadInput, match="batch is 1; it must be at least 2"):
+    with pytest.raises(BadInput, match="batch must be at least 2, not 1"):
         FusionRecipe(batch=1)
 
 
@@ -204,7 +204,7 @@ def test_the_matcher_begins_with_right_and_wrong_on_either_side_of_0(pool: Pool)
         rng = torch.Generator().manual_seed(1)
         batch = steps.draw(lesson, recipe, rng, kind)
         fused = model.document(lesson.documents(batch.texts, batch.images))
-        queries = model.query(*lesson.asked(batch.rows, kind, model.query.sides)).vectors
+        queries = model.query(*lesson.query_sides(batch.rows, kind, model.query.sides)).vectors
         logits = steps.matched(model, lesson, batch, (queries, fused), recipe, rng).detach()
         middles.append(float(logits[:, 0].mean() + logits[:, 1:].mean()) / 2)
     if pool == "kinds":
@@ -252,7 +252,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path: Path) -
         again = loop.train(recipe, stages, held, out).state_dict()
         assert all(torch.equal(again[name], whole[name]) for name in whole)
         assert (out / "log.jsonl").read_text() == (tmp_path / "whole" / "log.jsonl").read_text()
-    with pytest.raises(BadInput, match=r"checkpoint\.pt is of a training with another seed \(0, now 9\)\. Go on"):
+    with pytest.raises(BadInput, match=r"checkpoint\.pt is of a training with another seed \(0, now 9\)\. Continue"):
         loop.train(replace(recipe, seed=9), stages, held, tmp_path / "whole")
     for others in ({"pretrain": toy(60, 1)}, {"pretrain": toy(60, 5), "finetune": toy(60, 2)}):
         with pytest.raises(BadInput, match="another data or towers"):
@@ -272,7 +272,7 @@ def test_the_loss_is_the_sum_of_its_parts() -> None:
         return float(steps.step_loss(model, lesson, batch, queues, recipe, torch.Generator().manual_seed(3)))
 
     fused = model.document(lesson.documents(mine, mine))
-    vectors = model.query(*lesson.asked(mine, MIXED, 2)).vectors
+    vectors = model.query(*lesson.query_sides(mine, MIXED, 2)).vectors
     past = (queues[0].vectors, queues[0].ids), (queues[1].vectors, queues[1].ids)
     told = contrast(vectors, fused.vectors, lesson.ids_of(batch), past, model.temperature)
     label, known = lesson.chosen(mine, MIXED)
@@ -361,7 +361,7 @@ def test_held_out_queries_may_name_their_documents(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"multimodal_pretrain_pairs\.json, which is not there"):
+    with pytest.raises(BadInput, match=r"multimodal_pretrain_pairs\.json, which does not exist"):
         data.read(tmp_path)
     written(tmp_path, pretrain_pairs=[row("1", doc_image="")], val_pairs=[row("2")])
     with pytest.raises(BadInput, match="no row of pretrain has a text, a picture and queries"):

@@ -22,7 +22,7 @@ from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.train import judged, lens
-from isthmus.train.judged import Judged, mined, parted
+from isthmus.train.judged import Judged, mined, split
 from isthmus.train.lens import LensLesson, LensRecipe, TokenCache, backward, batches, info_nce
 from isthmus.train.make import make_lens
 from isthmus.train.sentence import SentenceModel
@@ -56,7 +56,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lesson(data: Path) -> LensLesson:
     known = judged.read(data)
-    learned, held = parted(known, 0.2, seed=0, apart=True)
+    learned, held = split(known, 0.2, seed=0, apart=True)
     ids, texts = list(known.documents), list(known.documents.values())
     return LensLesson(known, mined(known, [Bm25(ids, texts)], 10), learned, held)
 
@@ -171,8 +171,8 @@ def test_queries_to_decide_by_share_no_right_document_with_those_to_learn_from(l
 def test_queries_that_all_hang_together_cannot_be_parted() -> None:
     known = Judged({"d": "x"}, {"p": "x", "q": "y"}, {"p": ["d"], "q": ["d"]})
     with pytest.raises(BadInput, match="1 groups, the smallest of 2"):
-        parted(known, 0.5, seed=0, apart=True)
-    assert sorted(map(len, parted(known, 0.5, seed=0))) == [1, 1]
+        split(known, 0.5, seed=0, apart=True)
+    assert sorted(map(len, split(known, 0.5, seed=0))) == [1, 1]
 
 
 def test_only_the_train_split_and_only_judged_queries_are_read(data: Path) -> None:
@@ -313,7 +313,7 @@ def test_half_precision_gives_nearly_the_same_vectors_and_trains(start: str, dat
 
 def test_negatives_mined_otherwise_are_not_taken(start: str, data: Path, tmp_path: Path) -> None:
     make_lens(data, tmp_path, start=start, recipe=replace(TRY, epochs=1, depth=5))
-    with pytest.raises(BadInput, match="mined otherwise"):
+    with pytest.raises(BadInput, match="mined with other settings"):
         make_lens(data, tmp_path, start=start, recipe=replace(TRY, epochs=1, depth=6))
 
 

@@ -12,17 +12,18 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from PIL import Image
 from typer.main import get_command
 
-from isthmus import Collection, Document
-from isthmus.cli import app, main, running
-from isthmus.cli.doctor import EXTRAS
-from isthmus.search import references
+from isthmus import Collection, Document, samples
+from isthmus.cli import app, doctor, main, running
+from isthmus.search import Indexed, references
 from stock import pixels
 from tiny import write_encoder
 
@@ -34,6 +35,10 @@ TEXTS = {
     "tree.txt": "a tree",
     "house.txt": "a house",
 }
+SAMPLES = [
+    samples.SampleQuery("a cat on a sofa", ("cat.txt",), "text"),
+    samples.SampleQuery("a red house", ("b.png",), "image+text"),
+]
 HIDDEN = [  # what differs from run to run, and from machine to machine
     (r"\d{4}-\d\d-\d\dT[\d:+]+", "TIME"),
     (r"checksum [0-9a-f]{12}", "checksum …"),
@@ -41,6 +46,8 @@ HIDDEN = [  # what differs from run to run, and from machine to machine
     (r"[+-]?\d+\.\d+", "0.00"),
     (r"\b\d+%", "0%"),
     (r"\(\d+ in earlier runs\)", "(N in earlier runs)"),
+    (r"\) in \d+ s\.", ") in N s."),
+    (r"(✓ (?:isthmus|machine|devices|sqlite|cache|core) +).*", r"\1…"),  # of the doctor: what differs is listed there
     (r" +$", ""),
 ]
 
@@ -58,6 +65,10 @@ isthmus index files --into things
 isthmus index files --into things --quiet --json
 isthmus index one --into single --encoder onnx:tiny
 isthmus index gone --into things
+CHANGE watched
+isthmus index notes --into watched --encoder onnx:tiny --calibration none --watch
+CHANGE unwatched
+isthmus index notes --into watched --watch
 # search
 isthmus search cat sofa --in things -k 3
 isthmus search cat sofa --in things -k 2 --explain
@@ -98,6 +109,8 @@ isthmus calibrate --queries bad.txt --in things
 isthmus calibrate --queries unknown.txt --in things
 isthmus calibrate --log-queries --in things
 isthmus calibrate --no-log-queries --in things
+isthmus index many --into lines --encoder onnx:tiny
+isthmus calibrate --queries known.txt --in lines
 # reencode
 isthmus reencode --in things --encoder none
 isthmus reencode --in things --encoder onnx:nowhere
@@ -135,6 +148,12 @@ isthmus delete tree.txt nobody --in things
 isthmus delete --where type=txt --in things
 # compact
 isthmus compact --in things
+# doctor
+isthmus doctor --in things
+CHANGE requirements
+isthmus doctor --in nowhere
+# demo
+isthmus demo
 # train
 isthmus train mini --data data --text-weights x
 isthmus train forge-mini --data data --supervised-only --no-supervised
@@ -148,12 +167,15 @@ isthmus reencode --in things --encoder onnx:other
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with files, two encoders, an empty collection, and files of queries."""
+    """A folder with files, encoders, an empty collection, and files of queries; a small demo; few extras."""
     monkeypatch.chdir(tmp_path)
     for name in ("ENOUGH", "SHIPPED_QUERIES"):
         monkeypatch.setattr(references, name, 40)  # calibrations take no time
     monkeypatch.setattr(running, "app", COMMAND)  # made once, which takes as long as many verbs
-    for folder in ("files", "one", "gone", "data/small/qrels"):
+    monkeypatch.setattr(samples, "folder", lambda: tmp_path / "files")
+    monkeypatch.setattr(samples, "queries", lambda: SAMPLES)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: name in ("pypdfium2", "selectolax") or None)
+    for folder in ("files", "one", "gone", "many", "notes", "data/small/qrels"):
         Path(folder).mkdir(parents=True)
     for name, text in TEXTS.items():
         Path("files", name).write_text(text)
@@ -163,8 +185,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("files/broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
     Path("files/film.mp4").write_bytes(b"film")
     Path("one/cat.txt").write_text("a cat")
+    Path("notes/cat.txt").write_text("a cat")
     for name, text in {"empty": "\n", "bad": '{"query": \n', "unknown": '{"query": "cat", "id": "dog.txt"}\n'}.items():
         Path(f"{name}.txt").write_text(text)
+    words = ("cat", "dog", "tree", "sofa", "house"), ("red", "on", "a", "sits", "runs", "dog")
+    known = [" ".join(pair) for pair in product(*words)]
+    for number, text in enumerate(known):
+        Path(f"many/{number}.txt").write_text(text)
+    Path("known.txt").write_text("".join(f'{{"query": "{text}", "id": "{n}.txt"}}\n' for n, text in enumerate(known)))
     rows = [("corpus", "d", '"title": "", "text": "the cat sits"'), ("queries", "q", '"text": "cat"')]
     for file, name, fields in rows:
         Path(f"data/small/{file}.jsonl").write_text(f'{{"_id": "{name}1", {fields}}}\n{{"_id": "{name}2", {fields}}}\n')
@@ -175,7 +203,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def change(what: str) -> None:
+def change(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the folder, or what is installed."""
     if what == "files":
         Path("files/tree.txt").unlink()
         Path("files/dog.md").write_text("the dog sits")
@@ -184,9 +213,25 @@ def change(what: str) -> None:
             things.add([Document("tree.txt", "a tree")])
     elif what == "picture":
         Path("files/c.png").unlink()
+    elif what == "watched":
+        monkeypatch.setitem(sys.modules, "watchfiles", ModuleType("watchfiles"))
+        monkeypatch.setattr(Collection, "watch", watched)
+    elif what == "unwatched":
+        monkeypatch.setitem(sys.modules, "watchfiles", None)
+    elif what == "requirements":
+        monkeypatch.setattr(doctor, "requires", lambda _: ["no-such-package>=1"])
     else:
         file = next(Path("single/index").glob("*/0.vectors"))
         file.write_bytes(file.read_bytes()[::-1])
+
+
+def watched(things: Collection, *paths: Path, **_: Any) -> Iterator[Indexed]:
+    """Watch as a user does who adds a file, and another that cannot be read, and then presses Ctrl-C."""
+    Path("notes/dog.txt").write_text("a dog")
+    yield things.index(*paths)
+    Path("notes/film.mp4").write_bytes(b"film")
+    yield things.index(*paths)
+    raise KeyboardInterrupt
 
 
 def described(command: Any, name: str) -> Iterator[str]:
@@ -218,7 +263,7 @@ def played(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     for line in SCENES.strip().splitlines():
         verb, *rest = shlex.split(line)
         if verb == "CHANGE":
-            change(*rest)
+            change(rest[0], monkeypatch)
         elif verb == "INTERRUPT":
             monkeypatch.setattr(Collection, rest[0], interrupted)
         elif verb == "#":
@@ -242,9 +287,7 @@ def interrupted(*_: Any, **__: Any) -> Callable[[], None]:
 def test_every_message_stands_in_the_golden_file(
     world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [*described(COMMAND, "isthmus"), "\n# doctor"]
-    lines += [f"{name:<10} {what}" for name, (what, _) in EXTRAS.items()]
-    lines += played(world, capsys, monkeypatch)
+    lines = [*described(COMMAND, "isthmus"), *played(world, capsys, monkeypatch)]
     text = "\n".join(lines).strip() + "\n"
     if os.environ.get("ISTHMUS_WRITE_MESSAGES"):
         GOLDEN.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query, encoders
-from isthmus.diagnose import examine, told
+from isthmus.diagnose import as_text, examine
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
 from isthmus.search import references, trials
@@ -156,7 +156,7 @@ def test_weights_of_what_became_one_vector_are_refused_not_ignored(things: Colle
 
 
 def test_it_is_diagnosed_exported_and_checked_like_any_other(things: Collection, tmp_path: Path) -> None:
-    assert "gap" in told(examine(things))
+    assert "gap" in as_text(examine(things))
     rows = things.export_vectors(tmp_path / "x.npz")
     written = np.load(tmp_path / "x.npz")
     assert len(written["vectors"]) == rows == sum(len(parts(things, document.id)) for document in things)

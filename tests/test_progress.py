@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from isthmus import Collection
 from isthmus.cli import app, progress
+from isthmus.diagnose import examine
 from isthmus.search import Indexed
 
 run = CliRunner().invoke
@@ -76,13 +77,37 @@ def test_a_calibration_tells_its_steps(things: Collection) -> None:
     assert sorted(steps) == steps
 
 
-@pytest.mark.parametrize("verb", ["index", "calibrate", "reencode"])
+@pytest.mark.parametrize("verb", ["index", "calibrate", "reencode", "diagnose", "export", "compact"])
 def test_quiet_verbs_show_no_progress(thirty: Path, photos: Path, other: str, verb: str) -> None:
     given = {
         "index": [str(photos), "--into", str(thirty)],
         "calibrate": ["center", "--in", str(thirty)],
         "reencode": ["--in", str(thirty), "--encoder", other],
+        "diagnose": ["--in", str(thirty)],
+        "export": ["--in", str(thirty), "--to", str(thirty.parent / "all.jsonl")],
+        "compact": ["--in", str(thirty)],
     }[verb]
     done = run(app, [verb, *given, "--quiet"])
     assert (done.exit_code, done.stderr) == (0, ""), done.output
     assert done.stdout
+
+
+def test_a_diagnosis_counts_two_rankings_for_each_query(things: Collection) -> None:
+    calls: list[tuple[int, int]] = []
+    examine(things, ["a cat", "a dog", "a tree"], progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(3, 6), (6, 6)]
+
+
+def test_an_export_counts_its_documents(
+    thirty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    done = run(app, ["export", "--in", str(thirty), "--to", str(tmp_path / "all.jsonl")])
+    lines = (capsys.readouterr().err + done.stderr).splitlines()
+    assert lines[0] == "exporting …"
+    assert lines[-1].startswith("exporting: 30 of 30 documents")
+
+
+def test_work_of_unknown_length_shows_its_name(thirty: Path) -> None:
+    done = run(app, ["compact", "--in", str(thirty)])
+    assert done.stderr == "compacting …\n"

@@ -16,7 +16,7 @@ from isthmus import Document
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate import slices
 from isthmus.evaluate.benchmarks.mr_right import KINDS as PUBLISHED
-from isthmus.evaluate.builders import asked
+from isthmus.evaluate.builders import from_documents
 from isthmus.queries import KINDS, Embedded, MadeQuery, about, corpus, made, without
 from isthmus.queries.captions import nameless
 from isthmus.queries.filters import kept, objection
@@ -127,7 +127,7 @@ def test_chinese_gets_a_query_too() -> None:
 
 def test_a_piece_is_not_taken_out_of_another_document() -> None:
     query = made(BRIDGE, rng=rng(), parser=PARSER)[0]
-    with pytest.raises(BadInput, match="cannot be taken out of 'other'"):
+    with pytest.raises(BadInput, match="cannot be removed from 'other'"):
         without(Document("other", BRIDGE.text), query)
     with pytest.raises(BadInput, match="is not the one"):
         without(Document("bridge", "Another text of the same length, which does not say that."), query)
@@ -314,7 +314,7 @@ def test_captions_must_be_words() -> None:
 
 
 def test_any_documents_become_a_benchmark() -> None:
-    benchmark = asked([BRIDGE, Document("i", image="i.jpg")], {"bridge": CAPTION})
+    benchmark = from_documents([BRIDGE, Document("i", image="i.jpg")], {"bridge": CAPTION})
     assert [question.kind for question in benchmark.questions] == list(KINDS)
     assert {key: set(right) for key, right in benchmark.qrels.items()} == {
         question.id: {"bridge"} for question in benchmark.questions

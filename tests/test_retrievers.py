@@ -210,11 +210,11 @@ def test_a_cached_retriever_searches_a_text_once_per_k_and_forgets_the_oldest() 
     assert len(cached.search(["p"], 3)[0]) == 3  # pushes out q
     cached.search(["p", "q"], 2)
     assert inner.asked == ["p", "q"]
-    assert (cached.asked, cached.searched) == (8, 4)
+    assert (cached.requested, cached.searched) == (8, 4)
 
 
 def test_ids_name_one_document_each() -> None:
-    with pytest.raises(BadInput, match="one id to each"):
+    with pytest.raises(BadInput, match="needs one id"):
         Bm25(["a"], ["x", "y"])
     with pytest.raises(BadInput, match="twice"):
         Bm25(["a", "a"], ["x", "y"])

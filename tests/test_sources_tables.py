@@ -356,5 +356,5 @@ def test_a_quote_that_is_never_closed_ends_the_table_and_its_lines_are_not_taken
     assert [f.text for f in found if isinstance(f, Document)] == ["one"]
     assert [(f.where, f.why) for f in found if isinstance(f, Skipped)] == [
         ("a.csv, row 2", "has more than 100 lines"),
-        ("a.csv", "was read in part, and the rest was left: row 2 has no end"),
+        ("a.csv", "was read in part, and the rest was skipped: row 2 has no end"),
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Image, Part, Query, Text, kinds
-from isthmus.diagnose import examine, page, summary, told
+from isthmus.diagnose import as_text, examine, page, summary
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search.json_forms import hit_json
 from tones import Tone, ToneEncoder, said, write
@@ -108,7 +108,7 @@ def test_its_vectors_are_exported_and_reencoded(things: Collection, tmp_path: Pa
 
 def test_it_is_diagnosed(things: Collection) -> None:
     found = examine(things)
-    assert "tone" in told(found)
+    assert "tone" in as_text(found)
     assert "tone" in json.dumps(summary(found))
     assert "tone" in page(found)
 

@@ -256,7 +256,7 @@ def test_pseudo_positives_are_one_per_modality_and_only_on_request() -> None:
         calibration.tune(["none"], documents, queries, positives="guess")  # type: ignore[arg-type]
     with pytest.raises(errors.BadInput, match="at least 2 folds"):
         calibration.tune(["none"], documents, queries, positives="pseudo", folds=1)
-    with pytest.raises(errors.BadInput, match="nothing to try"):
+    with pytest.raises(errors.BadInput, match="There are no specs"):
         calibration.tune([], documents, queries, positives="pseudo")
     assert str(calibration.tune("center", documents, queries, positives="pseudo").best) == "center"
 

@@ -1,11 +1,11 @@
-"""Align the query: what is in its pictures becomes words, and what does not matter goes.
+"""Align a query: turn its pictures into words, and remove words that do not matter.
 
     Query ──caption──▸ question ‖ image description ──rewrite──▸ the query that is searched
 
     aligner = align.load("forge-mini", encoder=encoder)
     aligner.align([Query(text="what does this mean", image="shot.png")])      [Aligned(query=Query(text="…"), …)]
 
-Three stages: a ``Captioner`` reads pictures, a ``Rewriter`` says what is asked for, a ``Retriever`` finds it.
+Three stages: a ``Captioner`` reads pictures, a ``Rewriter`` writes the query, a ``Retriever`` finds documents.
 Reference: BRIDGE (arXiv 2604.07201), whose stages are called caption, FORGE and LENS.
 """
 

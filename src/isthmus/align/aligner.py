@@ -1,7 +1,7 @@
 """An aligner: a captioner and a rewriter, one after the other.
 
-Where a picture has become words it leaves the query: what is searched then is words alone. A picture of which nothing
-could be said stays, and is searched as a picture.
+A picture with a caption is removed from the query: only words are searched. A picture without a caption stays, and is
+searched as a picture.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from isthmus.registry import lookup
 AUTO = "auto"
 CAPTION = "caption"
 NAMES = (AUTO, CAPTION, *rewrite.NAMES)
-STAGE = re.compile(rf"\+(?=(?:{'|'.join(NAMES)})(?::|\+|\Z))")  # a plus sign may also stand in a URL
+STAGE = re.compile(rf"\+(?=(?:{'|'.join(NAMES)})(?::|\+|\Z))")  # a URL may contain a plus sign
 
-LONG = 40  # words from which a question may be more talk than question
+LONG = 40  # minimum number of words of a chatty query
 TALK = re.compile(
     r"\b(?:hi|hello|hey|dear|thanks|thank you|please|sorry|cheers|regards|in advance|appreciated?"
     r"|i|i['’]m|i['’]ve|my|me|any (?:help|ideas?|advice|suggestions?|thoughts)"
     r"|(?:has|does|can|could) any(?:one|body))\b",
     re.IGNORECASE,
 )
-TALKS = 3  # such turns of speech
+TALKS = 3  # phrases that mark chatter
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A query, and the captions of its pictures; an empty one where nothing could be said."""
+    """A query and the captions of its pictures; a caption may be empty."""
 
     query: Query
     captions: tuple[str, ...] = ()
 
     @property
     def caption(self) -> str | None:
-        """What is in all the pictures."""
+        """The captions of all pictures."""
         return "\n\n".join(text for text in self.captions if text.strip()) or None
 
     @property
     def text(self) -> str:
-        """The question with the captions behind it."""
+        """The question followed by the captions."""
         return joined(self.query.text, self.captions)
 
     def searched(self, text: str) -> Query:
@@ -67,17 +67,17 @@ def whenever(_: Read) -> str | None:
 
 
 def needed(read: Read) -> str | None:
-    """Align a query with a picture of text, or of long and chatty words; say of others why not."""
+    """Return why a query is not aligned; None if it has a picture of text, or long and chatty words."""
     if read.caption is not None or chatty(read.query.text or ""):
         return None
-    return "its words are to the point" + (", and its picture is not one of text" if read.query.images else "")
+    return "its words are concise" + (", and its picture has little text" if read.query.images else "")
 
 
 @dataclass(slots=True, eq=False)
 class Stages:
     """A captioner and a rewriter; without a captioner, pictures stay pictures.
 
-    ``unless`` says why a query is left alone; ``counts`` how many were rewritten so far, and how many fell back.
+    ``unless`` returns why a query is not aligned; ``counts`` are the numbers of queries rewritten and fallen back.
     """
 
     captioner: Captioner | None
@@ -96,7 +96,7 @@ class Stages:
         return not isinstance(self.rewriter, rewrite.Unchanged)
 
     def align(self, queries: Sequence[Query]) -> list[Aligned]:
-        """Align queries together; what a stage costs is shared evenly among them."""
+        """Align a batch of queries; the time of a stage is divided evenly among them."""
         began = perf_counter()
         several = self._read(queries)
         each = (perf_counter() - began) / max(1, sum(len(read.captions) for read in several))
@@ -125,17 +125,19 @@ class Stages:
         flat = [one for some in images for one in some]
         said = self.captioner.caption(flat) if flat else []
         if len(said) != len(flat):
-            raise BadInput(f"The captioner {self.captioner.name} gave {len(said)} captions for {len(flat)} pictures.")
+            raise BadInput(
+                f"The captioner {self.captioner.name} returned {len(said)} captions for {len(flat)} pictures."
+            )
         captions = iter(said)
         return [Read(query, tuple(next(captions) for _ in some)) for query, some in zip(queries, images, strict=True)]
 
     def _why_not(self, read: Read) -> str | None:
         if read.query.vectors:
-            return "it brings its own vectors"
+            return "it has its own vectors"
         if not read.text:
-            return "nothing could be said of its picture"
+            return "its picture has no caption"
         if not self._rewrites and read.caption is None:
-            return "nothing could be said of its picture" if read.captions else "it has no picture to put into words"
+            return "its picture has no caption" if read.captions else "it has no picture"
         return self.unless(read)
 
     def _rewritten(self, texts: Sequence[str]) -> list[Rewritten]:
@@ -153,7 +155,7 @@ class Stages:
 
 @dataclass(slots=True, eq=False)
 class Late:
-    """A rewriter that is loaded when the first query needs it."""
+    """A rewriter that is loaded on first use."""
 
     name: str
     make: Callable[[], Rewriter]
@@ -167,7 +169,7 @@ class Late:
 
 
 def chatty(text: str) -> bool:
-    """Whether words are long and more talk than question; what is short or plain is not.
+    """Whether words are many and contain chatter.
 
     >>> chatty("how do I remove red wine stains")
     False
@@ -187,11 +189,11 @@ def load(
     device: str = "cpu",
     threads: int | None = None,
 ) -> Aligner:
-    """Load an aligner by name; an aligner is returned as it is.
+    """Load an aligner by name; an aligner is returned unchanged.
 
-    ``caption`` puts pictures into words; ``forge-mini``, ``forge:MODEL``, ``hyde:MODEL`` and ``query2doc:MODEL``
-    rewrite as well; ``auto`` does what ``forge-mini`` does, for queries that need it; ``none`` does nothing. Another
-    captioner stands before a plus sign: ``caption:hf:NAME+forge-mini``.
+    ``caption`` turns pictures into words; ``forge-mini``, ``forge:MODEL``, ``hyde:MODEL`` and ``query2doc:MODEL``
+    rewrite as well; ``auto`` is ``forge-mini`` for queries that need it; ``none`` does nothing. Write another captioner
+    before a plus sign: ``caption:hf:NAME+forge-mini``.
 
     >>> load("captoin")
     Traceback (most recent call last):
@@ -201,7 +203,7 @@ def load(
         if isinstance(align, Aligner):
             return align
         raise BadInput(
-            f"An aligner has a name and align(queries); {type(align).__name__} is none. Give one, or a name."
+            f"An aligner has a name and align(queries); {type(align).__name__} does not. Pass an aligner or a name."
         )
     pictures, words = _stages(align)
     if words == "none" and pictures is None:

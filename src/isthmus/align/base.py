@@ -1,4 +1,4 @@
-"""What each stage of an alignment does, and what comes out of it."""
+"""The protocols of the stages of an alignment, and their results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Found: TypeAlias = Sequence[tuple[str, float]]
 
 
 class Captioner(Protocol):
-    """Reads pictures. The same picture has the same caption, always."""
+    """Captions pictures, deterministically."""
 
     @property
     def name(self) -> str:
-        """What it is called; captions are kept under it."""
+        """Its name, which is part of the cache key of captions."""
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what is in each picture, in words; an empty string where nothing is."""
+        """Return a caption for each picture; an empty string if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query as a rewriter put it; or the query itself, and why: a reason, and after a colon what is special here."""
+    """A rewritten query; or the query itself with the reason, and details after a colon."""
 
     text: str
     fell_back: str | None = None
@@ -36,38 +36,38 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many queries went to a rewriter, and how many of them came back as they were, by reason.
+    """How many queries were passed to a rewriter, and how many fell back to the original query, by reason.
 
     >>> some = Counts().plus([Rewritten("a"), Rewritten("b", "the model failed: timeout"), Rewritten("c")])
     >>> print(some)
     3 rewritten, 1 fell back (the model failed: 1)
     """
 
-    asked: int = 0
+    total: int = 0
     fell_back: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, several: Sequence[Rewritten]) -> Counts:
         """Count these too."""
         reasons = Counter(self.fell_back)
         reasons.update(one.fell_back.partition(":")[0] for one in several if one.fell_back)
-        return Counts(self.asked + len(several), dict(reasons))
+        return Counts(self.total + len(several), dict(reasons))
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.fell_back.items()))
-        return f"{self.asked} rewritten, {sum(self.fell_back.values())} fell back" + (
+        return f"{self.total} rewritten, {sum(self.fell_back.values())} fell back" + (
             f" ({reasons})" if reasons else ""
         )
 
 
 class Rewriter(Protocol):
-    """Says in other words, or in fewer, what is asked for."""
+    """Rewrites queries."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
-        """Return each query rewritten. It never fails: what cannot be rewritten is returned as it was."""
+        """Return each query rewritten. It never fails: a query that cannot be rewritten is returned unchanged."""
 
 
 class Retriever(Protocol):
@@ -75,7 +75,7 @@ class Retriever(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Its name in tables."""
 
     def search(self, texts: Sequence[str], k: int = 10) -> list[Found]:
         """Return the best ``k`` documents of each query."""
@@ -83,33 +83,33 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """What became of a query.
+    """The result of aligning a query.
 
-    Where pictures became words, ``query`` is words alone. ``untouched`` says why nothing was done to a query.
+    If pictures became words, ``query`` has only words. ``untouched`` is the reason why a query was not changed.
     """
 
     query: Query  # what is searched
     caption: str | None = None  # of all its pictures
-    fell_back: str | None = None  # why its words are not the rewriter's
+    fell_back: str | None = None  # why the rewriter's output was not used
     untouched: str | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)  # what each stage cost: caption, rewrite
-    counts: Counts | None = None  # the aligner's, up to this query and those that were aligned with it
+    seconds: Mapping[str, float] = field(default_factory=dict)  # seconds per stage: caption, rewrite
+    counts: Counts | None = None  # of the aligner, including this batch
 
 
 @runtime_checkable
 class Aligner(Protocol):
-    """Makes of a query with pictures and talk the query that was meant."""
+    """Turns a query with pictures and chatter into the query that is searched."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     def align(self, queries: Sequence[Query]) -> list[Aligned]:
         """Align queries together."""
 
 
 def joined(question: str | None, captions: Sequence[str]) -> str:
-    r"""Put the captions of a query's pictures behind its question, as BRIDGE does.
+    r"""Append the captions of a query's pictures to its question, as BRIDGE does.
 
     >>> joined("what does this error mean", ["Segmentation fault"])
     'what does this error mean\nImage Description: Segmentation fault'

@@ -1,4 +1,4 @@
-"""The same picture is captioned once: captions by the hash of who captions and what is seen, a file each."""
+"""A cache of captions: one file each, by the hash of captioner and picture."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FOLDER = "captions"
 
 
 class CaptionCache:
-    """Captions in a folder, that of the user's cache when not said. What cannot be read is as if it were not there."""
+    """Captions in a folder; default: in the user's cache folder. Unreadable files are ignored."""
 
     def __init__(self, folder: str | PathLike[str] | None = None) -> None:
         self.folder = user_cache() / FOLDER if folder is None else Path(folder).expanduser()
 
     def get(self, name: str) -> str | None:
-        """Return a caption, or None where none is kept, or what is kept is damaged."""
+        """Return a caption; None if it is missing or damaged."""
         try:
             read = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -32,7 +32,7 @@ class CaptionCache:
         return caption if isinstance(caption, str) else None
 
     def put(self, name: str, caption: str, captioner: str) -> None:
-        """Keep a caption, if there is somewhere to keep it: whole, or not at all."""
+        """Store a caption atomically, if the folder can be written."""
         path = self.folder / f"{name}.json"
         said = json.dumps({"captioner": captioner, "caption": caption}, ensure_ascii=False)
         with suppress(OSError):
@@ -42,7 +42,7 @@ class CaptionCache:
 
 
 def caption_key(identity: str, image: ImageLike) -> str:
-    """Name a caption by who makes it and of what: the bytes of a file, or the pixels of a picture in memory."""
+    """Return the key of a caption: captioner, and the bytes of a file or the pixels of a picture in memory."""
     data = file_bytes(image)
     if data is not None:
         return key(identity, "caption", data).hex()

@@ -1,10 +1,10 @@
-"""Captions: what is in a picture, in words, each picture once.
+"""Captions: turn pictures into words, each picture once.
 
     captioner = caption.load("embedded", encoder=encoder)
     captioner.caption(["shot.png"])                             ["Segmentation fault (core dumped) …"]
 
-``embedded`` needs no model beside the collection's encoder, ``hf:NAME`` runs one here, ``openai:MODEL@URL`` sends the
-picture to a service. The same picture has the same caption: decoding is greedy (temperature 0), and captions are kept.
+``embedded`` needs no model other than the collection's encoder, ``hf:NAME`` runs a local model, ``openai:MODEL@URL``
+sends the picture to a service. Captions are deterministic: decoding is greedy (temperature 0), and captions are cached.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
 
-TOGETHER = 8  # pictures whose captions are kept before others are made: what a failure can lose
+TOGETHER = 8  # pictures per batch; captions are stored after each, so a failure loses one batch
 
 
 class Maker(Protocol):
-    """A captioner before its captions are kept."""
+    """A captioner without a cache."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     @property
     def identity(self) -> str:
-        """What its captions depend on; it changes whenever they do."""
+        """Identifies everything its captions depend on."""
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what is in each picture, in words; an empty string where nothing is."""
+        """Return a caption for each picture; an empty string if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A captioner that is asked once for the same picture."""
+    """A captioner with a cache."""
 
     maker: Maker
     cache: CaptionCache = field(default_factory=CaptionCache)
 
     @property
     def name(self) -> str:
-        """What the captioner is called."""
+        """The name of the captioner."""
         return self.maker.name
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what is in each picture, as it was said before or is said now."""
+        """Return a caption for each picture, from the cache if it is there."""
         identity = self.maker.identity
         keys = [caption_key(identity, image) for image in images]
         found = {name: self.cache.get(name) for name in dict.fromkeys(keys)}
@@ -69,7 +69,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionerSettings:
-    """What captioners are made with; each takes what it needs."""
+    """Settings of captioners; each uses those it needs."""
 
     encoder: Encoder | None = None
     prompt: Prompt
@@ -88,8 +88,8 @@ def load(
 ) -> Remembered:
     """Load a captioner by name: ``embedded``, ``hf:NAME_OR_PATH`` or ``openai:MODEL@URL``.
 
-    ``encoder`` is for the phrases of ``embedded``; ``prompt`` is the path of a text file that says what is told to
-    models instead of ours; ``cache`` is the folder in which captions are kept, else the user's own.
+    ``encoder`` is for the phrases of ``embedded``; ``prompt`` is the path of a text file with another prompt; ``cache``
+    is the folder for captions (default: in the user's cache folder).
 
     >>> load("embeded")
     Traceback (most recent call last):
@@ -125,7 +125,7 @@ def _openai(name: str, settings: CaptionerSettings) -> Maker:
 
 
 class CaptionerKind(NamedTuple):
-    """How captioners of a kind are made, and how the model behind the colon is written; empty where there is none."""
+    """How to make captioners of a kind, and how to write the model after the colon; empty if there is none."""
 
     make: Callable[[str, CaptionerSettings], Maker]
     model: str = ""

@@ -1,6 +1,6 @@
-"""``openai:MODEL@URL``: any endpoint that speaks OpenAI's chat completions, over the standard library's HTTP.
+"""``openai:MODEL@URL``: any endpoint that implements OpenAI's chat completions, over the standard library's HTTP.
 
-What is asked leaves this machine for wherever the URL leads: words, and pictures as data URLs.
+Queries are sent to the URL: words, and pictures as data URLs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from isthmus.errors import BadInput, CannotReach
 NAME = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)", re.DOTALL)
 KEYS = ("ISTHMUS_OPENAI_KEY", "OPENAI_API_KEY")  # the first that is set
 HERE = ("localhost", "127.0.0.1", "::1")
-AGAIN = (408, 409, 425, 429)  # and 500 and above: they may pass
+AGAIN = (408, 409, 425, 429)  # and 500 and above: temporary errors
 LONGEST = 8 * 2**20  # bytes of an answer
-LARGEST = 4 * 2**20  # bytes of a picture that is sent as it is
+LARGEST = 4 * 2**20  # maximum bytes of a picture that is sent unchanged
 SIDE = 2048  # pixels of a larger one's longer side
 KINDS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 TOKENS = 512  # that an answer may have
@@ -40,7 +40,7 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A model at a URL. A question is asked at most ``tries`` times; ``wait`` sleeps in between, twice as long each."""
+    """A model at a URL. A request is tried at most ``tries`` times; ``wait`` sleeps in between, doubling each time."""
 
     model: str
     url: str
@@ -48,7 +48,7 @@ class Endpoint:
     timeout: float = 60.0
     tries: int = 3
     pause: float = 0.5
-    together: int = 4  # questions that are asked at a time
+    together: int = 4  # concurrent requests
     wait: Callable[[float], None] = field(default=time.sleep, repr=False)
 
     @classmethod
@@ -59,33 +59,33 @@ class Endpoint:
         'qwen2.5-vl'
         >>> Endpoint.parse("qwen2.5-vl")
         Traceback (most recent call last):
-        isthmus.errors.BadInput: 'qwen2.5-vl' names no endpoint. Write openai:MODEL@URL, as openai:qwen2.5-vl@http://localhost:8000/v1.
+        isthmus.errors.BadInput: 'qwen2.5-vl' names no endpoint. Write openai:MODEL@URL, such as openai:qwen2.5-vl@http://localhost:8000/v1.
         """
         found = NAME.fullmatch(name)
         if found is None or not urlsplit(found["url"]).hostname:
             raise BadInput(
-                f"{name!r} names no endpoint. Write openai:MODEL@URL, as openai:qwen2.5-vl@http://localhost:8000/v1."
+                f"{name!r} names no endpoint. Write openai:MODEL@URL, such as openai:qwen2.5-vl@http://localhost:8000/v1."
             )
         where = urlsplit(found["url"])
         if where.username is not None or where.query or where.fragment:
             raise BadInput(
-                f"The URL of {found['model']!r} has a password, a ? or a # in it. Write the plain URL, as "
+                f"The URL of {found['model']!r} contains a password, a ? or a #. Write the plain URL, such as "
                 f"http://localhost:8000/v1; a key belongs in {KEYS[0]}."
             )
         variable = next((variable for variable in KEYS if os.environ.get(variable, "").strip()), None)
         key = None if variable is None else os.environ[variable].strip()
         if key is not None and not (key.isascii() and key.isprintable()):
-            raise BadInput(f"The key in {variable} has letters that no key has. Set it again, without line breaks.")
+            raise BadInput(f"The key in {variable} contains invalid characters. Set it again, without line breaks.")
         return cls(model=found["model"], url=found["url"].rstrip("/"), key=key)
 
     @property
     def name(self) -> str:
-        """The model and where it is, without a password that may stand in the URL."""
+        """The model and its URL, without a password."""
         parts = urlsplit(self.url)
         return f"openai:{self.model}@{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def ask(self, messages: Sequence[Message], tokens: int = TOKENS) -> str:
-        """Return what the model says, at temperature 0."""
+        """Return the model's answer, at temperature 0."""
         if offline() and urlsplit(self.url).hostname not in HERE:
             raise CannotReach(
                 f"{self.name} is not on this machine, and offline is set. Unset it, or use another model."
@@ -105,8 +105,8 @@ class Endpoint:
             except (OSError, http.client.HTTPException) as error:
                 problem = f"{getattr(error, 'reason', None) or error or type(error).__name__}"
             except ValueError as error:
-                problem = f"it answered what is not a chat completion ({error})"
-        raise CannotReach(f"{self.name} could not be asked: {problem}. Check the URL, the model's name and the key.")
+                problem = f"its answer is not a chat completion ({error})"
+        raise CannotReach(f"The request to {self.name} failed: {problem}. Check the URL, the model's name and the key.")
 
     def _post(self, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
@@ -131,7 +131,7 @@ class Endpoint:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer like any other: a key goes to the host it was given for, and to no other."""
+    """Does not follow redirects: a key must not reach another host."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -140,7 +140,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _detail(error: urllib.error.HTTPError) -> str:
-    """Return what a service says of its error, as far as it can be read."""
+    """Return the service's error message, if it can be read."""
     try:
         said = json.loads(error.read(LONGEST))
         detail = said["error"]["message"] if isinstance(said.get("error"), dict) else said.get("error", "")
@@ -151,23 +151,23 @@ def _detail(error: urllib.error.HTTPError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChatCaptioner:
-    """Asks a model that sees what is in a picture."""
+    """Captions pictures with a vision language model."""
 
     endpoint: Endpoint
     prompt: Prompt
 
     @property
     def name(self) -> str:
-        """The model and where it is."""
+        """The model and its URL."""
         return self.endpoint.name
 
     @property
     def identity(self) -> str:
-        """What its captions depend on."""
+        """Identifies everything its captions depend on."""
         return f"{self.name}\0{self.prompt.digest}"
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what the model sees in each picture."""
+        """Return the model's caption of each picture."""
         together = self.endpoint.together
         with closing(in_order(self._caption, images, workers=together, ahead=together)) as several:
             return list(several)
@@ -180,13 +180,13 @@ class ChatCaptioner:
 
 @dataclass(frozen=True, slots=True)
 class ChatWriter:
-    """Asks a model to write."""
+    """Writes with a language model."""
 
     endpoint: Endpoint
 
     @property
     def name(self) -> str:
-        """The model and where it is."""
+        """The model and its URL."""
         return self.endpoint.name
 
     @property
@@ -195,12 +195,12 @@ class ChatWriter:
         return self.endpoint.together
 
     def write(self, prompt: Prompt, text: str) -> str:
-        """Return what the model makes of a text, told what to do."""
+        """Return the model's output for a prompt and a text."""
         return self.endpoint.ask([{"role": "system", "content": prompt.text}, {"role": "user", "content": text}])
 
 
 def data_url(image: ImageLike) -> str:
-    """Return a picture as a data URL: its file as it is, if it is small and of a kind that everybody reads.
+    """Return a picture as a data URL: the unchanged file if it is small and in a common format.
 
     >>> data_url(b"GIF89a" + bytes(20))[:22]
     'data:image/gif;base64,'

@@ -11,15 +11,15 @@ from isthmus.align.vocabulary import CHANCE, MOST, Vocabulary
 from isthmus.documents import ImageLike
 from isthmus.encoders import Encoder
 
-FULL = 12  # words from which a picture is plainly one of text
+FULL = 12  # minimum number of words in a picture of text
 
 
 class Reads(Protocol):
-    """Reads what is written in a picture."""
+    """Reads the text in a picture."""
 
     @property
     def identity(self) -> str:
-        """What its readings depend on."""
+        """Identifies everything its readings depend on."""
 
     def lines(self, image: ImageLike) -> list[str]:
         """Return the lines of text in a picture, in reading order."""
@@ -27,9 +27,9 @@ class Reads(Protocol):
 
 @dataclass(slots=True, eq=False)
 class EmbeddedCaptioner:
-    """Says what is written in a picture and, where that is little, which phrases the picture clearly comes nearest to.
+    """Returns the text in a picture and, if there is little, the phrases that are clearly nearest to the picture.
 
-    The phrases are by ``encoder``, the collection's own; without one, or with one that does not read both words and
+    The phrases are chosen by ``encoder``, the collection's own. Without one, or if it does not read both words and
     pictures, there are none.
     """
 
@@ -40,12 +40,12 @@ class EmbeddedCaptioner:
 
     @property
     def identity(self) -> str:
-        """What its captions depend on."""
+        """Identifies everything its captions depend on."""
         seen = "" if self.encoder is None else f"{self.encoder.identity}\0{CHANCE}\0{MOST}"
         return f"{self.name}\0{self.reader.identity}\0{FULL}\0{seen}"
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what is in each picture."""
+        """Return a caption for each picture."""
         return [self._caption(image) for image in images]
 
     def _caption(self, image: ImageLike) -> str:
@@ -65,18 +65,18 @@ class EmbeddedCaptioner:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Says what is written in pictures of text, and nothing of others."""
+    """Returns the text of pictures of text, and nothing for others."""
 
     reader: Reads = field(default_factory=TextReader)
     name: str = "pages"
 
     @property
     def identity(self) -> str:
-        """What its captions depend on."""
+        """Identifies everything its captions depend on."""
         return f"{self.name}\0{self.reader.identity}\0{FULL}"
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what is written in each picture of text; an empty string for others."""
+        """Return the text in each picture of text; an empty string for others."""
         read = [self.reader.lines(image) for image in images]
         return ["\n".join(lines) if full_of_text(lines) else "" for lines in read]
 

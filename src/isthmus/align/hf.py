@@ -1,4 +1,4 @@
-"""``hf:NAME_OR_PATH``: captioners and language models of Hugging Face that run here (``isthmus[hf]``)."""
+"""``hf:NAME_OR_PATH``: captioners and language models of Hugging Face, run locally (``isthmus[hf]``)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from isthmus.errors import BadFile
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-TOKENS = 512  # that a model may write
+TOKENS = 512  # maximum tokens that a model may write
 
 
 def open_captioner(name: str, prompt: Prompt, device: str = "cpu") -> LocalCaptioner:
-    """Load a model that puts pictures into words: a captioner (BLIP, ViT-GPT2 …) or a vision language model."""
+    """Load a model that captions pictures: a captioner (BLIP, ViT-GPT2 …) or a vision language model."""
     hub = need("transformers", extra="hf")
     model = _loaded(name, hub.AutoModelForImageTextToText, device)
-    if model.config.model_type == "vision-encoder-decoder":  # such a model has no processor of its own
+    if model.config.model_type == "vision-encoder-decoder":  # such a model has no processor
         see, tell = from_hub(name, hub.AutoImageProcessor), from_hub(name, hub.AutoTokenizer)
     else:
         see = tell = from_hub(name, hub.AutoProcessor)
@@ -44,7 +44,7 @@ def _loaded(name: str, kind: Any, device: str) -> Any:
 
 
 def from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
-    """Load from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
+    """Load from a folder, from the local cache, or (unless offline is set) from the hub."""
     try:
         return ready(kind.from_pretrained(name, local_files_only=offline()))
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
@@ -54,7 +54,7 @@ def from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalCaptioner:
-    """A model that sees. It is told the prompt if it takes one; plain captioners do not."""
+    """A vision model. It receives the prompt if it takes one; plain captioners do not."""
 
     name: str
     prompt: Prompt
@@ -65,11 +65,11 @@ class LocalCaptioner:
 
     @property
     def identity(self) -> str:
-        """What its captions depend on: a folder's model may be another one tomorrow."""
+        """What its captions depend on: the model in a folder may be replaced."""
         return f"{self.name}\0{_version(self.name, self.model)}\0{self.prompt.digest}"
 
     def caption(self, images: Sequence[ImageLike]) -> list[str]:
-        """Return what the model sees in each picture."""
+        """Return the model's caption of each picture."""
         return [self._caption(whole(image)) for image in images]
 
     def _caption(self, picture: Image) -> str:
@@ -90,7 +90,7 @@ class LocalCaptioner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalWriter:
-    """A model that writes. It is spoken to as its chat template says, or plainly if it has none."""
+    """A language model, prompted by its chat template, or with plain text if it has none."""
 
     name: str
     model: Any
@@ -99,7 +99,7 @@ class LocalWriter:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def write(self, prompt: Prompt, text: str) -> str:
-        """Return what the model makes of a text, told what to do."""
+        """Return the model's output for a prompt and a text."""
         if self.tokenizer.chat_template:
             inputs = self.tokenizer.apply_chat_template(
                 [{"role": "system", "content": prompt.text}, {"role": "user", "content": text}],
@@ -115,9 +115,9 @@ class LocalWriter:
 
 
 def _written(model: Any, inputs: Any, tell: Any) -> str:
-    """Generate greedily, and return what is new."""
+    """Generate greedily, and return the new text."""
     torch = need("torch", extra="hf")
-    repeats = "input_ids" in inputs and not model.config.is_encoder_decoder  # what it was given, before what it writes
+    repeats = "input_ids" in inputs and not model.config.is_encoder_decoder  # the prompt comes before the output
     given = inputs["input_ids"].shape[1] if repeats else 0
     greedy = {"do_sample": False, "num_beams": 1, "temperature": None, "top_p": None, "top_k": None}
     with torch.inference_mode():
@@ -126,7 +126,7 @@ def _written(model: Any, inputs: Any, tell: Any) -> str:
 
 
 def _version(name: str, model: Any) -> str:
-    """Tell a model from another of its name: the hub's commit, or a folder's files by name, size and time."""
+    """Return a fingerprint of a model: the hub's commit, or names, sizes and times of a folder's files."""
     folder = Path(name.removeprefix("hf:")).expanduser()
     if not folder.is_dir():
         return str(getattr(model.config, "_commit_hash", None))

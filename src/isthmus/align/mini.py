@@ -1,8 +1,8 @@
-"""``forge-mini``: keeps the words that matter, and drops the talk around them.
+"""``forge-mini``: keeps the words that matter, and drops chatter.
 
-A small transformer reads question and captions through two layers of `mini`'s text tower and says of each word how
-likely it matters; those more likely than not are the query, in their order. It was trained by what a retriever then
-finds: see ``isthmus.train.forge_mini``.
+A small transformer reads question and captions through two layers of `mini`'s text tower and predicts for each word how
+likely it matters. The words with a probability of at least ½ are the query, in their order. It was trained with a
+retriever as the reward: see ``isthmus.train.forge_mini``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ForgeMini:
     name: str = "forge-mini"
 
     def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
-        """Return of each text the words that matter; the text itself where that would be none."""
+        """Return the words of each text that matter; the text itself if there are none."""
         return [self._rewrite(text) for text in texts]
 
     def likely(self, text: str) -> list[tuple[str, float]]:
@@ -53,7 +53,7 @@ class ForgeMini:
     def _rewrite(self, text: str) -> Rewritten:
         kept = [word for word, chance in self.likely(text) if chance >= KEEP]
         if not kept:
-            return Rewritten(text, "no word was worth keeping")
+            return Rewritten(text, "no word was kept")
         return Rewritten(" ".join(kept))
 
 

@@ -1,4 +1,4 @@
-"""What is written in a picture, read by rapidocr, whose models come with it (``isthmus[align]``)."""
+"""Text recognition by rapidocr, whose package includes its models (``isthmus[align]``)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from isthmus.documents import ImageLike
 from isthmus.encoders.images import whole
 
 SURE = 0.7  # specks in photos are read as "0" or "●" with less
-RULES = 1  # raise it when lines are put together otherwise: captions that were kept are made again
+RULES = 1  # raise it when the joining of lines changes: cached captions are then made again
 ROOM = 0.5  # a picture's shorter side, of its longer one, at least
 ENOUGH = 736  # pixels of a shorter side that need no room
 
 
 @dataclass(slots=True, eq=False)
 class TextReader:
-    """Reads printed and written text, with ``threads`` cores (all when not said). It loads when first used."""
+    """Reads printed and written text, with ``threads`` cores (default: all). It loads on first use."""
 
     threads: int | None = None
     _engine: Any = None
@@ -31,7 +31,7 @@ class TextReader:
 
     @property
     def identity(self) -> str:
-        """What its readings depend on."""
+        """Identifies everything its readings depend on."""
         need("rapidocr", extra="align")
         return f"rapidocr {version('rapidocr')}, {SURE}, {RULES}"
 
@@ -39,7 +39,7 @@ class TextReader:
         """Return the lines of text in a picture, in reading order."""
         pixels = roomy(np.asarray(whole(image)))
         with self._lock:
-            read = self._loaded()(np.ascontiguousarray(pixels[:, :, ::-1]))  # it takes blue first
+            read = self._loaded()(np.ascontiguousarray(pixels[:, :, ::-1]))  # it expects BGR
         if read.txts is None or not len(read.txts):
             return []
         corners = np.asarray(read.boxes)  # (n, 4, 2)
@@ -51,9 +51,9 @@ class TextReader:
         if self._engine is None:
             rapidocr = need("rapidocr", extra="align")
             settings = {
-                "Global.log_level": "critical",  # its own logger alone; else it says which file it loads, and how
+                "Global.log_level": "critical",  # only its own logger, which reports every file it loads
                 "Global.text_score": SURE,
-                "Global.use_cls": False,  # it turns lines that stand on their heads, and many that do not
+                "Global.use_cls": False,  # it rotates lines that are upside down, and many that are not
                 "EngineConfig.onnxruntime.intra_op_num_threads": self.threads or -1,
             }
             self._engine = rapidocr.RapidOCR(params=settings)
@@ -61,7 +61,7 @@ class TextReader:
 
 
 def speck(line: str) -> bool:
-    """Whether a line is a single letter or digit of ours, as which leaves and buttons are read.
+    """Whether a line is a single Latin letter or digit: leaves and buttons are often read as one.
 
     >>> speck("O"), speck("- 8"), speck("OK"), speck("猫")
     (True, True, False, False)
@@ -71,7 +71,7 @@ def speck(line: str) -> bool:
 
 
 def roomy(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Put a strip on paper of its own colour: by its shorter side a picture is enlarged before it is read.
+    """Pad a narrow picture with its own colour: rapidocr enlarges a picture by its shorter side.
 
     >>> roomy(np.zeros((10, 100, 3), np.uint8)).shape, roomy(np.zeros((60, 100, 3), np.uint8)).shape
     ((50, 100, 3), (60, 100, 3))

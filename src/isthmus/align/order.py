@@ -1,4 +1,4 @@
-"""In which order lines of text are read: columns one after the other, each from top to bottom."""
+"""Reading order of lines of text: one column after the other, each from top to bottom."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from isthmus.types import Mask, Matrix, Rows
 
-APART = 1.5  # a gap between columns is so many lines high
-COLUMN = 3  # lines that make a column
-WIDE = 6.0  # how many times as wide as high a column's lines are; what is narrower is a column of a table
+APART = 1.5  # minimum gap between columns, in line heights
+COLUMN = 3  # minimum number of lines in a column
+WIDE = 6.0  # minimum width of a column's lines, in line heights; narrower ones are table columns
 
 
 def reading_rows(boxes: Matrix) -> list[list[int]]:
     """Return the rows in which boxes ``(n, 4)``, each left, top, right, bottom, are read.
 
-    The page is cut where an empty stripe runs right through it, and each piece again: between columns if both have a
-    few lines of text, else between rows, at the widest. What cannot be cut is one row, read from left to right.
+    The page is cut along empty stripes, and each piece again: between columns if both have a few lines of text,
+    otherwise between rows, at the widest gap. A piece that cannot be cut is one row, read from left to right.
 
     Reference: the recursive X-Y cut (Nagy and Seth, 1984); that columns need a few wide lines, so that a label and its
     value stay together, is ours.
@@ -39,7 +39,7 @@ def _cut(boxes: Matrix, rows: Rows) -> list[list[int]]:
 
 
 def _columns(boxes: Matrix) -> Mask | None:
-    """Return which boxes stand in the first column, if there are columns of text."""
+    """Return the boxes of the first column, if there are columns of text."""
     width, height = boxes[:, 2] - boxes[:, 0], float(np.median(boxes[:, 3] - boxes[:, 1]))
     before = _split(boxes[:, 0], boxes[:, 2], APART * height)
     if before is None:

@@ -1,4 +1,4 @@
-"""A text as forge-mini sees it: its words, and for each token a vector of `mini`'s lower layers and some signs."""
+"""The input of forge-mini: words, and for each token a vector of `mini`'s lower layers and some features."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SIGNS = 7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A stretch of a text that is read at once: whole words, as many as fit."""
+    """A part of a text that is read at once: as many whole words as fit."""
 
     words: list[str]
     first: Rows  # (w,): the token that each word begins with
-    inputs: Matrix  # (t, d + SIGNS): what the model sees of each token
+    inputs: Matrix  # (t, d + SIGNS): the model's input for each token
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,7 @@ class WindowReader:
         return cls(tokenizer, tower)
 
     def read(self, text: str) -> list[Window]:
-        """Return the windows of a text, without the mark before captions and words of which nothing can be seen."""
+        """Return the windows of a text, without the caption prefix and words without tokens."""
         mark = MARK.search(text)
         caption = mark.start() if mark else len(text)
         blank = MARK.sub(lambda mark: " " * len(mark.group()), text)
@@ -101,7 +101,7 @@ def reader() -> WindowReader:
 
 
 def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:
-    """Return the inputs of windows as one array, and which tokens are there: ``(n, t, d)`` and ``(n, t)``."""
+    """Return the inputs of windows as one padded array, and the mask: ``(n, t, d)`` and ``(n, t)``."""
     longest = max(len(window.inputs) for window in windows)
     inputs = np.zeros((len(windows), longest, windows[0].inputs.shape[1]), dtype=np.float32)
     mask = np.zeros((len(windows), longest), dtype=bool)
@@ -112,7 +112,7 @@ def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:
 
 
 def _signs(text: str, start: int, end: int, caption: int) -> tuple[float, ...]:
-    """What letters show and the tower, which does not tell A from a, does not."""
+    """Features of letters, such as case, that the tower ignores."""
     word = text[start:end]
     before = start - 1
     while before >= 0 and text[before] == " ":

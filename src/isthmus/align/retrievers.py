@@ -1,12 +1,12 @@
-"""Retrievers: whatever finds documents for words, behind one protocol.
+"""Retrievers: different ways to find documents for words, behind one protocol.
 
     Dense(encoder, ids, documents)      the nearest vectors; calibrated, if a calibration is given
     Bm25(ids, texts)                    words, exactly as a collection counts them
     Hybrid(a, b)                        both lists, by reciprocal ranks
-    OfCollection(collection)            a collection, as it is searched
-    Cached(retriever)                   the same again, at once
+    OfCollection(collection)            a collection's own search
+    Cached(retriever)                   the same, with a cache
 
-All are deterministic. Of equal scores the document that was given first stands first. A query of blanks finds nothing.
+All are deterministic. Documents with equal scores keep the order in which they were given. A blank query finds nothing.
 
 >>> words = Bm25(["a", "b"], ["a cat on a red sofa", "two dogs and a cat"])
 >>> [name for name, _ in words.search(["dog"])[0]]
@@ -33,15 +33,15 @@ from isthmus.errors import BadInput
 from isthmus.types import Matrix, Rows
 from isthmus.words import TextIndex
 
-BLOCK = 1 << 24  # scores that are held at a time
+BLOCK = 1 << 24  # scores in memory at a time
 DEPTH = 100  # documents of each list that are fused
 RANK = 60  # the constant of reciprocal rank fusion, as published
 
 
 class Dense:
-    """The documents whose vectors are nearest to the query's; a document is as near as its nearest passage.
+    """The documents whose vectors are nearest to the query's; a document counts with its nearest passage.
 
-    ``documents`` are texts, or documents with pictures where the encoder reads them. Without a fitted ``calibration``,
+    ``documents`` are texts, or documents with pictures if the encoder reads them. Without a fitted ``calibration``,
     the score is the cosine.
     """
 
@@ -70,10 +70,10 @@ class Dense:
         """Return the best ``k`` documents of each query."""
         _check(texts, k)
         found: list[Found] = [[] for _ in texts]
-        asked = [row for row, text in enumerate(texts) if text.strip() and self._ids]
+        nonblank = [row for row, text in enumerate(texts) if text.strip() and self._ids]
         step = max(1, BLOCK // max(1, len(self._ids)))
-        for start in range(0, len(asked), step):
-            rows = asked[start : start + step]
+        for start in range(0, len(nonblank), step):
+            rows = nonblank[start : start + step]
             for row, scores in zip(rows, self._scores([texts[row] for row in rows]), strict=True):
                 found[row] = [(self._ids[at], float(scores[at])) for at in best(scores, k)]
         return found
@@ -85,7 +85,7 @@ class Dense:
 
 
 class Bm25:
-    """The documents that share words with the query, by BM25 as a collection has it (``isthmus.words.bm25``).
+    """The documents that share words with the query, by BM25 as in a collection (``isthmus.words.bm25``).
 
     A document that shares no word is not found.
     """
@@ -109,12 +109,12 @@ class Bm25:
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """Two lists become one by their ranks alone, so that scores of different kinds need no common scale.
+    """Fuses two lists by their ranks, so that scores of different kinds need no common scale.
 
         score(d) = Σ over the lists that have d among their first ``depth`` of 1 / (60 + rank)
 
-    Of equal scores the document that stands higher in ``a`` comes first. A collection's own hybrid search
-    (``OfCollection(…, hybrid=True)``) adds scores instead, which it can, because it has learned both scales. Reference:
+    Of equal scores the document that ranks higher in ``a`` comes first. A collection's own hybrid search
+    (``OfCollection(…, hybrid=True)``) adds scores instead, because it knows both scales. Reference:
     Cormack, Clarke & Büttcher, SIGIR 2009.
     """
 
@@ -136,7 +136,7 @@ class Hybrid:
 
 
 class ScoredHit(Protocol):
-    """What is needed of a collection's hit."""
+    """The part of a hit that is used here."""
 
     @property
     def id(self) -> str:
@@ -144,11 +144,11 @@ class ScoredHit(Protocol):
 
     @property
     def score(self) -> float:
-        """How good it is."""
+        """The score."""
 
 
 class SearchableCollection(Protocol):
-    """What is needed of a ``Collection``."""
+    """The part of a ``Collection`` that is used here."""
 
     @property
     def path(self) -> Path:
@@ -179,15 +179,15 @@ class OfCollection:
 
     @property
     def name(self) -> str:
-        """The collection's folder, and whether words count."""
+        """The collection's folder, and whether the search is hybrid."""
         return f"{self.collection.path.name}{', hybrid' if self.hybrid else ''}"
 
     def search(self, texts: Sequence[str], k: int = 10) -> list[Found]:
         """Return the best ``k`` documents of each query."""
         _check(texts, k)
-        asked = [row for row, text in enumerate(texts) if text.strip()]
+        nonblank = [row for row, text in enumerate(texts) if text.strip()]
         hits = self.collection.search_many(
-            [texts[row] for row in asked],
+            [texts[row] for row in nonblank],
             k,
             where=self.where,
             modalities=self.modalities,
@@ -195,23 +195,22 @@ class OfCollection:
             calibration=self.calibration,
         )
         found: list[Found] = [[] for _ in texts]
-        for row, several in zip(asked, hits, strict=True):
+        for row, several in zip(nonblank, hits, strict=True):
             found[row] = [(hit.id, hit.score) for hit in several]
         return found
 
 
 @dataclass(slots=True, eq=False)
 class Cached:
-    """A retriever that remembers what it was asked: a text asked again, or twice at once, is searched once.
+    """A retriever with a cache: a repeated text is searched once.
 
-    ``limit`` answers are kept, the last asked ones. It does not see that the documents behind it have changed: make
-    another then.
+    The ``limit`` most recent answers are kept. It does not notice changed documents: make a new one after a change.
     """
 
     retriever: Retriever
     limit: int = 100_000
-    asked: int = 0  # texts
-    searched: int = 0  # of them, those that were not remembered
+    requested: int = 0  # texts
+    searched: int = 0  # of them, those not in the cache
     _kept: OrderedDict[tuple[str, int], Found] = field(default_factory=OrderedDict, repr=False)
 
     @property
@@ -224,7 +223,7 @@ class Cached:
         _check(texts, k)
         new = [text for text in dict.fromkeys(texts) if (text, k) not in self._kept]
         answers = dict(zip(new, self.retriever.search(new, k) if new else [], strict=True))
-        self.asked, self.searched = self.asked + len(texts), self.searched + len(new)
+        self.requested, self.searched = self.requested + len(texts), self.searched + len(new)
         found = [answers[text] if text in answers else self._kept[text, k] for text in texts]
         for text, answer in zip(texts, found, strict=True):
             self._kept[text, k] = answer
@@ -235,14 +234,14 @@ class Cached:
 
 
 def best(scores: Matrix, k: int) -> Rows:
-    """Return the places of the ``k`` largest, best first; of equal ones the first.
+    """Return the positions of the ``k`` largest, best first; of equal ones the first.
 
     >>> best(np.array([0.5, 0.9, 0.5, 0.1]), 2).tolist()
     [1, 0]
     """
     near: Rows = np.arange(len(scores))
     if k < len(scores):
-        near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # the k best, and all that tie with the last
+        near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # the k best, and all that equal the last
     return np.asarray(near[np.argsort(-scores[near], kind="stable")][:k])
 
 
@@ -256,9 +255,9 @@ def _fused(lists: Sequence[Found], k: int) -> Found:
 
 def _checked(ids: Sequence[str], documents: Sequence[object]) -> list[str]:
     if len(ids) != len(documents):
-        raise BadInput(f"{len(ids)} ids came with {len(documents)} documents. Give one id to each.")
+        raise BadInput(f"There are {len(ids)} ids for {len(documents)} documents. Each document needs one id.")
     if len(set(ids)) < len(ids):
-        raise BadInput("An id is there twice. Ids name one document each.")
+        raise BadInput("An id occurs twice. Ids must be unique.")
     return list(ids)
 
 
@@ -266,4 +265,4 @@ def _check(texts: Sequence[str], k: int) -> None:
     if isinstance(texts, str):
         raise BadInput("search takes a list of queries. Write search([text]).")
     if k < 1:
-        raise BadInput(f"k is {k}; it must be at least 1.")
+        raise BadInput(f"k must be at least 1, not {k}.")

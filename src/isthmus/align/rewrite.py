@@ -1,9 +1,9 @@
-"""Rewriters: what is asked for, in other words or in fewer.
+"""Rewriters: turn a query into other or fewer words.
 
     rewriter = rewrite.load("forge:openai:qwen2.5-7b-instruct@http://localhost:8000/v1")
     rewriter.rewrite(["Hi all, since the update my …"])           [Rewritten("…", fell_back=None)]
 
-A rewriter never fails: where the model does, or writes nothing or far too much, the query stays as it was, and says so.
+A rewriter never fails: if the model fails, or writes nothing or too much, the query is unchanged and has the reason.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from isthmus.encoders.images import in_order
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
 
-TRAINED = "prompt.txt"  # what `isthmus train forge` writes beside a model
-WORDS = 200  # that a query may have after FORGE
-PASSAGE = 300  # that a passage may have
-REPEATED = 5  # how often Query2Doc says the query before the passage, for engines of words
+TRAINED = "prompt.txt"  # written by `isthmus train forge` next to a model
+WORDS = 200  # maximum words of a query after FORGE
+PASSAGE = 300  # maximum words of a passage
+REPEATED = 5  # how often Query2Doc repeats the query before the passage, for lexical engines
 
 THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
@@ -42,19 +42,19 @@ class LanguageModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     @property
     def together(self) -> int:
         """How many texts may be written at a time."""
 
     def write(self, prompt: Prompt, text: str) -> str:
-        """Return what the model makes of a text, told what to do."""
+        """Return the model's output for a prompt and a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """``none``: a query is left as it is."""
+    """``none``: queries are not changed."""
 
     name: str = "none"
 
@@ -65,7 +65,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompted:
-    """A language model that is told what to make of a query; ``put`` says how that and the query are searched."""
+    """A rewriter by a language model with a prompt; ``put`` combines its output with the query."""
 
     method: str
     writer: LanguageModel
@@ -79,7 +79,7 @@ class Prompted:
         return f"{self.method}:{self.writer.name}"
 
     def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
-        """Return each query rewritten, or as it was with the reason."""
+        """Return each query rewritten, or unchanged with the reason."""
         together = self.writer.together
         with closing(in_order(self._rewrite, texts, workers=together, ahead=together)) as several:
             return list(several)
@@ -97,7 +97,7 @@ class Prompted:
 
 
 def cleaned(written: str) -> str:
-    r"""Return what a model wrote without what stands around it: thoughts, a fence, a label, quotation marks.
+    r"""Return a model's output without thoughts, a code fence, a label and quotation marks.
 
     >>> cleaned('<think>They want …</think>\n**Query:** "segmentation fault in numpy"')
     'segmentation fault in numpy'
@@ -115,28 +115,28 @@ def cleaned(written: str) -> str:
 
 
 def instead(_: str, written: str) -> str:
-    """FORGE and HyDE: what was written is searched."""
+    """FORGE and HyDE: the output is searched."""
     return written
 
 
 def beside(query: str, passage: str) -> str:
-    """Query2Doc for engines of vectors: the query, a separator that encoders like BERT know, the passage."""
+    """Query2Doc for dense retrieval: the query, BERT's separator, the passage."""
     return f"{query} [SEP] {passage}"
 
 
 def after(query: str, passage: str) -> str:
-    """Query2Doc for engines of words: the query several times, that a long passage may not outweigh it."""
+    """Query2Doc for lexical retrieval: the query several times, so that a long passage does not outweigh it."""
     return " ".join([*[query] * REPEATED, passage])
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteMethod:
-    """How a rewriter that writes is made of a language model."""
+    """How to make a rewriter from a language model."""
 
     prompt: str
     put: Callable[[str, str], str]
     words: int = PASSAGE
-    trainable: bool = False  # a model of `isthmus train` brings the prompt that it was trained with
+    trainable: bool = False  # a model of `isthmus train` has the prompt it was trained with
 
 
 METHODS: Mapping[str, RewriteMethod] = MappingProxyType(
@@ -154,8 +154,8 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
     """Load a rewriter by name: ``none``, ``forge-mini``, or a method with a model: ``forge:hf:NAME_OR_PATH``.
 
     Methods are ``forge``, ``hyde``, ``query2doc`` and ``query2doc-words``; models ``hf:NAME_OR_PATH`` and
-    ``openai:MODEL@URL``. ``prompt`` is the path of a text file that the model is told instead of ours; a
-    model of `isthmus train forge` is asked with what it was trained with.
+    ``openai:MODEL@URL``. ``prompt`` is the path of a text file with another prompt; the default is
+    ours, or the one that a model of `isthmus train forge` was trained with.
 
     >>> load("forge-mimi")
     Traceback (most recent call last):
@@ -185,7 +185,7 @@ def _writer(method: str, name: str, device: str) -> LanguageModel:
 
 
 def _trained_with(model: str) -> Path | None:
-    """Return the prompt that lies beside a model that was trained here."""
+    """Return the prompt next to a model of `isthmus train forge`."""
     kind, _, which = model.partition(":")
     beside = Path(which) / TRAINED
     return beside if kind == "hf" and which and beside.is_file() else None

@@ -1,4 +1,4 @@
-"""Phrases that a picture comes nearer to than chance, by an encoder of words and pictures."""
+"""Phrases that are nearer to a picture than chance, by an encoder of words and pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from isthmus.documents import ImageLike, Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.bank import Words
+from isthmus.encoders.bank import WordDeck
 from isthmus.encoders.references import Reference, kept, references
 from isthmus.types import Matrix
 
@@ -33,10 +33,10 @@ MOST = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    r"""Phrases, and how near pictures come to each by chance.
+    r"""Phrases, and how near pictures are to each by chance.
 
-    In words: some phrases are near every picture, and some pictures near every phrase. A phrase is taken for a picture
-    if it is nearer than other pictures come to that phrase, and nearer than that picture comes to other phrases.
+    In words: some phrases are near every picture, and some pictures near every phrase. A phrase is chosen for a picture
+    if it is nearer than other pictures are to the phrase, and nearer than the picture is to other phrases.
 
     Formula, with s the cosine, B the built-in bank's pictures and V the phrases::
 
@@ -44,7 +44,7 @@ class Vocabulary:
         z(x | v) = (s(v, x) − mean over V of s(u, x)) / deviation of the same
         taken: min of the two ≥ 3.3, the best three, none that repeats a word of a better one
 
-    It follows that an encoder that knows nothing of a picture adds nothing, most of the time: see ``CHANCE``.
+    So an encoder that does not understand a picture mostly adds nothing: see ``CHANCE``.
 
     Reference: standardisation of similarities, here of one query over a bank in both directions; the phrases are the
     visible things among the words of the built-in bank (docs/bank.md).
@@ -57,7 +57,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, encoder: Encoder) -> Vocabulary | None:
-        """Return the vocabulary as an encoder sees it; None for one that does not read both words and pictures."""
+        """Return the vocabulary encoded; None if the encoder does not read both words and pictures."""
         if not {"image", "text"} <= set(encoder.modalities):
             return None
         phrases = visible()
@@ -67,7 +67,7 @@ class Vocabulary:
         return cls(phrases, vectors, chance.mean(axis=0), np.maximum(chance.std(axis=0), 1e-6))
 
     def nearest(self, encoder: Encoder, image: ImageLike) -> list[str]:
-        """Return the phrases that a picture clearly comes nearest to, best first; often none."""
+        """Return the phrases that are clearly nearest to a picture, best first; often none."""
         picture = encoder.encode_queries([Query(image=image)]).parts["image"][0]
         similarity = self.vectors @ picture  # (p,)
         of_phrase = (similarity - self.mean) / self.deviation
@@ -75,7 +75,7 @@ class Vocabulary:
         return self.taken(np.minimum(of_phrase, of_picture))
 
     def taken(self, z: Matrix) -> list[str]:
-        """Return the best phrases past chance, none that repeats a word of a better one."""
+        """Return the best phrases above chance, without those that repeat a word of a better one."""
         said: set[str] = set()
         found: list[str] = []
         for row in np.argsort(-z, kind="stable"):
@@ -94,7 +94,7 @@ def visible() -> tuple[str, ...]:
     >>> {"cat", "lighthouse", "bar chart"} <= {phrase.removeprefix("a ") for phrase in visible()}
     True
     """
-    words = Words.read(np.random.default_rng(0))
+    words = WordDeck.read(np.random.default_rng(0))
     listed = [word for name in LISTS for word in words.lists[name]]
     tabled = [word for name, column in TABLES.items() for row in words.tables[name] for word in row[column]]
     return tuple(word for word in dict.fromkeys([*listed, *tabled]) if "{" not in word)

@@ -1,7 +1,7 @@
-"""Tensors and a JSON header as one safetensors blob that knows when it is damaged. Never pickle.
+"""Tensors and a JSON header as one safetensors blob with a checksum. Never pickle.
 
 The header holds the SHA-256 of the whole blob, taken with zeros in that place. It is checked before anything else is
-read, so a cut or a changed byte, wherever it is, is one clear error and never a calibration that is slightly wrong.
+read, so any truncation or changed byte raises a clear error and never gives a slightly wrong calibration.
 
 >>> data = sealed("calibration", {"dim": 2}, {"mean": np.zeros(2)})
 >>> unsealed("calibration", data, "it")
@@ -42,7 +42,7 @@ def sealed(kind: str, header: Mapping[str, Any], tensors: Mapping[str, NDArray[A
 
 
 def unsealed(kind: str, data: bytes, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read the header and tensors of some kind, or refuse; ``name`` is what the blob is called in an error."""
+    """Read the header and tensors of some kind, or raise an error, in which ``name`` is the name of the blob."""
     from safetensors.numpy import load
 
     length = int.from_bytes(data[:8], "little")

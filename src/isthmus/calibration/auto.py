@@ -50,8 +50,8 @@ def fit(
     ``positives``: labelled (query row, document) pairs, or one document per query with -1 for none.
     ``standardize`` takes its statistics from them instead of pseudo-positives; ``learned`` and ``auto`` need them.
     ``reference_documents``: the gallery bank of ``dbnorm``; documents that are not themselves searched.
-    ``sources``: the document each reference query was generated from, in the same forms; the two never meet while
-    biases and statistics are fitted. Without it the papers are followed: every query meets every document.
+    ``sources``: the document each reference query was generated from, in the same forms; the two are kept apart
+    while biases and statistics are fitted. Without it every query meets every document, as in the papers.
     ``weights``: how much of each part goes into a document's fusion; a document's own weights come first.
     ``shift``: another fitted calibration, whose shift is used instead of fitting one here.
     ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
@@ -100,7 +100,7 @@ def _chosen(
     weights: Mapping[str, float] | None,
     neighbours: NeighbourSearch | None,
 ) -> Fitted:
-    """Fit the best of the grid on all queries; where nothing can be held out, the default; where that fails, none."""
+    """Fit the best of the grid on all queries; without known answers the default; if that fails, none."""
     documents, owner = passages.vectors, passages.owner
 
     def fitted(spec: str | Spec) -> Fitted:
@@ -123,6 +123,6 @@ def _chosen(
 
 
 def default_spec(queries: Vectors) -> str:
-    """Return what ``auto`` takes without known answers: the recommended spec, with fewer neighbours if need be."""
+    """Return the spec of ``auto`` without known answers: the recommended one, with few enough neighbours."""
     fewest = min((int((queries.modality_code == code).sum()) for code in range(len(queries.modalities))), default=1)
     return f"center+nnn(k={min(FEWEST_NEIGHBOURS, fewest)})+standardize"

@@ -1,4 +1,4 @@
-"""A bank: reference queries (or documents) after the shift, and what a pass of all documents over it gives."""
+"""A bank: reference queries (or documents) after the shift, and reductions of all documents over it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIMILARITY_BYTES = 1 << 25  # of one block of similarities: large enough for BLA
 
 
 class NeighbourSearch(Protocol):
-    """A search for nearest neighbours by inner product, exact or not, passed in by whoever has an index."""
+    """A search for nearest neighbours by inner product, exact or approximate, passed in by the caller."""
 
     def __call__(self, vectors: Matrix, bank: Matrix, k: int) -> tuple[Matrix, Rows]:
         """Return the ``k`` largest inner products of each vector with the bank, and their rows: ``(n, k)`` twice."""
@@ -30,7 +30,7 @@ class NeighbourSearch(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceBank:
-    """Reference queries after the shift, by modality, and their rows in what was handed to ``fit``."""
+    """Reference queries after the shift, by modality, and their rows in the input of ``fit``."""
 
     vectors: Mapping[str, Matrix]
     rows: Mapping[str, Rows]
@@ -52,7 +52,7 @@ class ReferenceBank:
 def similarity_blocks(
     x: Matrix, bank: Matrix, own: Pairs | None = None, starts: Rows | None = None
 ) -> Iterator[tuple[slice, Matrix]]:
-    """Yield ``(documents, x[documents] @ bank.T)``; where a reference meets its own source the similarity is −inf.
+    """Yield ``(documents, x[documents] @ bank.T)``; the similarity of a reference to its own source is −inf.
 
     With ``starts``, the first row of each document, a document's similarity is the largest of its rows'.
     """
@@ -85,7 +85,7 @@ def over_bank(
     def task(rows: slice, similarity: Matrix) -> None:
         out[rows] = reduce(similarity, rows)
 
-    with ThreadPoolExecutor(cores) as pool:  # BLAS makes a block on every core; so is it reduced
+    with ThreadPoolExecutor(cores) as pool:  # reduced on every core, as BLAS computes it
         for block, similarity in similarity_blocks(x, bank, own, starts):
             cuts = np.linspace(block.start, block.stop, cores + 1).astype(int)
             slices = [slice(int(a), int(b)) for a, b in itertools.pairwise(cuts) if a < b]
@@ -95,7 +95,7 @@ def over_bank(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockedBank:
-    """Documents against one bank, block by block, as a fold and a fit reduce them: never the whole matrix."""
+    """Documents against one bank, block by block, without the whole matrix: used by folds and fits."""
 
     x: Matrix
     members: Matrix
@@ -117,7 +117,7 @@ class BlockedBank:
         return over_bank(self.x, self.members, of_block, self.own, self.starts)
 
     def mean_of_largest(self, k: int) -> Matrix:
-        """Return each document's mean similarity to its ``k`` nearest members, by ``search`` where there is one."""
+        """Return each document's mean similarity to its ``k`` nearest members, by ``search`` if there is one."""
         if self.search is not None:
             return nearest_mean(self.x, self.members, k, self.search, self.own, self.starts)
         return self.reduce(lambda similarity, _: mean_of_largest(similarity, k))
@@ -168,7 +168,7 @@ def _nearest_mean_of_passages(
 ) -> Matrix:
     """Put the neighbours of a document's passages together, each reference at its largest, and take the ``k`` best.
 
-    That is exact where the search is: a reference outside a passage's k nearest has k others before it there.
+    This is exact if the search is: a reference outside a passage's k nearest has k others before it.
     """
     most = 0
     if own is not None and len(own):

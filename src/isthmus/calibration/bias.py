@@ -2,12 +2,12 @@
 
 One protocol, so that a new bias is a file of its own and a line in ``methods.py``:
 
-    columns        (documents, columns)    what a fold writes beside a document's vector
+    columns        (documents, columns)    what a fold appends to a document's vector
     coefficients   (queries, columns)      what a query subtracts of each column
     corrected      (queries, documents)    the same on dense scores: values − coefficients · columns
 
-A scale may come first. So a bias moves with its banks: similarities a·s + c give columns a·b + c. ``Bank.reduce`` says
-by what slope the scale multiplies similarities, for a bias with a temperature.
+A scale may come first. So a bias moves with its banks: similarities a·s + c give columns a·b + c. ``Bank.reduce``
+passes the slope by which the scale multiplies similarities, for a bias with a temperature.
 
 >>> from isthmus.calibration import METHODS, Method, Spec, StepKind
 >>> @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Bank(Protocol):
 
 
 class Banks(NamedTuple):
-    """What a bias is made from: the reference queries of one modality and, where asked for, the gallery."""
+    """The input of a bias: the reference queries of one modality and, if needed, the gallery."""
 
     references: Bank
     gallery: Bank | None = None
@@ -79,11 +79,11 @@ class BiasMethod(Protocol):
         return 0
 
     def check(self, references: int) -> None:  # noqa: ARG002 - every bias may be checked, few need it
-        """Refuse settings that this many reference queries of one modality cannot meet."""
+        """Reject settings that need more reference queries of one modality."""
         return
 
     def describe(self, references: int) -> str:  # noqa: ARG002 - as above
-        """Say what is used of this many reference queries; empty when there is nothing to say."""
+        """Describe how many of the reference queries are used; may be empty."""
         return ""
 
     @abstractmethod

@@ -13,8 +13,8 @@ What it means: fusing then shifting equals shifting then fusing, so one shift se
 documents. A row that equals its mean points nowhere and becomes 0: it is similar to nothing.
 
 Reference: Li et al., *Closing the Modality Gap for Mixed Modality Search* (2025), Algorithm 1. We normalise
-before we centre, as the authors' code does and the algorithm does not say; document means are over the
-documents handed to ``fit``, query means over the reference queries.
+before centring, as the authors' code does; the algorithm does not mention it. Document means are over the
+documents passed to ``fit``, query means over the reference queries.
 
 >>> import numpy as np
 >>> from isthmus.types import Vectors
@@ -57,7 +57,7 @@ class Center:
             if moments.count < 2:
                 raise CannotFit(
                     f"center needs at least 2 reference queries with a {part} part and got {moments.count}: the "
-                    "mean of one query is that query. Give more reference queries, or use 'none'."
+                    "mean of one query is that query. Pass more reference queries, or use 'none'."
                 )
         return Centered(documents.means, queries.means, dict(weights or {}))
 

@@ -65,8 +65,8 @@ class Fitted:
     ) -> Matrix:
         """Return the dense scores, ``(n_queries, n_documents)`` in float64, by the equations: the reference path.
 
-        ``sources`` says which reference query (row of what ``fit`` got) came from which of these documents.
-        ``owner`` says which document each row is a passage of; a document's similarity is its best passage's.
+        ``sources``: the document among these that each reference query (row of the input of ``fit``) was made from.
+        ``owner``: the document of each row; a document's similarity is that of its best passage.
         """
         self._check(queries, "query")
         self._check(documents, "document")
@@ -84,7 +84,7 @@ class Fitted:
 
         ``sources`` and ``owner`` as in ``scores``; the rows of a document share its columns, so the largest of their
         inner products is the document's. ``neighbours`` finds nearest references for ``nnn`` and ``learned``; without
-        it, and for the other methods, every reference is looked at.
+        it, and for the other methods, the search is exhaustive.
         """
         self._check(documents, "document")
         self._must_fold()
@@ -118,23 +118,23 @@ class Fitted:
         return folding.finish(self, np.asarray(inner), query_modality, document_modality)
 
     def with_alpha(self, alpha: float) -> Fitted:
-        """Return this calibration with another share of its bias. Folded documents stay as they are."""
+        """Return this calibration with another share of its bias. Folded documents do not change."""
         step = next((step for step in self.spec.steps if METHODS[step.name].has_alpha), None)
         if step is None:
             having = ", ".join(name for name, method in METHODS.items() if method.has_alpha)
             raise BadSpec(f"'{self.spec}' has no alpha; only {having} has.")
         if self.spec.scale is not None and not self.spec.scales_first:
             raise BadSpec(
-                f"'{self.spec}' standardises what its alpha gives: fit again with the new alpha. Folded documents "
-                "stay as they are."
+                f"'{self.spec}' standardises after its alpha: fit again with the new alpha. Folded documents "
+                "do not change."
             )
         return replace(self, spec=self.spec.with_settings(step.name, alpha=float(alpha)))
 
     def with_balance(self, balance: Mapping[str, float]) -> Fitted:
         """Return this calibration with a number per document modality added to its scores.
 
-        What one modality wins another pays; this is the knob. It replaces an earlier balance. Folded documents stay
-        as they are.
+        It favours one modality at the expense of others, and replaces an earlier balance. Folded documents do not
+        change.
         """
         known = {name: name for name in self.document_modalities}
         checked: dict[str, float] = {}
@@ -146,7 +146,7 @@ class Fitted:
         return replace(self, balance=checked)
 
     def describe(self) -> str:
-        """Say in words and numbers what was fitted."""
+        """Describe the fitted calibration."""
         return describe.describe(self)
 
     def save(self, path: str | PathLike[str]) -> None:

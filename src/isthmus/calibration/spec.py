@@ -52,7 +52,7 @@ class Step:
 
     @property
     def in_full(self) -> str:
-        """The step with every setting said."""
+        """The step with all settings."""
         return self._written([f.name for f in fields(self.settings)])
 
     def _written(self, names: list[str]) -> str:
@@ -68,7 +68,7 @@ class Spec:
 
     @classmethod
     def parse(cls, text: str | Spec) -> Spec:
-        """Read a spec, or refuse it with what to write instead."""
+        """Parse a spec, or raise an error that says what to write instead."""
         if isinstance(text, Spec):
             return text
         if not isinstance(text, str):
@@ -94,7 +94,7 @@ class Spec:
 
     @property
     def in_full(self) -> str:
-        """The spec with every setting said, defaults too: what a file keeps, so that defaults may change."""
+        """The spec with all settings, including defaults: files store it, so that defaults may change."""
         return "+".join(step.in_full for step in self.steps)
 
     def _first(self, *kinds: StepKind) -> Any:
@@ -146,7 +146,7 @@ class Spec:
 
     @property
     def alpha(self) -> float:
-        """The share of the bias that every query subtracts; 1 where it is switched on query by query."""
+        """The share of the bias that every query subtracts; 1 if it is switched on by query."""
         if self.bias is None or self.bias.sets:
             return 1.0
         return float(self.bias.coefficients(NO_SETS).sum())

@@ -15,8 +15,8 @@ With labelled pairs, t runs over the similarities of the pairs (q, d) instead.
 What it means: σ > 0, so the order inside one modality never changes; only the merge of modalities does.
 
 Reference: Yamashita et al., similarity standardisation with pseudo-positives: μ and σ from labelled or
-pseudo pairs, population variance. A reference query that was generated from a document can be told to
-look away from it (``sources``): its own source is no evidence of what a typical best match looks like.
+pseudo pairs, population variance. A reference query that was generated from a document can be kept apart
+from it (``sources``): its own source is not a typical best match.
 
 >>> from isthmus.calibration import fit
 >>> from isthmus.types import Vectors
@@ -52,7 +52,7 @@ class Standardize:
             if not deviation > NO_SPREAD:
                 raise CannotFit(
                     f"standardize found no spread in the best similarities of {asked} queries to {found} documents "
-                    f"({len(values)} {kind}, σ = {deviation:.2g}). Give more and more varied {kind}, or use 'center'."
+                    f"({len(values)} {kind}, σ = {deviation:.2g}). Pass more, and more varied, {kind}, or use 'center'."
                 )
             statistics[asked, found] = mean, deviation
         return Scale(statistics)

@@ -1,12 +1,12 @@
 """``tune``: try calibrations on reference queries they were not fitted on; ``auto`` is ``tune`` with a small grid.
 
-In words: split the reference queries by the document they came from, fit every candidate on some, ask the
-others, and see where their right documents land. Every document modality counts alike, so a calibration that
-serves texts and drowns images does not win by the number of texts.
+In words: split the reference queries by the document they came from, fit every candidate on some, search with
+the others, and measure the ranks of their right documents. Every document modality has equal weight, so a calibration
+that favours texts over images does not win by the number of texts.
 
 Not circular: a query never meets its own source while biases and statistics are fitted; the queries that
-judge were not used to fit; and right documents are known ones. Raw top-1 documents are no judges: raw
-cosine finds them all, so ``none`` would always win. ``tune`` takes pseudo-positives only when told so
+judge were not used to fit; and right documents are known ones. Raw top-1 documents cannot judge: raw
+cosine finds them all, so ``none`` would always win. ``tune`` uses pseudo-positives only on request
 (``positives="pseudo"``), and then the best document *of each modality* in turn.
 """
 
@@ -70,7 +70,7 @@ def ndcg_at_10(scores: Matrix, relevant: Mask) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How one candidate did on held-out queries; ``refused`` says why it could not be fitted."""
+    """The result of one candidate on held-out queries; ``refused`` is the reason why it could not be fitted."""
 
     spec: Spec
     value: float
@@ -86,7 +86,7 @@ class Tuned:
 
     @property
     def best(self) -> Spec:
-        """The spec that did best; of equals, the one that stands first in the grid."""
+        """The best spec; of equals, the first in the grid."""
         fitted = [trial for trial in self.trials if not trial.refused]
         if not fitted:
             reasons = "; ".join(f"{trial.spec}: {trial.refused}" for trial in self.trials)
@@ -126,11 +126,11 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
     owner: OwnerLike | None = None,
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Tuned:
-    """Try each spec on held-out reference queries and return how they did.
+    """Evaluate each spec on held-out reference queries.
 
     ``positives``: the right documents, as pairs or one per query; they are kept apart as ``sources`` of a fit are.
-    ``"pseudo"``: each query's best document of each modality by raw cosine, which can only tell how modalities mix,
-    not which order inside one is right.
+    ``"pseudo"``: each query's best document of each modality by raw cosine, which shows how modalities should mix,
+    but not the right order inside one.
     ``measure(scores, relevant)`` gives a number per query; it is averaged within each document modality of the
     right documents, then over modalities.
     ``owner``: which document each row is a passage of; ``positives`` then names documents by these numbers.
@@ -138,7 +138,7 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
     """
     tried = [Spec.parse(spec) for spec in ([specs] if isinstance(specs, str | Spec) else specs)]
     if not tried:
-        raise BadInput("There is nothing to try: give at least one spec.")
+        raise BadInput("There are no specs. Pass at least one.")
     if folds < 2:
         raise BadInput(f"tune needs at least 2 folds to hold queries out, not {folds}.")
     passages = Passages.of(documents, owner)
@@ -164,7 +164,7 @@ Values: TypeAlias = dict[str, list[Matrix]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Court:
-    """Documents, the queries that judge calibrations of them, and what every fit is given."""
+    """Documents, the queries that judge calibrations, and the input of every fit."""
 
     documents: Passages
     queries: Vectors
@@ -202,7 +202,7 @@ class Court:
             owner=self.documents.owner,
         )
         fittable = np.isin(self.queries.modality, fitted.query_modalities)
-        asked = np.flatnonzero(held & fittable)  # who has no reference of its kind cannot judge
+        asked = np.flatnonzero(held & fittable)  # a query without references of its modality cannot judge
         answers = self.right.of_queries(asked)
         values: Values = {name: [] for name in self.documents.modalities}
         for rows, scores in self.scored(fitted, self.queries.take(asked), sources):
@@ -237,7 +237,7 @@ def _folds(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.G
     A query without a known answer cannot judge, so it is never held out: its fold is -1.
     """
     group = np.arange(len(queries)) if sources is None else _linked(sources, len(queries))
-    first = np.unique(group, return_index=True)[1]  # one query of each group speaks for it
+    first = np.unique(group, return_index=True)[1]  # one query represents each group
     judges = np.ones(len(first), dtype=bool) if sources is None else np.isin(first, sources.queries)
     fold_of_group = np.full(len(first), -1, dtype=np.intp)
     for code in range(len(queries.modalities)):

@@ -1,7 +1,7 @@
 """``zscore(k)``: per query, standardise each modality by its own ``k`` best. A comparison, not a recommendation.
 
-In words: like ``standardize``, but the mean and the spread come from this one query's list, so that a query
-with no good image is told that its best image is as good as its best text.
+In words: like ``standardize``, but the mean and the spread come from this one query's list, so for a
+query without a good image, the best image scores like the best text.
 
     score = (s − mean) / deviation        over the k best documents of the modality for this query
 

@@ -18,7 +18,7 @@ from isthmus.cli.terminal import echo, line
 from isthmus.errors import counted
 from isthmus.search import Collection, Hit
 
-SHOWN = 3  # searches that are shown side by side
+SHOWN = 3  # searches shown side by side
 WIDTH = 52  # of a column
 TOP = 5
 
@@ -48,15 +48,15 @@ def demo(
 
 
 def _compared(things: Collection) -> None:
-    asked = samples.queries()
-    words = [one.query for one in asked]
+    queries = samples.queries()
+    words = [one.query for one in queries]
     raw = things.search_many(words, k=10, calibration="none")
     fair = things.search_many(words, k=10)
-    gain = [_rank(one.right, r) - _rank(one.right, f) for one, r, f in zip(asked, raw, fair, strict=True)]
-    first = [at for at, one in enumerate(asked) if _rank(one.right, fair[at]) == 1 and one.kind != "text"]
+    gain = [_rank(one.right, r) - _rank(one.right, f) for one, r, f in zip(queries, raw, fair, strict=True)]
+    first = [at for at, one in enumerate(queries) if _rank(one.right, fair[at]) == 1 and one.kind != "text"]
     for place in sorted(first, key=lambda at: -gain[at])[:SHOWN]:
-        _side_by_side(words[place], asked[place].right, raw[place], fair[place])
-    _table(asked, raw, fair)
+        _side_by_side(words[place], queries[place].right, raw[place], fair[place])
+    _table(queries, raw, fair)
 
 
 def _side_by_side(query: str, right: Sequence[str], raw: Sequence[Hit], fair: Sequence[Hit]) -> None:
@@ -76,17 +76,17 @@ def _rank(right: Sequence[str], hits: Sequence[Hit]) -> int:
     return min((hit.rank for hit in hits if hit.id in right), default=len(hits) + 1)
 
 
-def _table(asked: Sequence[samples.SampleQuery], raw: Sequence[Sequence[Hit]], fair: Sequence[Sequence[Hit]]) -> None:
+def _table(queries: Sequence[samples.SampleQuery], raw: Sequence[Sequence[Hit]], fair: Sequence[Sequence[Hit]]) -> None:
     first: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
-    for one, before, after in zip(asked, raw, fair, strict=True):
+    for one, before, after in zip(queries, raw, fair, strict=True):
         found = (_rank(one.right, before) == 1, _rank(one.right, after) == 1)
         first[one.kind].append(found)
         first["all"].append(found)
-    echo(f"How often the right document comes first, of {counted(len(asked), 'query')}:")
-    echo(f"  {'looked for':<14}{'raw cosine':>12}{'calibrated':>12}")
+    echo(f"How often the right document comes first, of {counted(len(queries), 'query')}:")
+    echo(f"  {'right document':<16}{'raw cosine':>12}{'calibrated':>12}")
     for kind in [*sorted(set(first) - {"all"}), "all"]:
         shares = [sum(found[side] for found in first[kind]) / len(first[kind]) for side in (0, 1)]
-        echo(f"  {kind:<14}{shares[0]:>12.0%}{shares[1]:>12.0%}")
+        echo(f"  {kind:<16}{shares[0]:>12.0%}{shares[1]:>12.0%}")
 
 
 def _next(kept: Path | None) -> str:

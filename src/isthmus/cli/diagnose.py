@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from isthmus.cli.options import Device, In, Json, Threads, references
+from isthmus.cli import progress
+from isthmus.cli.options import Device, In, Json, Quiet, Threads, references
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import CannotWrite
 from isthmus.search import Collection
@@ -22,6 +23,7 @@ def diagnose(
     ] = None,
     device: Device = "cpu",
     threads: Threads = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Diagnose bias: the modality gap, shares of the top 10, hubs, what calibration changes, and what to do.
@@ -30,10 +32,12 @@ def diagnose(
 
     Without --queries it uses queries generated from the documents, and general ones.
     """
-    from isthmus.diagnose import examine, page, summary, told
+    from isthmus.diagnose import as_text, examine, page, summary
 
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
-        found = examine(things, references(queries))
+        own = references(queries)
+        with progress.counting("diagnosing", "rankings", quiet=quiet or json) as tell:
+            found = examine(things, own, progress=tell)
     if report is not None:
         try:
             report.write_text(page(found), encoding="utf-8", errors="replace")
@@ -43,6 +47,6 @@ def diagnose(
         written: dict[str, Any] = {"report": str(report)} if report is not None else {}
         echo_json({**summary(found), **written})
         return
-    echo(told(found))
+    echo(as_text(found))
     if report is not None:
         echo(f"\nThe report is in {report}")

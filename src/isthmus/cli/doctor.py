@@ -23,7 +23,7 @@ from isthmus.encoders.references import user_cache
 from isthmus.errors import IsthmusError, counted
 from isthmus.search import Collection
 
-# What each extra is for, and a module that shows whether it is there.
+# What each extra is for, and a module that shows whether it is installed.
 EXTRAS = {
     "align": ("text recognition in pictures, for search --align", "rapidocr"),
     "ann": ("Faiss: fast search in large collections", "faiss"),
@@ -45,7 +45,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     good: bool
@@ -91,7 +91,7 @@ def _machine() -> list[Finding]:
 def _memory() -> str:
     try:
         return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB memory"
-    except (AttributeError, ValueError, OSError):  # not every system tells
+    except (AttributeError, ValueError, OSError):  # not available on every system
         return ""
 
 
@@ -113,7 +113,7 @@ def _core() -> list[Finding]:
 
 def _extras() -> list[Finding]:
     return [
-        Finding(f"extra {name}", there, what if there else f"{what}: pip install 'isthmus[{name}]'")
+        Finding(f"extra {name}", there, what if there else f"{what} (pip install 'isthmus[{name}]')")
         for name, (what, module) in EXTRAS.items()
         for there in [find_spec(module) is not None]
     ]

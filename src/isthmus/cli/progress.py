@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr: a bar on a terminal, a line now and then elsewhere, nothing with ``--quiet``.
+"""Progress of long work, on stderr: a bar on a terminal, occasional lines elsewhere, nothing with ``--quiet``.
 
 with counting("re-encoding", "documents", quiet=quiet) as tell:
     things.reencode(encoder, progress=tell)          # tell(done, total)
@@ -16,21 +16,21 @@ from typing import Protocol
 from isthmus.cli.terminal import echo, on_terminal, raw_stderr
 from isthmus.search import Indexed
 
-EVERY = 10.0  # seconds between lines where nothing can be redrawn
+EVERY = 10.0  # seconds between lines if stderr is not a terminal
 WIDTH = 28  # of a bar
 
 
 class Show(Protocol):
-    """Shows a line of text, and which share of the work is done."""
+    """Shows a line of text and the share of the work that is done."""
 
     def __call__(self, text: str, share: float | None = None, *, stage: str = "") -> None:
-        """Show it; ``stage`` names the work where it is not what it was before."""
+        """Show it; ``stage`` is the name of the next stage, if one begins."""
 
 
 class Meter:
-    """Puts progress into words: how much is done, how fast, and how long the rest takes.
+    """Formats progress: how much is done, the rate, and the time left.
 
-    ``before`` is what was done before this run: it counts for neither rate nor time left.
+    ``before`` was done before this run, and is not counted in the rate and the time left.
 
     >>> meter = Meter("documents", clock=iter([0.0, 10.0]).__next__)
     >>> meter.text(20, 100, 0.2)
@@ -42,7 +42,7 @@ class Meter:
         self.before, self.share_before = 0, 0.0
 
     def text(self, done: int, total: int | None, share: float | None) -> str:
-        """Return the words. ``share`` is how much of the work that is, from 0 to 1; None where it is unknown."""
+        """Return the text. ``share`` is the part of the work that is done, from 0 to 1; None if it is unknown."""
         seconds = max(self.clock() - self.began, 1e-9)
         counted = f"{done:,}" if total is None else f"{done:,} of {total:,}"
         rate = (done - self.before) / seconds
@@ -54,7 +54,7 @@ class Meter:
 
 
 def duration(seconds: float) -> str:
-    """Write a number of seconds as people do.
+    """Format a number of seconds as hours, minutes and seconds.
 
     >>> duration(40), duration(3723)
     ('0:40', '1:02:03')
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def indexing(*, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
-    """Show how far an index run has come."""
+    """Show the progress of an index run."""
     meter = Meter("documents")
     with _shown("indexing", quiet=quiet) as show:
 
@@ -82,9 +82,9 @@ def indexing(*, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
 def counting(
     what: str, noun: str, *, then: str = "", resumes: bool = False, quiet: bool = False
 ) -> Iterator[Callable[[int, int], None]]:
-    """Show how much of a known number is done; ``then`` says what comes after the last.
+    """Show how much of a known number is done; ``then`` names the stage after the last.
 
-    ``resumes``: what the first call counts was done in an earlier run.
+    ``resumes``: the number in the first call was done in an earlier run.
     """
     meter, called = Meter(noun), False
     with _shown(what, quiet=quiet) as show:
@@ -103,6 +103,13 @@ def counting(
 
 
 @contextmanager
+def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show that work of unknown length is running."""
+    with _shown(what, quiet=quiet):
+        yield
+
+
+@contextmanager
 def _shown(what: str, *, quiet: bool) -> Iterator[Show]:
     if quiet:
         yield lambda *_, **__: None
@@ -117,7 +124,7 @@ def _lines(what: str) -> Show:
     last = time.monotonic()
     echo(f"{what} …", err=True)
 
-    def show(text: str, share: float | None = None, *, stage: str = "") -> None:  # noqa: ARG001 - a bar draws it
+    def show(text: str, share: float | None = None, *, stage: str = "") -> None:  # noqa: ARG001 - only a bar shows it
         nonlocal last
         if stage:
             echo(f"{stage} …", err=True)
@@ -137,17 +144,17 @@ def _bar(what: str) -> Iterator[Show]:
     console = Console(file=raw_stderr(), force_terminal=True)
     drawn = Progress(
         *columns,
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[text]}", markup=False),
         console=console,
         transient=True,
-        redirect_stdout=False,  # others' output keeps its escapes, see terminal.py
+        redirect_stdout=False,  # other output is escaped, see terminal.py
         redirect_stderr=False,
     )
-    task = drawn.add_task(what, total=None, said="")
+    task = drawn.add_task(what, total=None, text="")
 
     def show(text: str, share: float | None = None, *, stage: str = "") -> None:
         total = None if share is None else 1.0
-        drawn.update(task, description=stage or what, total=total, completed=share or 0.0, said=text)
+        drawn.update(task, description=stage or what, total=total, completed=share or 0.0, text=text)
 
     with drawn:
         yield show

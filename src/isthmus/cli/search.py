@@ -12,7 +12,7 @@ import typer
 
 from isthmus.atomic import replacing
 from isthmus.cli import no_hits, progress, show
-from isthmus.cli.options import Device, In, Json, Threads, conditions, weights
+from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, weights
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.documents import Document, Image, Query, Text
 from isthmus.errors import CannotWrite, counted
@@ -135,6 +135,7 @@ def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *,
 def export(
     into: In,
     to: Annotated[Path, typer.Option(help="the file to write: NAME.jsonl, NAME.npz or NAME.calibration")],
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Export a collection: its documents, its folded vectors for another search engine, or its calibration.
@@ -144,7 +145,7 @@ def export(
     """
     with Collection.open(into, create=False, follow=False) as things:
         try:
-            count, what = _export(things, to)
+            count, what = _export(things, to, quiet=quiet or json)
         except OSError as error:
             raise CannotWrite(f"{to} cannot be written: {error.strerror or error}.") from None
         if json:
@@ -153,17 +154,18 @@ def export(
             echo(f"Wrote {counted(count, what)} to {to}")
 
 
-def _export(things: Collection, to: Path) -> tuple[int, str]:
-    """Write the file; return how much of what."""
+def _export(things: Collection, to: Path, *, quiet: bool) -> tuple[int, str]:
+    """Write the file; return how many of what it holds."""
     if to.suffix == ".jsonl":
-        count = 0
-        with to.open("w", encoding="utf-8") as file:
-            for document in things:
+        count, total = 0, len(things)
+        with to.open("w", encoding="utf-8") as file, progress.counting("exporting", "documents", quiet=quiet) as tell:
+            for count, document in enumerate(things, 1):
                 file.write(js.dumps(_row(document)) + "\n")
-                count += 1
+                tell(count, max(total, count))
         return count, "document"
     if to.suffix == ".npz":
-        return things.export_vectors(to), "vector"
+        with progress.waiting("exporting vectors", quiet=quiet):
+            return things.export_vectors(to), "vector"
     if to.suffix == ".calibration":
         calibrated = things.calibration or things.snapshot().calibrated  # saved nowhere if it cannot be
         calibrated.fitted.save(to)

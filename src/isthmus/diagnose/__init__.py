@@ -1,12 +1,12 @@
 """Diagnose: is a search unfair, why, and does calibration help? The measures take arrays, never a model.
 
-gap        how far apart kinds of documents stand, whatever they are about
-share      who gets into the top 10, against what chance and relevance would give
-hubs       documents that turn up for everything
-moves      where right answers stood before calibration, and stand after
-advice     what that means, in words
+gap        distance between kinds of documents, independent of their content
+share      each modality's share of the top 10, compared with chance and relevance
+hubs       documents that appear for every query
+moves      ranks of the right answers before and after calibration
+advice     what the numbers mean, in words
 diagnosis  all of these from one set of arrays
-collection gathers the arrays from a collection; report, drawings: one page that a person reads; summary: a dozen lines
+collection collects the arrays from a collection; report, drawings: an HTML page; summary: text and JSON
 
 with Collection.open("things.isthmus") as things:
     found = examine(things)
@@ -16,28 +16,29 @@ Path("report.html").write_text(page(found))
 
 from isthmus.diagnose.advice import Advice, Level, Numbers, advise
 from isthmus.diagnose.collection import Examination, examine
-from isthmus.diagnose.diagnosis import Diagnosis, Evidence, Side, State, diagnose
+from isthmus.diagnose.diagnosis import CollectionState, Diagnosis, Evidence, Side, diagnose
 from isthmus.diagnose.gap import Gap, flat, gap
 from isthmus.diagnose.hubs import Hubs, hubs, occurrences, skewness
 from isthmus.diagnose.moves import Moves, moves
 from isthmus.diagnose.report import page
-from isthmus.diagnose.share import Shares, changed_hands, shares
-from isthmus.diagnose.summary import summary, told
+from isthmus.diagnose.share import ModalityShares, changed_hands, shares
+from isthmus.diagnose.summary import as_text, summary
 
 __all__ = [
     "Advice",
+    "CollectionState",
     "Diagnosis",
     "Evidence",
     "Examination",
     "Gap",
     "Hubs",
     "Level",
+    "ModalityShares",
     "Moves",
     "Numbers",
-    "Shares",
     "Side",
-    "State",
     "advise",
+    "as_text",
     "changed_hands",
     "diagnose",
     "examine",
@@ -50,5 +51,4 @@ __all__ = [
     "shares",
     "skewness",
     "summary",
-    "told",
 ]

@@ -1,20 +1,19 @@
-"""Gathering what a diagnosis is made from out of a collection: samples, questions, rankings, pictures.
+"""Collect the input of a diagnosis from a collection: samples, queries, rankings, pictures.
 
-Questions are those a calibration is judged on (``isthmus.search.references``), or the user's own. Each is ranked
-over the whole collection, raw and calibrated; its source is scored as it stands on trial, with the part hidden that
-was asked with.
+Queries are those that judge calibrations (``isthmus.search.references``), or the user's own. Each is ranked over the
+whole collection, raw and calibrated. Its source is scored as in those trials, without the part it was made from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
 
 from isthmus.calibration.none import Raw
-from isthmus.diagnose.diagnosis import TOP, Diagnosis, Evidence, Side, State, diagnose
+from isthmus.diagnose.diagnosis import TOP, CollectionState, Diagnosis, Evidence, Side, diagnose
 from isthmus.diagnose.moves import rank
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.images import Frame, read
@@ -26,16 +25,16 @@ from isthmus.search.references import Own, ReferenceCorpus
 from isthmus.search.snapshot import Snapshot
 from isthmus.types import Matrix, Rows
 
-QUESTIONS = 1000  # of each modality, beside those with a known source
-DEPTH = 100  # how deep a source is looked for
-AT_ONCE = 256  # questions
+QUESTIONS = 1000  # of each modality, in addition to those with a known source
+DEPTH = 100  # ranks that are searched for a source
+AT_ONCE = 256  # queries per batch
 THUMBNAIL = 160  # pixels a side
-SHOWN = 3  # documents of a moved question, on each side
+SHOWN = 3  # documents of a moved query, on each side
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A document as it is shown: its name, its kind, the beginning of its text, and a small JPEG of its picture."""
+    """A document as shown on the page: id, modality, the beginning of its text, and a small JPEG of its picture."""
 
     id: str
     modality: str
@@ -45,7 +44,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a shown ranking; ``right`` where it is what was asked for."""
+    """One line of a shown ranking; ``right`` marks the right document."""
 
     rank: int
     card: Card
@@ -53,12 +52,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A question that moved: what was asked, for which document, and the first lines before and after."""
+class MovedQuery:
+    """A query whose right document moved: its words, the document, and the first lines before and after."""
 
     words: str
     source: Card
-    target: str  # its modality on trial: the text or picture that was asked with is hidden
+    target: str  # its modality without the text or picture that the query was made from
     before: int
     after: int
     raw: tuple[Line, ...]
@@ -67,36 +66,48 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examination:
-    """A diagnosis, and what is shown beside its numbers."""
+    """A diagnosis, and the documents that are shown with its numbers."""
 
     diagnosis: Diagnosis
     cards: Mapping[int, Card]  # the worst hubs, by number
-    up: tuple[Moved, ...]
-    down: tuple[Moved, ...]
+    up: tuple[MovedQuery, ...]
+    down: tuple[MovedQuery, ...]
     sampled: int
-    own: bool  # whether the questions are the user's
+    own: bool  # whether the queries are the user's
 
 
-def examine(things: Collection, queries: Sequence[str | Query | tuple[str | Query, str]] | None = None) -> Examination:
-    """Diagnose a collection; ``queries`` are your own questions, with the id of the right document where known."""
+def examine(
+    things: Collection,
+    queries: Sequence[str | Query | tuple[str | Query, str]] | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Examination:
+    """Diagnose a collection; ``queries`` are your own, with the id of the right document if you know it.
+
+    ``progress`` is called with (done, total), counted in rankings: two of each query, raw and calibrated.
+    """
     if not len(things):
         raise BadInput(f"{things.path} is empty: there is nothing to diagnose. Index something first.")
     own = [(Query.of(q[0]), q[1]) if isinstance(q, tuple) else (Query.of(q), None) for q in queries or ()]
     for _, name in own:
         if name is not None:
             things.get(name)  # an unknown id is an error with the nearest known one
-    return things.retry_if_reencoded(lambda: _examined(things, own))
+    return things.retry_if_reencoded(lambda: _examined(things, own, progress or _ignore))
 
 
-def _examined(things: Collection, own: Own) -> Examination:
+def _ignore(done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def _examined(things: Collection, own: Own, progress: Callable[[int, int], None]) -> Examination:
     served, raw = things.snapshot(), things.snapshot(raw=True)
     gathered = things.references(own)
-    asked = _Asked(things, gathered.real if own else gathered.trial, len(own))
-    sides = asked.sides(raw, served)
-    evidence = asked.evidence(gathered.real, served, sides)
+    ranked_queries = _RankedQueries(things, gathered.real if own else gathered.trial, len(own))
+    sides = ranked_queries.sides(raw, served, progress)
+    evidence = ranked_queries.evidence(gathered.real, served, sides)
     fitted = served.calibrated.fitted
     stats = things.stats()
-    state = State(
+    state = CollectionState(
         place=str(things.path),
         spec=str(fitted.spec),
         made=served.calibrated.made,
@@ -105,14 +116,14 @@ def _examined(things: Collection, own: Own) -> Examination:
         drifted=things.drifted,
     )
     found = diagnose(evidence, state)
-    shown = _Shown(things, asked)
+    shown = _Shown(things, ranked_queries)
     cards = {hub.document: shown.card(hub.document) for hub in found.hubs.worst}
-    up, down = (shown.reload_if_reencoded(found, evidence, which) for which in (found.moves.up, found.moves.down))
+    up, down = (shown.moved(found, evidence, which) for which in (found.moves.up, found.moves.down))
     return Examination(found, cards, up, down, len(evidence.sampled), bool(own))
 
 
-class _Asked:
-    """The questions, and how documents of the whole collection are numbered."""
+class _RankedQueries:
+    """The queries, and the numbers of the documents in their rankings."""
 
     def __init__(self, things: Collection, corpus: ReferenceCorpus, own: int) -> None:
         self.things, self.corpus = things, corpus
@@ -128,12 +139,13 @@ class _Asked:
         self.numbers: dict[int, int] = {}  # row in the store → number
         self.modality: list[str] = []
 
-    def sides(self, raw: Snapshot, served: Snapshot) -> tuple[Side, Side]:
-        """Rank every question both ways; vectors come later."""
-        first, second = self._side(raw), self._side(served)
-        return first, second
+    def sides(self, raw: Snapshot, served: Snapshot, progress: Callable[[int, int], None]) -> tuple[Side, Side]:
+        """Rank every query both ways; vectors are added later."""
+        n = len(self.rows)
+        first = self._side(raw, lambda done: progress(done, 2 * n))
+        return first, self._side(served, lambda done: progress(n + done, 2 * n))
 
-    def _side(self, served: Snapshot) -> Side:
+    def _side(self, served: Snapshot, tell: Callable[[int], None]) -> Side:
         lists = np.full((len(self.rows), TOP), -1, dtype=np.intp)
         scores = np.full((len(self.rows), DEPTH), -np.inf)
         for start in range(0, len(self.rows), AT_ONCE):
@@ -141,6 +153,7 @@ class _Asked:
             several = ranked(served, self.corpus.queries.take(some), DEPTH + 1)
             for at, ranking in enumerate(several, start):
                 self._without_source(ranking, at, lists, scores)
+            tell(start + len(some))
         ranks = np.zeros(len(self.rows), dtype=np.intp)
         known = np.flatnonzero(self.judges)
         if len(known):
@@ -174,13 +187,13 @@ class _Asked:
             sampled=real.documents.modality[first],
             modality=np.array(self.modality, dtype=str),
             corpus=self.things.store.counts(),
-            asked=self.corpus.queries.modality[self.rows],
+            query_modality=self.corpus.queries.modality[self.rows],
             target=np.where(self.judges, targets, ""),
         )
 
 
 def _picked(corpus: ReferenceCorpus) -> Rows:
-    """Return every question that judges, and of each modality some of the others."""
+    """Return every query that judges, and some of the others of each modality."""
     picked = [np.flatnonzero(corpus.judges)]
     for name in corpus.queries.modalities:
         others = np.flatnonzero((corpus.queries.modality == name) & ~corpus.judges)
@@ -197,31 +210,31 @@ def _by_document(rows: Matrix, first: Rows, n: int) -> Matrix:
 class _Shown:
     """Documents as cards, each fetched once."""
 
-    def __init__(self, things: Collection, asked: _Asked) -> None:
-        self.things, self.asked = things, asked
-        self.rows = {number: row for row, number in asked.numbers.items()}
+    def __init__(self, things: Collection, queries: _RankedQueries) -> None:
+        self.things, self.queries = things, queries
+        self.rows = {number: row for row, number in queries.numbers.items()}
         self.made: dict[int, Card] = {}
 
     def card(self, number: int) -> Card:
-        return self._of_row(self.rows[number], self.asked.modality[number])
+        return self._of_row(self.rows[number], self.queries.modality[number])
 
     def _of_row(self, row: int, modality: str) -> Card:
         if row not in self.made:
             document = self.things.store.documents([row]).get(row)
-            self.made[row] = _card(document, modality) if document else Card("(gone since)", modality)
+            self.made[row] = _card(document, modality) if document else Card("(deleted)", modality)
         return self.made[row]
 
-    def reload_if_reencoded(self, found: Diagnosis, evidence: Evidence, which: Iterable[int]) -> tuple[Moved, ...]:
-        told = []
+    def moved(self, found: Diagnosis, evidence: Evidence, which: Iterable[int]) -> tuple[MovedQuery, ...]:
+        moved = []
         for place in which:
             at = int(found.questions[place])
             target = str(evidence.target[at])
-            source = self._of_row(int(self.asked.sources[at]), target)
+            source = self._of_row(int(self.queries.sources[at]), target)
             lines = [self._lines(side, at, source) for side in (evidence.raw, evidence.calibrated)]
             ranks = int(evidence.raw.ranks[at]), int(evidence.calibrated.ranks[at])
-            words = self.asked.corpus.words[self.asked.rows[at]]
-            told.append(Moved(words, source, target, *ranks, *lines))
-        return tuple(told)
+            words = self.queries.corpus.words[self.queries.rows[at]]
+            moved.append(MovedQuery(words, source, target, *ranks, *lines))
+        return tuple(moved)
 
     def _lines(self, side: Side, at: int, source: Card) -> tuple[Line, ...]:
         others = [self.card(int(number)) for number in side.lists[at] if number >= 0]
@@ -238,7 +251,7 @@ def _card(document: Document, modality: str) -> Card:
 
 
 def thumbnail(image: ImageLike) -> bytes | None:
-    """Return a small square JPEG of a picture; None where it cannot be read any more."""
+    """Return a small square JPEG of a picture; None if it cannot be read."""
     from PIL import Image
 
     try:

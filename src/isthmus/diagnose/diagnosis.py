@@ -1,4 +1,4 @@
-"""From arrays to a diagnosis: everything that is measured, and the advice, in one value."""
+"""From arrays to a diagnosis: all measurements and the advice in one value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.diagnose.advice import Advice, Numbers, advise
 from isthmus.diagnose.gap import Gap, flat, gap
 from isthmus.diagnose.hubs import Hubs, hubs
 from isthmus.diagnose.moves import Moves, moves
-from isthmus.diagnose.share import Shares, balanced, shares
+from isthmus.diagnose.share import ModalityShares, balanced, shares
 from isthmus.types import Matrix, Names, Rows
 
 POINTS = 250  # of each modality in the picture
@@ -22,8 +22,8 @@ TOP = 10
 class Side:
     """One way of ranking, raw or calibrated.
 
-    ``lists``: the best documents of each question by number, its own source left out, −1 where there are no more.
-    ``ranks``: where each question's source stands; 0 where it is not known.
+    ``lists``: the best documents of each query by number, without its own source; −1 marks an empty position.
+    ``ranks``: the rank of each query's source; 0 if it is unknown.
     """
 
     vectors: Matrix  # (sampled, d), a row per document
@@ -33,20 +33,20 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What a diagnosis is made from; documents in ``lists`` are numbered from 0, in any order."""
+    """The input of a diagnosis; documents in ``lists`` are numbered from 0, in any order."""
 
     raw: Side
     calibrated: Side
     sampled: Names  # (sampled,): the modality of each row of the vectors
     modality: Names  # (numbered documents,)
     corpus: Mapping[str, int]  # how many documents there are of each modality
-    asked: Names  # (questions,): the modality of each
-    target: Names  # (questions,): the modality of its source; empty where it is not known
+    query_modality: Names  # (questions,)
+    target: Names  # (questions,): the modality of its source; empty if it is unknown
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """What is known of the collection beside its arrays."""
+class CollectionState:
+    """Facts about the collection other than its arrays."""
 
     place: str
     spec: str
@@ -57,8 +57,8 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
-    """Sampled documents on paper, before and after calibration, ``(n, 2)`` each."""
+class Projection:
+    """Sampled documents in two dimensions, before and after calibration, ``(n, 2)`` each."""
 
     modality: Names
     before: Matrix
@@ -67,27 +67,29 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """What was found. ``questions`` are the places of the questions with a known source that ``moves`` counts by."""
+    """The result. ``questions`` are the rows of the queries with a known source, to which ``moves`` refers."""
 
-    state: State
+    state: CollectionState
     corpus: Mapping[str, int]
     gap_before: Gap
     gap_after: Gap
-    picture: Picture
-    shares: tuple[Shares, ...]  # by kind of question, the most telling first
+    picture: Projection
+    shares: tuple[ModalityShares, ...]  # by kind of query, text queries first
     hubs: Hubs
     moves: Moves
     questions: Rows
     advice: Advice
 
 
-def diagnose(evidence: Evidence, state: State) -> Diagnosis:
-    """Measure everything and say what it means. Hubs and advice look at questions in words where there are any."""
+def diagnose(evidence: Evidence, state: CollectionState) -> Diagnosis:
+    """Measure everything and give advice. Hubs and advice use text queries if there are any."""
     before, after = gap(evidence.raw.vectors, evidence.sampled), gap(evidence.calibrated.vectors, evidence.sampled)
-    kinds = sorted(set(evidence.asked.tolist()), key=lambda name: (name != "text", name))
+    kinds = sorted(set(evidence.query_modality.tolist()), key=lambda name: (name != "text", name))
     by_kind = tuple(_shares(evidence, kind) for kind in kinds)
-    main = evidence.asked == kinds[0] if kinds else np.zeros(0, dtype=bool)
-    documents = max(sum(evidence.corpus.values()), len(evidence.modality))  # some may have come or gone meanwhile
+    main = evidence.query_modality == kinds[0] if kinds else np.zeros(0, dtype=bool)
+    documents = max(
+        sum(evidence.corpus.values()), len(evidence.modality)
+    )  # some may have been added or deleted meanwhile
     crowd = hubs(evidence.raw.lists[main], evidence.calibrated.lists[main], documents)
     known = np.flatnonzero(main & (evidence.target != "")) if kinds else np.zeros(0, dtype=np.intp)
     moved = moves(evidence.raw.ranks[known], evidence.calibrated.ranks[known], evidence.target[known])
@@ -106,10 +108,10 @@ def diagnose(evidence: Evidence, state: State) -> Diagnosis:
     return Diagnosis(state, evidence.corpus, before, after, picture, by_kind, crowd, moved, known, advise(numbers))
 
 
-def _shares(evidence: Evidence, kind: str) -> Shares:
+def _shares(evidence: Evidence, kind: str) -> ModalityShares:
     names = sorted(evidence.corpus)
     total = max(sum(evidence.corpus.values()), 1)
-    mine = evidence.asked == kind
+    mine = evidence.query_modality == kind
     known = mine & (evidence.target != "")
     named = np.append(evidence.modality, "")  # what −1 stands for
     before, after = named[evidence.raw.lists], named[evidence.calibrated.lists]
@@ -118,8 +120,8 @@ def _shares(evidence: Evidence, kind: str) -> Shares:
         for side, holders in ((evidence.raw, before), (evidence.calibrated, after))
     ]
     weight = balanced(evidence.target[known])
-    return Shares(
-        asked=kind,
+    return ModalityShares(
+        query_modality=kind,
         questions=int(mine.sum()),
         corpus={name: evidence.corpus[name] / total for name in names},
         before=shares(before[mine], names),
@@ -131,7 +133,7 @@ def _shares(evidence: Evidence, kind: str) -> Shares:
     )
 
 
-def _picture(evidence: Evidence) -> Picture:
+def _picture(evidence: Evidence) -> Projection:
     shown = [
         place
         for name in np.unique(evidence.sampled)
@@ -139,9 +141,9 @@ def _picture(evidence: Evidence) -> Picture:
     ]
     rows = np.array(shown, dtype=np.intp)
     before, after = flat(evidence.raw.vectors)[rows], flat(evidence.calibrated.vectors)[rows]
-    return Picture(evidence.sampled[rows], before, after)
+    return Projection(evidence.sampled[rows], before, after)
 
 
 def _spread(places: Rows, most: int) -> Rows:
-    """Return at most so many of them, evenly spread."""
+    """Return at most ``most`` of them, evenly spread."""
     return places[np.linspace(0, len(places) - 1, min(len(places), most)).astype(np.intp)]

@@ -24,7 +24,7 @@ def colour(name: str, names: Sequence[str]) -> str:
 
 
 def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
-    """Draw points, ``(n, 2)``; ``reach`` is what the half of a side stands for, the same in pictures to be compared."""
+    """Draw points, ``(n, 2)``; ``reach`` is the value at the edge, equal in plots to be compared."""
     names = sorted(set(modality.tolist()))
     x = SIDE / 2 * (1 + points[:, 0] / (1.05 * reach))
     y = SIDE / 2 * (1 - points[:, 1] / (1.05 * reach))
@@ -43,12 +43,12 @@ def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
 
 
 def bars(rows: Sequence[tuple[str, Mapping[str, float], str]], ideal: Mapping[str, float], said: str) -> str:
-    """Draw shares by modality, a group for each: rows are a label, shares by modality, and how strong it is drawn.
+    """Draw shares by modality, a group for each; a row is a label, its shares and a CSS class for its strength.
 
-    A line marks what the share should be, and ``said`` by what. These are no SVG, so that letters keep their size on a
-    narrow screen.
+    A line marks the ideal share, and ``said`` names that ideal. This is HTML, not SVG: letters keep their size on
+    narrow screens.
 
-    >>> bars([("raw", {"text": 0.5}, "1")], {"text": 0.25}, "an even chance").count("50%")
+    >>> bars([("raw", {"text": 0.5}, "1")], {"text": 0.25}, "an equal chance").count("50%")
     1
     """
     names = sorted(ideal)

@@ -1,16 +1,15 @@
-"""The gap: how far apart an encoder puts kinds of documents, whatever they are about.
+"""The gap: how far apart an encoder puts kinds of documents, independent of their content.
 
-In words: an encoder should put a text and a photo of the same thing side by side. Most put all texts into one
-corner and all photos into another. Then a question in words is near every text and far from every photo.
+In words: an encoder should put a text and a photo of the same thing close together. Most put all texts into one
+region and all photos into another. Then a text query is near every text and far from every photo.
 
     distance of A and B = ‖mean_A − mean_B‖                      0: the clouds share a centre
     cosine of A and B   = ⟨mean_A, mean_B⟩ / (‖mean_A‖ ‖mean_B‖)
     share               = Σ_M n_M ‖mean_M − mean‖² / Σ_d ‖x_d − mean‖²
 
-The share is the one number: which part of all differences between documents is nothing but their modality. Groups
-drawn by lot have about (groups − 1) / (documents − 1), which is ``chance``. Documents of different kinds may also
-be *about* different things, which no measure of vectors alone can tell from a gap: look at who gets into the top 10
-as well.
+The share summarises it: the part of the variance between documents that their modality explains. Random groups have
+about (groups − 1) / (documents − 1), which is ``chance``. Documents of different kinds may also be *about* different
+things, which vectors alone cannot distinguish from a gap: check the shares of the top 10 as well.
 
 Reference: the distance of means is the modality gap of Liang et al. 2022, *Mind the Gap*, §2; the share is the R²
 of a one-way analysis of variance on vectors (Anderson 2001). ``flat`` draws the two main directions, as their
@@ -43,7 +42,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What modality alone explains of where documents stand."""
+    """How much of the variance between documents their modality explains."""
 
     pairs: tuple[Pair, ...]
     share: float

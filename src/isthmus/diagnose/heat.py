@@ -1,4 +1,4 @@
-"""Pictures of shares: a smooth, half transparent layer of heat to be laid over a picture."""
+"""A heat map of shares: a smooth, half transparent layer over a picture."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ OPAQUE = 0.8  # of the strongest
 
 
 def layer(patches: Matrix, most: float) -> bytes:
-    r"""Return a PNG with an alpha channel: red for the match, blue against it, the clearer the less a patch counts.
+    r"""Return a PNG with an alpha channel: red for the match, blue against it, fading with the share.
 
-    ``most`` is the share of the deepest colour. Between the middles of patches shares are interpolated by cubics.
+    ``most`` is the share of the deepest colour. Shares are interpolated by cubics between the centres of patches.
 
     >>> layer(np.eye(8), 1.0)[:4]
     b'\x89PNG'
@@ -37,7 +37,7 @@ def layer(patches: Matrix, most: float) -> bytes:
 
 
 def where(patches: Matrix) -> str:
-    """Say in words where a map is hottest.
+    """Return in words where a map is hottest.
 
     >>> where(np.eye(8)[::-1] * np.arange(8))
     'at the top right'

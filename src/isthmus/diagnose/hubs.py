@@ -1,14 +1,14 @@
-"""Hubs: documents that are near everything, and so turn up for questions that have nothing to do with them.
+"""Hubs: documents that are near every query, and so appear for unrelated ones.
 
-In words: count in how many top-10 lists each document is. Were they drawn by lot, all would be in about as many; in
-practice a few are in a great many, and others are never found. The skewness of the counts says it in one number.
+In words: count how many top-10 lists contain each document. In random lists all counts would be similar; in practice
+a few documents are in very many lists, and others are never found. The skewness of the counts summarises it.
 
-    N_10(d)   = number of questions that have d among their first 10
+    N_10(d)   = number of queries that have d among their first 10
     expected  = 10 · questions / documents
-    skewness  = mean((N − mean N)³) / std(N)³            0: even; 1 above lot: a few documents crowd out others
-    by lot    = (1 − 2p) / √(questions · p · (1 − p))    with p = 10 / documents: what counts drawn by lot have
+    skewness  = mean((N − mean N)³) / std(N)³            0: even; 1 above random: a few documents crowd out others
+    by lot    = (1 − 2p) / √(questions · p · (1 − p))    with p = 10 / documents: the skewness of random lists
 
-What it means: a question's own source is never counted, so a document is not called a hub for being asked for.
+What it means: a query's own source is never counted, so a document is not a hub because it is the right answer.
 Reference: Radovanović et al. 2010, *Hubs in Space*, §2 (N_k and its skewness; the population form, as theirs).
 
 >>> lists = np.array([[0, 1], [0, 2], [0, 3], [0, 1]])
@@ -38,14 +38,14 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Hubs:
-    """How unevenly documents turn up, before and after calibration."""
+    """How unevenly documents are found, before and after calibration."""
 
     questions: int
     expected: float
     skew_by_lot: float
     skew_before: float
     skew_after: float
-    never_before: float  # the share of documents that no question found
+    never_before: float  # the share of documents that no query found
     never_after: float
     most_before: int
     most_after: int
@@ -53,21 +53,21 @@ class Hubs:
 
 
 def occurrences(lists: Rows, documents: int) -> Rows:
-    """Return how many of the ``lists``, ``(n, k)``, each document is in; −1 is an empty place."""
+    """Return how many of the ``lists``, ``(n, k)``, each document is in; −1 is an empty position."""
     return np.bincount(lists[lists >= 0].ravel(), minlength=documents)
 
 
 def skewness(counts: Rows | Matrix) -> float:
-    """Return the skewness of ``counts``; 0 where all are equal."""
+    """Return the skewness of ``counts``; 0 if all are equal."""
     centred = np.asarray(counts, dtype=np.float64) - np.mean(counts)
     spread = float(np.sqrt(np.mean(centred**2)))
     return float(np.mean(centred**3)) / spread**3 if spread > 0 else 0.0
 
 
 def by_lot(p: float, questions: int) -> float:
-    """Return the skewness of counts where each document is in each list with probability ``p``.
+    """Return the skewness of the counts if each document is in each list with probability ``p``.
 
-    With many documents and few questions it is large, as most documents are in no list and some in one.
+    With many documents and few queries it is large, because most documents are in no list and some in one.
 
     >>> round(by_lot(0.1, 100), 2), round(by_lot(0.001, 100), 2)
     (0.27, 3.16)
@@ -77,7 +77,7 @@ def by_lot(p: float, questions: int) -> float:
 
 
 def hubs(before: Rows, after: Rows, documents: int, worst: int = WORST) -> Hubs:
-    """Compare the lists of the same questions, ``(n, k)`` each; the worst hubs are those that were worst before."""
+    """Compare the lists of the same queries, ``(n, k)`` each; the worst hubs are those before calibration."""
     old, new = occurrences(before, documents), occurrences(after, documents)
     order = np.lexsort((np.arange(documents), -old))[:worst]
     named = tuple(Hub(int(d), int(old[d]), int(new[d])) for d in order if old[d] > 0)

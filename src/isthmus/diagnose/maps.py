@@ -1,4 +1,4 @@
-"""See why: one page with a map for each hit, HTML with nothing from elsewhere."""
+"""A self-contained HTML page with a map for each hit."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from isthmus.search import Map, Shares, WordShare
 from isthmus.types import Matrix
 
 PICTURE = 448  # pixels of a picture's longer side
-TALL = 20  # lines of text that a picture is high, at most
+TALL = 20  # maximum height of a picture, in lines of text
 STRONGEST = 3
-FAINT = 0.06  # of the strongest: words below are left without a tint
-LEAST = 5e-5  # what is written as 0.0000 is rounding, and has no colour however little the others have
-FLAT = "No patch counts by itself: without any one of them the similarity stays the same."
+FAINT = 0.06  # of the strongest: words below have no colour
+LEAST = 5e-5  # shown as 0.0000: a rounding error, which never has a colour
+FLAT = "No single patch matters: without any one of them the similarity stays the same."
 SAID = (
-    "The share of a word, or of a patch of a picture, is what the raw similarity of query and document loses when that "
-    "piece is left out and all else computed again. Warm pieces speak for the match, cool ones against it. Each piece "
-    "has seen its surroundings, so a share belongs to a place more than to a thing; shares do not add up."
+    "The share of a word, or of a patch of a picture, is the raw similarity that is lost when this piece is left out "
+    "and everything else is computed again. Warm pieces count for the match, cool ones against it. The encoder has "
+    "seen the surroundings of each piece, so a share belongs to a place rather than to a thing. Shares do not add up."
 )
 
 
@@ -47,17 +47,17 @@ def maps_page(query: Query, maps: Sequence[Map], place: str) -> str:
         f'<p class="kicker">{escape(place)} · {count}, and what made each similar</p>'
         f"<h1>{escape(title)}</h1><p>{SAID}</p>{_key(scales)}"
         f"{hits or '<p>There is no hit to explain.</p>'}"
-        '<footer class="dim">Made by <code>isthmus search --explain-maps</code>; this page needs nothing from '
-        "elsewhere.</footer></body></html>\n"
+        '<footer class="dim">Made by <code>isthmus search --explain-maps</code>; this page is '
+        "self-contained.</footer></body></html>\n"
     )
 
 
 class _Scales:
-    """The largest share of each kind on the page: a pale map means little, beside the others."""
+    """The largest share of each kind on the page: a pale map matters less than the others."""
 
     def __init__(self, maps: Sequence[Map]) -> None:
         self.words = _most(share for one in maps for _, _, share in one.document.words or ())
-        self.asked = _most(share for one in maps for _, _, share in one.query.words or ())
+        self.query_words = _most(share for one in maps for _, _, share in one.query.words or ())
         self.patches = _most(_strongest(side.patches) for one in maps for side in (one.document, one.query))
 
 
@@ -83,7 +83,7 @@ def _key(scales: _Scales) -> str:
         f"</span>{_signed(scales.patches)}</li>"
     )
     words = (
-        '<li><span class="word for" style="--a:1">word</span> speaks for the match</li>'
+        '<li><span class="word for" style="--a:1">word</span> counts for the match</li>'
         '<li><span class="word against" style="--a:1">word</span> against it</li>'
     )
     return f'<ul class="key">{patches if scales.patches else ""}{words}</ul>'
@@ -105,15 +105,15 @@ def _hit(query: Query, one: Map, scales: _Scales) -> str:
         parts.append(
             f"<h3>its text{more}</h3>{_text(hit.document.text, start, stop, one.document.words, scales.words)}"
         )
-    parts += _asked(query, one.query, scales)
+    parts += _query(query, one.query, scales)
     parts += [f'<p class="note">{escape(note)}</p>' for note in one.notes]
     return "".join(parts) + "</section>"
 
 
-def _asked(query: Query, shares: Shares, scales: _Scales) -> list[str]:
+def _query(query: Query, shares: Shares, scales: _Scales) -> list[str]:
     parts = []
     if query.text and shares.words is not None:
-        text = _text(query.text, 0, len(query.text), shares.words, scales.asked)
+        text = _text(query.text, 0, len(query.text), shares.words, scales.query_words)
         parts.append(f"<h3>the query, as it met this document</h3>{text}")
     if query.image is not None and shares.patches is not None:
         parts.append("<h3>the query's picture, as it met this document</h3>")
@@ -161,7 +161,7 @@ def _picture(image: ImageLike, name: str, patches: Matrix | None, most: float) -
 
 
 def _jpeg(image: ImageLike) -> tuple[bytes, tuple[int, int]] | None:
-    """Return a picture at the size of the page, and its width and height; None where it cannot be read any more."""
+    """Return a picture at the size of the page, and its width and height; None if it cannot be read."""
     from PIL import Image
 
     try:

@@ -1,19 +1,19 @@
-"""Moves: where the right answer stood before calibration and where it stands after.
+"""Moves: the rank of the right answer before and after calibration.
 
-In words: for each question whose right document is known, look at its rank by raw cosine and by the calibrated
-score. Count the questions that gained the first place and those that lost it, by the kind of document looked for,
-and name the questions that changed most.
+In words: for each query whose right document is known, compare its rank by raw cosine and by the calibrated score.
+Count the queries that gained the first place and those that lost it, by the modality of the right document, and list
+the queries that changed most.
 
-    rank     = 1 + number of other documents with a higher score        (deeper than was looked: depth + 1)
-    change   = 1/rank_after − 1/rank_before                             what a reader of the first lines sees
-    gain     = mean over modalities M of (gained_M − lost_M) / n_M      each kind counts the same
-    certain  = gain / its standard error                                within ±2 it may be luck
+    rank     = 1 + number of other documents with a higher score        (beyond the searched depth: depth + 1)
+    change   = 1/rank_after − 1/rank_before                             emphasises the first positions
+    gain     = mean over modalities M of (gained_M − lost_M) / n_M      equal weight for each modality
+    certain  = gain / its standard error                                within ±2 it may be chance
 
 Reference: the reciprocal rank is Voorhees 1999 (TREC-8 QA); within one modality ``certain`` is the test of McNemar
 (1947) with the variance of the differences. The mean over modalities is the one by which ``auto`` chooses.
 
->>> told = moves(np.array([3, 1, 9, 1]), np.array([1, 1, 2, 4]), np.array(["image", "text", "image", "text"]))
->>> told.gained, told.lost, told.up, told.down
+>>> found = moves(np.array([3, 1, 9, 1]), np.array([1, 1, 2, 4]), np.array(["image", "text", "image", "text"]))
+>>> found.gained, found.lost, found.up, found.down
 (1, 1, (0, 2), (3,))
 """
 
@@ -25,11 +25,11 @@ import numpy as np
 
 from isthmus.types import Matrix, Names, Rows
 
-NAMED = 6  # questions that are named, each way
+NAMED = 6  # queries listed in each direction
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ModalityMoves:
     """How often the right document of one modality was first, and among the first ten."""
 
     modality: str
@@ -44,23 +44,23 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What calibration changed for questions whose right document is known; questions are named by their place."""
+    """What calibration changed for queries whose right document is known; ``up`` and ``down`` hold their rows."""
 
     questions: int
     gained: int  # first places
     lost: int
-    by_modality: tuple[Found, ...]
+    by_modality: tuple[ModalityMoves, ...]
     up: tuple[int, ...]
     down: tuple[int, ...]
 
     @property
     def gain(self) -> float:
-        """The share of first places that calibration gains, each modality counting the same."""
+        """The share of first places that calibration gains, with equal weight for each modality."""
         return sum((one.gained - one.lost) / one.questions for one in self.by_modality) / max(len(self.by_modality), 1)
 
     @property
     def certain(self) -> float:
-        """The gain in standard errors; beyond ±2 it is hardly luck."""
+        """The gain in standard errors; beyond ±2 it is hardly chance."""
         spread = [
             ((one.gained + one.lost) / one.questions - ((one.gained - one.lost) / one.questions) ** 2) / one.questions
             for one in self.by_modality
@@ -70,7 +70,7 @@ class Moves:
 
 
 def rank(own: Matrix, others: Matrix) -> Rows:
-    """Return the rank of each score ``(n,)`` among ``others``, ``(n, depth)``; −inf is an empty place.
+    """Return the rank of each score ``(n,)`` among ``others``, ``(n, depth)``; −inf is an empty position.
 
     >>> rank(np.array([0.5, 0.9]), np.array([[0.8, 0.6], [0.7, -np.inf]])).tolist()
     [3, 1]
@@ -93,8 +93,8 @@ def moves(before: Rows, after: Rows, target: Names, named: int = NAMED) -> Moves
     )
 
 
-def _found(modality: str, before: Rows, after: Rows) -> Found:
-    return Found(
+def _found(modality: str, before: Rows, after: Rows) -> ModalityMoves:
+    return ModalityMoves(
         modality,
         len(before),
         gained=int(((after == 1) & (before > 1)).sum()),

@@ -8,38 +8,38 @@ from textwrap import fill
 from typing import Any
 
 from isthmus.diagnose.advice import RAW
-from isthmus.diagnose.collection import Examination, Moved
+from isthmus.diagnose.collection import Examination, MovedQuery
 
 WIDTH = 110
 HUBS = 3  # that are named
 
 
-def told(found: Examination) -> str:
-    """Return the verdict, what it rests on, and what to do."""
+def as_text(found: Examination) -> str:
+    """Return the verdict, the findings behind it, and what to do."""
     one = found.diagnosis
     lines = [one.advice.verdict, ""]
-    lines += [_hanging("- ", said) for said in one.advice.findings]
+    lines += [_hanging("- ", finding) for finding in one.advice.findings]
     for shares in one.shares[:1]:
-        lines += ["", f"{'top 10':<14}{'even chance':>12}{'raw cosine':>12}{'calibrated':>12}"]
+        lines += ["", f"{'top 10':<14}{'equal chance':>13}{'raw cosine':>12}{'calibrated':>12}"]
         lines += [
-            f"{name:<14}{shares.corpus[name]:>12.0%}{shares.before[name]:>12.0%}{shares.after[name]:>12.0%}"
+            f"{name:<14}{shares.corpus[name]:>13.0%}{shares.before[name]:>12.0%}{shares.after[name]:>12.0%}"
             for name in shares.corpus
         ]
     if one.hubs.worst:
         named = [(found.cards[hub.document].id, hub.before, hub.after) for hub in one.hubs.worst[:HUBS]]
-        then = "" if one.state.spec == RAW else " → after calibration"
-        said = ", ".join(f"{name!r} {old}" + (f" → {new}" if then else "") for name, old, new in named)
-        lines += ["", _hanging("most frequent: ", f"{said} of {one.hubs.questions:,} lists")]
+        then = "" if one.state.spec == RAW else " (raw → calibrated)"
+        counts = ", ".join(f"{name!r} {old}" + (f" → {new}" if then else "") for name, old, new in named)
+        lines += ["", _hanging("most frequent: ", f"{counts} of {one.hubs.questions:,} lists{then}")]
     lines += ["", *(_hanging("what to do: ", step) for step in one.advice.steps)]
     return "\n".join(lines)
 
 
-def _hanging(mark: str, said: str) -> str:
-    return fill(said, WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark))
+def _hanging(mark: str, text: str) -> str:
+    return fill(text, WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark))
 
 
 def summary(found: Examination) -> dict[str, Any]:
-    """Return every number and word of a diagnosis, as JSON can hold it; pictures stay behind."""
+    """Return every number and word of a diagnosis as JSON values, without pictures."""
     one = found.diagnosis
     return {
         "collection": asdict(one.state) | {"documents": dict(one.corpus), "sampled": found.sampled},
@@ -64,7 +64,7 @@ def _hub(found: Examination, hub: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": card.id, "modality": card.modality, "before": hub["before"], "after": hub["after"]}
 
 
-def _moved(one: Moved) -> dict[str, Any]:
+def _moved(one: MovedQuery) -> dict[str, Any]:
     ids = {"raw": [line.card.id for line in one.raw], "calibrated": [line.card.id for line in one.calibrated]}
     places = {"before": one.before, "after": one.after}
     return {"query": one.words, "right": one.source.id, "modality": one.target, **places, **ids}

@@ -31,10 +31,10 @@ from isthmus.documents import ImageLike
 from isthmus.encoders.apart import NOTHING, Apart, Left, grid, mean_of, said, spans, unit, without
 from isthmus.encoders.base import Role
 from isthmus.encoders.fusion import FusionEncoder
-from isthmus.encoders.heads import Added
+from isthmus.encoders.heads import TokenShares
 from isthmus.encoders.images import read
 from isthmus.encoders.once import Unit
-from isthmus.encoders.texts import Word
+from isthmus.encoders.texts import TokenizedWord
 from isthmus.errors import BadInput
 from isthmus.types import Matrix, Rows
 
@@ -62,7 +62,7 @@ class FusionApart:
         notes = (NO_PATCHES,) if image is not None and role == "query" else ()
         return {part: mean_of([self._apart(added(one), words, notes) for one, words in units])}
 
-    def _apart(self, added: Added, words: Sequence[Word], notes: tuple[str, ...]) -> Apart:
+    def _apart(self, added: TokenShares, words: Sequence[TokenizedWord], notes: tuple[str, ...]) -> Apart:
         vector = unit(added.shares.sum(axis=0, dtype=np.float64))
         mine = [np.flatnonzero(np.isin(added.token, word.tokens)) for word in words]
         left = Left(unit(left_out(added, mine)), spans(words)) if words else None
@@ -75,7 +75,7 @@ class FusionApart:
         return Apart(vector, left, Left(unit(left_out(added, cells[:, None])), places), notes)
 
 
-def left_out(added: Added, pieces: Sequence[Rows] | Rows) -> Matrix:
+def left_out(added: TokenShares, pieces: Sequence[Rows] | Rows) -> Matrix:
     """Return what the vector is, at any length, with the tokens of each piece left out of their means, ``(n, d)``."""
     total = np.zeros((len(pieces), added.shares.shape[1]))
     for mean in np.unique(added.mean[added.mean >= 0]):

@@ -21,7 +21,7 @@ from isthmus.documents import Document, Query
 from isthmus.encoders.abilities import TakesApart
 from isthmus.encoders.base import Role, Settings, Skip, unit
 from isthmus.encoders.folder import Description, FusionSection
-from isthmus.encoders.heads import SIDES, Documents, Queries
+from isthmus.encoders.heads import SIDES, DocumentHead, QueryHead
 from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
 from isthmus.encoders.matching import Matcher
 from isthmus.encoders.once import Run, Shown, Unit
@@ -46,8 +46,8 @@ def open_fusion(described: Description, section: FusionSection, towers: Path, se
         name=described.name,
         dim=described.dim,
         identity=described.identity,
-        document=Documents.open(described, below, settings),
-        query=Queries.open(described, section, below, settings),
+        document=DocumentHead.open(described, below, settings),
+        query=QueryHead.open(described, section, below, settings),
         described=described,
         settings=settings,
     )
@@ -56,7 +56,7 @@ def open_fusion(described: Description, section: FusionSection, towers: Path, se
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class FusedVectors:
     """What became of a call's items: their vectors, ``(passages, d)`` or ``(1, d)``, and what these are of."""
 
     rows: list[Matrix]
@@ -70,8 +70,8 @@ class FusionEncoder:
     name: str
     dim: int
     identity: str
-    document: Documents
-    query: Queries
+    document: DocumentHead
+    query: QueryHead
     described: Description
     settings: Settings
 
@@ -129,7 +129,7 @@ class FusionEncoder:
 
         return FusionApart(self)
 
-    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> Found:
+    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> FusedVectors:
         given = Given.of(items, self.towers.split(texts_of(items), role), names, refuse)
         given.check(self.name, self.modalities)
         written = {row: passages for row, passages in enumerate(given.passages) if passages}
@@ -148,9 +148,9 @@ class FusionEncoder:
         ends = np.cumsum([len(passages) for passages in words.values()], dtype=np.intp)
         found |= dict(zip(words, np.split(text, ends[:-1]) if words else (), strict=True))
         kinds = ["+".join(["image"] * (row in pictures) + ["text"] * (row in written)) for row in range(len(items))]
-        return Found([found.get(row, self._none) for row in range(len(items))], np.array(kinds, dtype=str))
+        return FusedVectors([found.get(row, self._none) for row in range(len(items))], np.array(kinds, dtype=str))
 
-    def _one_row_each(self, found: Found) -> Vectors:
+    def _one_row_each(self, found: FusedVectors) -> Vectors:
         rows = np.concatenate([self._none, *(rows.sum(axis=0, keepdims=True) for rows in found.rows)])
         several = np.array([len(each) > 1 for each in found.rows], dtype=bool)
         rows[several] = unit(rows[several], self.name)  # the sum and the mean have one direction

@@ -23,7 +23,7 @@ from isthmus.encoders.images import Pixels
 from isthmus.encoders.once import Unit
 from isthmus.encoders.onnx import Model
 from isthmus.encoders.texts import Passage
-from isthmus.encoders.tokens import TokenTowers, Words
+from isthmus.encoders.tokens import TokenStates, TokenTowers
 from isthmus.types import Mask, Matrix, Rows
 
 SIDES = ("text", "image")  # what the words of a query ask for, in the order of the model's inputs
@@ -39,7 +39,7 @@ class Fused(NamedTuple):
     masks: Mask  # (n, 2, s): which tokens are text, which are image
 
 
-class Added(NamedTuple):
+class TokenShares(NamedTuple):
     """What each token of a unit adds to its unit vector, by way of a mean; summed over the tokens it is the vector."""
 
     shares: Matrix  # (s, out)
@@ -57,14 +57,14 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Documents:
+class DocumentHead:
     """Documents' vectors, by ``document.onnx``."""
 
     towers: TokenTowers
     model: Model
 
     @classmethod
-    def open(cls, described: Description, towers: TokenTowers, settings: Settings) -> Documents:
+    def open(cls, described: Description, towers: TokenTowers, settings: Settings) -> DocumentHead:
         """Load the model."""
         return cls(towers, Model.described(described, "document.onnx", DOCUMENT, "vectors", settings))
 
@@ -77,7 +77,7 @@ class Documents:
         vectors, tokens, masks = self.model.several(self._feed(units), ["vectors", "tokens", "masks"])
         return Fused(vectors, tokens, masks.astype(bool))
 
-    def added(self, unit: Unit) -> Added:
+    def added(self, unit: Unit) -> TokenShares:
         """Return what each token of a text and each cell of a picture adds."""
         feed = self._feed([unit])
         (shares,) = self.model.several(feed, ["shares"])  # (1, t + p, out)
@@ -87,7 +87,7 @@ class Documents:
         apart = shares.shape[2] > self.towers.dim  # the mean of each kind has a half of the vector; else there is one
         mean[text], mean[behind] = 0, int(apart)
         token[text], cell[behind] = text, image
-        return Added(shares[0], mean, token, cell)
+        return TokenShares(shares[0], mean, token, cell)
 
     def _feed(self, units: Sequence[Unit]) -> Mapping[str, NDArray[Any]]:
         text = states(self.towers, [unit.passage for unit in units])
@@ -96,7 +96,7 @@ class Documents:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Queries:
+class QueryHead:
     """Queries' vectors, by ``query.onnx``; with a chooser, ``choose.onnx``, of two sides that are read apart.
 
     A word asks for what it has a positive logit for, text or image or both; where both are negative, for the larger.
@@ -109,7 +109,7 @@ class Queries:
     chooser: Model | None
 
     @classmethod
-    def open(cls, described: Description, section: FusionSection, towers: TokenTowers, settings: Settings) -> Queries:
+    def open(cls, described: Description, section: FusionSection, towers: TokenTowers, settings: Settings) -> QueryHead:
         """Load the models."""
         model = Model.described(described, "query.onnx", inputs_of(section.sides), "vectors", settings)
         if section.sides == 1:
@@ -120,7 +120,7 @@ class Queries:
         """Return one row per unit."""
         return self.model.run(self.feed(units))
 
-    def added(self, unit: Unit) -> Added:
+    def added(self, unit: Unit) -> TokenShares:
         """Return what each token adds, side after side; a word that asks for both stands on both."""
         feed, (asks,) = self.feed([unit]), self.asks([unit.passage])
         (shares,) = self.model.several(feed, ["shares"])  # (1, s, out)
@@ -129,7 +129,7 @@ class Queries:
             there, places = feed[f"mask_{side}"][0], np.flatnonzero(asked)  # words, and behind them a picture
             mean.append(np.where(there, side, -1))
             token.append(np.append(places, np.full(len(there) - len(places), -1)))
-        return Added(shares[0], np.concatenate(mean), np.concatenate(token), np.full(shares.shape[1], -1))
+        return TokenShares(shares[0], np.concatenate(mean), np.concatenate(token), np.full(shares.shape[1], -1))
 
     def sides(self, passages: Sequence[Passage | None]) -> list[list[Passage | None]]:
         """Return, for each side, what is asked of it; all of it where there is one side."""
@@ -228,16 +228,16 @@ def _some(passage: Passage | None, kept: Mask) -> Passage | None:
     return Passage(0, 0, passage.tokens[kept].tobytes()) if passage is not None and kept.any() else None
 
 
-def states(towers: TokenTowers, passages: Sequence[Passage | None]) -> Words:
+def states(towers: TokenTowers, passages: Sequence[Passage | None]) -> TokenStates:
     """Return the token states of passages, ``(n, t, d)``; each different passage is read once."""
     distinct = {passage.content: passage for passage in passages if passage is not None}
     if not distinct:
-        return Words(np.zeros((len(passages), 1, towers.dim), np.float32), np.zeros((len(passages), 1), bool))
+        return TokenStates(np.zeros((len(passages), 1, towers.dim), np.float32), np.zeros((len(passages), 1), bool))
     place = {content: row for row, content in enumerate(distinct)}
     read = towers.read(list(distinct.values()))
     rows = np.array([-1 if passage is None else place[passage.content] for passage in passages])
     there = read.mask[rows] & (rows >= 0)[:, None]
-    return Words(np.where(there[:, :, None], read.states[rows], np.float32(0)), there)
+    return TokenStates(np.where(there[:, :, None], read.states[rows], np.float32(0)), there)
 
 
 def cells(towers: TokenTowers, pixels: Sequence[Pixels | None], channels: int) -> Cells:
@@ -260,7 +260,7 @@ def looked_at(towers: TokenTowers, pixels: Sequence[Pixels | None]) -> Matrix:
     return cells(towers, pixels, 1).vectors
 
 
-def _beside(words: Words, pictures: Matrix, on: Mask) -> Words:
+def _beside(words: TokenStates, pictures: Matrix, on: Mask) -> TokenStates:
     """Put a picture's vector behind the words, as one more token, where ``on``; it counts as much as they together.
 
     Words are brought to a mean of length 1 first, as the model does: else a picture would count by how long the text
@@ -270,4 +270,4 @@ def _beside(words: Words, pictures: Matrix, on: Mask) -> Words:
     length = np.linalg.norm((words.states * words.mask[:, :, None] / count).sum(axis=1), axis=1)  # (n,)
     scaled = words.states / np.where(length > 0, length, 1.0)[:, None, None]
     together = np.concatenate([scaled, count * pictures[:, None]], axis=1).astype(np.float32)
-    return Words(together, np.concatenate([words.mask, on[:, None]], axis=1))
+    return TokenStates(together, np.concatenate([words.mask, on[:, None]], axis=1))

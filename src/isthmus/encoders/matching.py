@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.base import Settings
 from isthmus.encoders.folder import Description
-from isthmus.encoders.heads import Documents, Fused, Queries, inputs_of
+from isthmus.encoders.heads import DocumentHead, Fused, QueryHead, inputs_of
 from isthmus.encoders.images import Pixels, file_bytes, in_order, read
 from isthmus.encoders.items import texts_of
 from isthmus.encoders.once import Unit
@@ -42,13 +42,13 @@ class Asking:
 class Matcher:
     """Logits of P(match) for the words of a query and documents, by ``match.onnx``."""
 
-    documents: Documents
-    queries: Queries
+    documents: DocumentHead
+    queries: QueryHead
     model: Model
     settings: Settings
 
     @classmethod
-    def open(cls, described: Description, documents: Documents, queries: Queries, settings: Settings) -> Matcher:
+    def open(cls, described: Description, documents: DocumentHead, queries: QueryHead, settings: Settings) -> Matcher:
         """Load the model."""
         inputs = [*PAIR, *inputs_of(queries.count)]
         model = Model.described(described, "match.onnx", inputs, "logits", settings)

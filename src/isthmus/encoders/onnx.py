@@ -14,7 +14,7 @@ from isthmus.budget import MODEL_BYTES
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
-from isthmus.encoders.texts import Passage, Splitter, Word
+from isthmus.encoders.texts import Passage, Splitter, TokenizedWord
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.files import read_regular
@@ -60,7 +60,7 @@ class OnnxText:
         """Return the passages of each text."""
         return self.splitter.split(texts, self._prefix(role))
 
-    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[Word]]]:
+    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[TokenizedWord]]]:
         """Return the passages of a text, and the words of each."""
         return self.splitter.words(text, self._prefix(role))
 

@@ -48,7 +48,7 @@ class Tokens(NamedTuple):
     words: NDArray[np.int32]  # which word each belongs to; a number of its own where the tokenizer does not say
 
 
-class Word(NamedTuple):
+class TokenizedWord(NamedTuple):
     """A word ``text[start:end]`` as the tokenizer sees words, and where its tokens stand in its passage."""
 
     start: int
@@ -140,7 +140,7 @@ class Splitter:
         """Return the tokens in front of every passage."""
         return (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
 
-    def words(self, text: str, prefix: str = "") -> tuple[list[Passage], list[list[Word]]]:
+    def words(self, text: str, prefix: str = "") -> tuple[list[Passage], list[list[TokenizedWord]]]:
         """Return the passages of a text, and the words of each."""
         (passages,) = self.split([text], prefix)
         (tokens,) = self.tokens([text])
@@ -151,7 +151,9 @@ class Splitter:
             groups = [list(group) for _, group in groupby(range(first, last), lambda at: int(tokens.words[at]))]
             spans = [(int(tokens.starts[group[0]]), int(tokens.ends[group[-1]])) for group in groups]
             shift = front - first
-            found.append([Word(*span, [at + shift for at in g]) for span, g in zip(spans, groups, strict=True)])
+            found.append(
+                [TokenizedWord(*span, [at + shift for at in g]) for span, g in zip(spans, groups, strict=True)]
+            )
             first = last
         return passages, found
 

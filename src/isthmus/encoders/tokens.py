@@ -13,7 +13,7 @@ from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import describe
 from isthmus.encoders.images import Frame, Pixels
 from isthmus.encoders.onnx import Model, OnnxImage, OnnxText
-from isthmus.encoders.texts import Passage, Splitter, Word
+from isthmus.encoders.texts import Passage, Splitter, TokenizedWord
 from isthmus.encoders.tower import cut
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Mask, Matrix
@@ -23,7 +23,7 @@ IMAGE = "/image/_swish_1/Clip_output_0"  # of mini, (n, channels, 8, 8)
 POOLED = "/image/ReduceMean_output_0"  # of mini, the mean of those cells, (n, channels)
 
 
-class Words(NamedTuple):
+class TokenStates(NamedTuple):
     """The states of passages' tokens, and which are there."""
 
     states: Matrix  # (n, t, d)
@@ -97,14 +97,14 @@ class TokenTowers:
         section = self.text.section
         return self.text.splitter.front(section.query if role == "query" else section.document)
 
-    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[Word]]]:
+    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[TokenizedWord]]]:
         """Return the passages of a text, and the words of each."""
         return self.text.words(text, role)
 
-    def read(self, passages: Sequence[Passage]) -> Words:
+    def read(self, passages: Sequence[Passage]) -> TokenStates:
         """Return the states of each passage's tokens."""
         inputs, mask = self.text.feed(passages)
-        return Words(self.text.model.run(inputs), mask.astype(bool))
+        return TokenStates(self.text.model.run(inputs), mask.astype(bool))
 
     def look(self, pixels: Sequence[Pixels]) -> Picture:
         """Return the cells of each picture, and its vector."""

@@ -1,7 +1,7 @@
-"""How good rankings are: measures as values, intervals, significance, slices, and calibrations side by side.
+"""Evaluate rankings: measures as values, intervals, significance tests, slices, and comparisons of calibrations.
 
     values("nDCG@10", run, qrels)              a number for each judged query
-    interval(values(…)), paired(a, b)          how sure it is; whether two runs differ
+    interval(values(…)), paired(a, b)          its confidence interval; whether two runs differ
     compare(corpus, specs, measures)           rows for a table: calibration × measure × slice
 
 It takes arrays, runs and judgements, never a model.

@@ -1,4 +1,4 @@
-"""Corpora and settings for experiments, made from what is at hand: everything here is pure, and seeded."""
+"""Corpora and settings for experiments, made from existing documents: pure functions, with seeded randomness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDTH = 448  # of a screenshot, in pixels
 MARGIN = 16
 SIZE = 16  # of its letters
 SPACING = 4  # between its lines
-LINES = 200  # the most it shows: beyond, it would be a strip that no encoder can read
+LINES = 200  # maximum: a longer one would be a strip that no encoder can read
 
 
 def mixed(
@@ -34,9 +34,9 @@ def mixed(
 ) -> list[Document]:
     """Make each pair a text, an image, or both, so that the corpus has the ratio.
 
-    ``ratio`` is texts : images : both, 1:1:1 in MixBench. Which pair becomes what is drawn; how many do is not: the
-    counts are as near the ratio as whole numbers are. Ids stay, and with them the qrels. A document that has one
-    part only keeps it, and does not count.
+    ``ratio`` is texts : images : both, 1:1:1 in MixBench. Which pairs change is random; the counts are fixed, as near
+    the ratio as whole numbers allow. Ids and qrels do not change. A document with only one part keeps it, and is not
+    counted.
 
     Reference: Li et al., Closing the Modality Gap for Mixed Modality Search (2025, arXiv 2507.19054), Section 5.1.
 
@@ -68,11 +68,11 @@ def replaced(
     *,
     rng: np.random.Generator,
 ) -> list[Document]:
-    """Replace each text, with probability ``p``, by its image, or by a screenshot of it where no images are given.
+    """Replace each text, with probability ``p``, by its image, or by a screenshot of it if no images are given.
 
-    ``images`` are by id of the document. At p = 0 the corpus is texts, at p = 1 images, and between them it is mixed:
-    with a modality gap, quality over p is a U. One draw a document decides, so that with the same seed a larger p
-    replaces what a smaller one does and more. Documents that are not texts alone stay as they are.
+    ``images`` maps document ids. At p = 0 the corpus is texts, at p = 1 images, and in between it is mixed: with a
+    modality gap, quality over p is a U. There is one random draw per document, so with the same seed a larger p
+    replaces everything that a smaller one does. Documents with other parts than a text are not changed.
 
     Reference: Li et al. (2025), Section 3.1.
 
@@ -82,7 +82,7 @@ def replaced(
     25
     """
     if not 0 <= p <= 1:
-        raise BadInput(f"p is a probability, from 0 to 1, and is {p}.")
+        raise BadInput(f"p must be a probability, from 0 to 1, not {p}.")
     draws = rng.random(len(documents))
     return [
         _pictured(document, images) if document.modality == "text" and draw < p else document
@@ -90,7 +90,7 @@ def replaced(
     ]
 
 
-def asked(
+def from_documents(
     documents: Sequence[Document],
     captions: Captions | None = None,
     *,
@@ -99,15 +99,15 @@ def asked(
     remove: bool = True,
     parser: Parser | None = None,
 ) -> Benchmark:
-    """Make a benchmark of any documents: questions about their texts, their images and both, as Mr. Right's are made.
+    """Make a benchmark from any documents: queries about their texts, their images and both, as in Mr. Right.
 
-    The settings are those of `isthmus.queries.corpus`; what a question repeats is gone from its document. Each
-    question is right for the document it was made from, and its kind is the type by which `evaluate` slices.
+    The settings are those of `isthmus.queries.corpus`; the text of a query is removed from its document. The right
+    answer of a query is the document it was made from, and its kind is the type by which `evaluate` slices.
 
-    Reference: Hsieh et al., Mr. Right (2022), on generated queries; docs/queries.md has what differs.
+    Reference: Hsieh et al., Mr. Right (2022), on generated queries; docs/papers.md lists the differences.
 
     >>> photo = Document("photo", "The old bridge crosses the river. It was built in 1225.", "bridge.jpg")
-    >>> asked([photo, Document("note", image="note.jpg")], {"photo": "people walk over a stone bridge"})
+    >>> from_documents([photo, Document("note", image="note.jpg")], {"photo": "people walk over a stone bridge"})
     <Benchmark made: 1 image, 1 image+text; 3 questions>
     """
     made = corpus(documents, captions, seed=seed, kinds=kinds, remove=remove, parser=parser)
@@ -116,7 +116,7 @@ def asked(
 
 
 def screenshot(text: str) -> bytes:
-    """Draw a text, black on white, wrapped, in Pillow's own font; return a PNG, the same for the same text.
+    """Draw a text, black on white, wrapped, in Pillow's own font; return a deterministic PNG.
 
     >>> screenshot("a cat") == screenshot("a cat"), screenshot("a cat")[1:4]
     (True, b'PNG')
@@ -135,10 +135,10 @@ def screenshot(text: str) -> bytes:
 
 
 def fusion_weights(vectors: Vectors, alphas: Sequence[float]) -> Iterator[tuple[float, Vectors]]:
-    """Give the vectors again for each α, with documents of both parts fused as ``α·text + (1 − α)·image``.
+    """Yield the vectors for each α, with documents of both parts fused as ``α·text + (1 − α)·image``.
 
-    α = 0 is the image alone and α = 1 the text alone; documents of one part are the same for all. When the gap is
-    removed, something between beats both ends.
+    α = 0 is the image alone and α = 1 the text alone; documents of one part do not change. Without a gap, a
+    value in between beats both ends.
 
     Reference: Li et al. (2025), Section 4.2.
 
@@ -147,11 +147,11 @@ def fusion_weights(vectors: Vectors, alphas: Sequence[float]) -> Iterator[tuple[
     [(0.0, [0.0, 1.0]), (0.7, [0.7, 1.0])]
     """
     if missing := {"text", "image"} - vectors.parts.keys():
-        raise BadInput(f"Fusion weighs text against image, and these vectors have no part {min(missing)!r}.")
+        raise BadInput(f"Fusion needs a text and an image part; these vectors have no part {min(missing)!r}.")
     whole = vectors.present["text"] & vectors.present["image"]
     for alpha in alphas:
         if not 0 <= alpha <= 1:
-            raise BadInput(f"α is the text's share, from 0 to 1, and is {alpha}.")
+            raise BadInput(f"α is the share of the text and must be from 0 to 1, not {alpha}.")
         weights = {"text": np.where(whole, alpha, 1.0), "image": np.where(whole, 1 - alpha, 1.0)}
         yield alpha, Vectors(vectors.parts, vectors.present, weights)
 
@@ -165,9 +165,9 @@ def pushed_down(right: Matrix, own: Matrix, others: Matrix, added: Sequence[int]
 
         rank_c = 1 + #{own > right} + #{c of the others > right}
 
-    and the first c of one drawn order are taken for every c and query, so that ranks only grow. If modality said
-    nothing about the score, c others would be as many above as c of its own kind are: the mean of ``rank_c − 1`` would
-    grow by the factor ``1 + c / n``. What it grows more is the push of the gap. Returns ``(len(added), q)``.
+    The c documents are the first c of one random order, the same for every query, so ranks only grow. If scores did not
+    depend on modality, the mean of ``rank_c − 1`` would grow by the factor ``1 + c / n``. Any further growth is due to
+    the gap. Returns ``(len(added), q)``.
 
     Reference: the ranking bias of Li et al. (2025), Section 3.2, whose own simulation is `penalized`; this one is ours.
 
@@ -177,10 +177,10 @@ def pushed_down(right: Matrix, own: Matrix, others: Matrix, added: Sequence[int]
     """
     right, own, others = np.asarray(right), np.asarray(own), np.asarray(others)
     if right.ndim != 1 or own.ndim != 2 or others.ndim != 2 or not len(right) == len(own) == len(others):
-        raise BadInput("The scores are (q,) for the right documents, (q, n) for their modality, (q, m) for the other.")
+        raise BadInput("Scores must be (q,) for the right documents, (q, n) for their modality, (q, m) for the other.")
     counts = np.asarray(added, dtype=int)
     if counts.size and not 0 <= counts.min() <= counts.max() <= others.shape[1]:
-        raise BadInput(f"From none to all {others.shape[1]} of the others can be added, not {list(added)}.")
+        raise BadInput(f"The numbers of added documents must be from 0 to {others.shape[1]}, not {list(added)}.")
     order = rng.permutation(others.shape[1])
     above = np.zeros((len(right), others.shape[1] + 1), dtype=np.intp)
     above[:, 1:] = (others[:, order] > right[:, None]).cumsum(axis=1)  # (q, m): of the first c, how many are above
@@ -190,11 +190,11 @@ def pushed_down(right: Matrix, own: Matrix, others: Matrix, added: Sequence[int]
 
 
 def penalized(scores: Matrix, down: Mask, score: float = 0.0) -> Matrix:
-    """Return the scores with those of some documents fixed, so that they fall to the bottom of every ranking.
+    """Return the scores with those of some documents set to a constant, so that they rank last for every query.
 
-    ``scores`` are ``(q, n)``, ``down`` says which documents, ``(n,)``: those of one modality. This is a gap so wide
-    that the modality cannot be found at all; where quality over p (see `replaced`) follows the curve that comes of
-    it, the U is the gap's doing. 0 is below every similarity of CLIP; give −1 where similarities may be negative.
+    ``scores`` are ``(q, n)``, ``down`` marks the documents, ``(n,)``: those of one modality. This simulates a gap so
+    wide that the modality is never found. If quality over p (see `replaced`) follows the resulting curve, the U is
+    caused by the gap. 0 is below every similarity of CLIP; use −1 if similarities may be negative.
 
     Reference: Li et al. (2025), Section 3.2, "push-down simulation".
 
@@ -203,7 +203,7 @@ def penalized(scores: Matrix, down: Mask, score: float = 0.0) -> Matrix:
     """
     scores, down = np.asarray(scores), np.asarray(down, dtype=bool)
     if scores.ndim != 2 or down.shape != scores.shape[1:]:
-        raise BadInput(f"The scores are (q, n) and `down` is (n,), not {scores.shape} and {down.shape}.")
+        raise BadInput(f"Scores must be (q, n) and `down` (n,), not {scores.shape} and {down.shape}.")
     return np.where(down, score, scores)
 
 
@@ -219,7 +219,7 @@ def _pictured(document: Document, images: Mapping[str, ImageLike] | None) -> Doc
     if images is None:
         return Document(document.id, image=screenshot(document.text or ""), metadata=document.metadata)
     if document.id not in images:
-        raise BadInput(f"There is no image for {document.id!r}. Give one for every text, or None for screenshots.")
+        raise BadInput(f"There is no image for {document.id!r}. Pass one for every text, or None for screenshots.")
     return Document(document.id, image=images[document.id], metadata=document.metadata)
 
 

@@ -1,12 +1,12 @@
-"""Calibrations beside one another, on one benchmark: fit each, search, measure, by slice, with intervals.
+"""Compare calibrations on one benchmark: fit each, search, measure, by slice, with intervals.
 
     Corpus ──fit each spec──▸ scores, block by block ──best k──▸ Run ──measures, slices──▸ rows
 
-Besides every calibration, ``auto`` and the per-query baselines (``minmax``, ``zscore``, ``rrf``) there is ``alone``:
-raw cosine, each query searched only among documents of its right documents' modality. That is what perfect routing
-would give; no calibration knows it, so it is a yardstick and not a competitor.
+In addition to every calibration, ``auto`` and the per-query baselines (``minmax``, ``zscore``, ``rrf``) there is
+``alone``: raw cosine, with each query searched only among documents of its right documents' modality, as with perfect
+routing. It uses information that no calibration has, so it is a baseline and not a competitor.
 
-Scores are those of the folded vectors, as a search has them; what does not fold is scored by its equations.
+Scores are computed from folded vectors, as in a search; methods that do not fold use their equations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from isthmus.types import Matrix, Vectors
 
 ALONE = "alone"
 AUTO = "auto"
-DEPTH = 1000  # how much of a ranking a measure without a cut sees, as at TREC
+DEPTH = 1000  # depth of a ranking for measures without a cut, as at TREC
 BLOCK_BYTES = 1 << 27  # of one block of scores in float64
 
 Notice: TypeAlias = Callable[[str, Fitted | None], None]
@@ -39,10 +39,10 @@ Notice: TypeAlias = Callable[[str, Fitted | None], None]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class References:
-    """What calibrations are fitted on: reference queries and, when not those searched, the documents they go with.
+    """The input of a fit: reference queries and, if they differ from the searched ones, their documents.
 
-    ``sources``: which document each query was made from, as ``calibration.fit`` takes it; numbers of ``documents``
-    where there are some, of the searched ones otherwise. ``owner``: whose passage each row of ``documents`` is.
+    ``sources``: the document that each query was made from, as for ``calibration.fit``; row numbers of ``documents`` if
+    given, of the searched documents otherwise. ``owner``: the document of each row of ``documents``.
     ``gallery``: the bank of documents that ``dbnorm`` needs.
     """
 
@@ -55,10 +55,10 @@ class References:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Corpus:
-    """A benchmark as arrays: encoded documents and queries, their ids, the judgements, what calibrations learn from.
+    """A benchmark as arrays: encoded documents and queries, their ids, the judgements, and references for calibrations.
 
-    ``owner``: which document each row of ``documents`` is a passage of; ids are of documents, not of rows.
-    ``types``: the type of each query that has one. A right document that is not here counts, and cannot be found.
+    ``owner``: the document of each row of ``documents``; ids are those of documents, not of rows. ``types``: the type
+    of each query that has one. A right document that is missing from the corpus still counts as right.
     """
 
     document_ids: Ids
@@ -79,18 +79,18 @@ class Corpus:
             ("query", self.query_ids, len(self.queries)),
         ):
             if len(ids) != count:
-                raise BadInput(f"{count} {name} vectors came with {len(ids)} ids. Give each {name} one.")
+                raise BadInput(f"There are {count} {name} vectors and {len(ids)} ids. Each {name} needs one id.")
             if len(set(ids)) < count:
-                raise BadInput(f"Some {name} ids are there twice. Ids name one {name} each.")
-        asked, found = set(self.query_ids), set(self.document_ids)
-        unknown = [query for query in self.qrels if query not in asked]
+                raise BadInput(f"Some {name} ids occur twice. Ids must be unique.")
+        known, found = set(self.query_ids), set(self.document_ids)
+        unknown = [query for query in self.qrels if query not in known]
         if unknown:
             raise BadInput(
                 f"{len(unknown)} judged queries are not among the queries, the first of them {unknown[0]!r}."
             )
         right = [d for judged in self.qrels.values() for d, rel in judged.items() if rel > 0]
         if not any(document in found for document in right):
-            raise BadInput("No right document is among the documents. Do ids and judgements belong together?")
+            raise BadInput("No right document is among the documents. Check that ids and judgements belong together.")
 
     @property
     def modality(self) -> dict[str, str]:
@@ -108,15 +108,15 @@ def compare(
     seed: int = 0,
     notice: Notice | None = None,
 ) -> list[Row]:
-    """Return a row for each spec, measure and slice, in this order; a spec is called as it was written.
+    """Return a row for each spec, measure and slice, in this order; a spec keeps its name as written.
 
-    ``notice(name, fitted)`` is called when a spec is about to be measured: progress, and what ``auto`` took;
+    ``notice(name, fitted)`` is called before a spec is measured: for progress, and to show what ``auto`` chose;
     ``fitted`` is None for ``alone``.
     """
     names = list(dict.fromkeys(map(_checked, specs)))
     wanted = list(dict.fromkeys(map(Measure.parse, measures)))
     if not names or not wanted:
-        raise BadInput("Give at least one calibration and one measure to compare by.")
+        raise BadInput("Pass at least one calibration and one measure.")
     depth = max(measure.k or DEPTH for measure in wanted)
     parts = slices(corpus.qrels, modality=corpus.modality, types=corpus.types)
     out: list[Row] = []
@@ -160,51 +160,51 @@ def alone(corpus: Corpus, qrels: Qrels | None = None, k: int = DEPTH) -> dict[st
     qrels = corpus.qrels if qrels is None else qrels
     passages = Passages.of(corpus.documents, corpus.owner)
     code = dict(zip(map(str, corpus.document_ids), passages.modality_code.tolist(), strict=True))
-    asked = np.array([row for row, query in enumerate(corpus.query_ids) if query in qrels], dtype=np.intp)
-    names = [str(corpus.query_ids[row]) for row in asked]
+    judged = np.array([row for row, query in enumerate(corpus.query_ids) if query in qrels], dtype=np.intp)
+    names = [str(corpus.query_ids[row]) for row in judged]
     allowed = np.zeros((len(names), len(passages.modalities)), dtype=bool)
     for row, query in enumerate(names):
         allowed[row, [code[d] for d, rel in qrels[query].items() if rel > 0 and d in code]] = True
     raw = fit(corpus, "none")
     blocks = (
         (rows, np.where(allowed[rows][:, passages.modality_code], scores, -np.inf))
-        for rows, scores in scored(corpus, raw, corpus.queries.take(asked))
+        for rows, scores in scored(corpus, raw, corpus.queries.take(judged))
     )
     return _run(corpus, blocks, k, names)
 
 
-def scored(corpus: Corpus, fitted: Fitted, asked: Vectors | None = None) -> Iterator[tuple[slice, Matrix]]:
-    """Yield queries (the corpus's own unless others are asked) and their scores of all documents, block by block."""
-    asked = corpus.queries if asked is None else asked
-    return in_blocks(fitted, asked, corpus.documents, corpus.owner, _sources(corpus))
+def scored(corpus: Corpus, fitted: Fitted, queries: Vectors | None = None) -> Iterator[tuple[slice, Matrix]]:
+    """Yield queries (default: the corpus's own) and their scores of all documents, block by block."""
+    queries = corpus.queries if queries is None else queries
+    return in_blocks(fitted, queries, corpus.documents, corpus.owner, _sources(corpus))
 
 
 def in_blocks(
     fitted: Fitted,
-    asked: Vectors,
+    queries: Vectors,
     documents: Vectors,
     owner: OwnerLike | None = None,
     sources: PairsLike | None = None,
 ) -> Iterator[tuple[slice, Matrix]]:
-    """Yield queries and their scores of all documents, block by block: folded, or by the equations what does not."""
+    """Yield queries and their scores of all documents, by block: folded if the calibration folds."""
     passages = Passages.of(documents, owner)
     step = max(1, BLOCK_BYTES // (8 * max(1, len(documents))))
-    blocks = [slice(first, min(first + step, len(asked))) for first in range(0, len(asked), step)]
+    blocks = [slice(first, min(first + step, len(queries))) for first in range(0, len(queries), step)]
     if fitted.spec.per_query is not None:
         for rows in blocks:
-            yield rows, fitted.scores(asked.take(rows), documents, owner=owner)
+            yield rows, fitted.scores(queries.take(rows), documents, owner=owner)
         return
     folded = fitted.fold(documents, sources=sources, owner=owner)
-    active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
-    queries = fitted.fold_queries(asked, active=active)
+    active = fitted.activation(queries, folded) if fitted.spec.dynamic else None
+    folded_queries = fitted.fold_queries(queries, active=active)
     found = passages.modality
     for rows in blocks:
-        inner = best_columns(queries.vectors[rows] @ folded.vectors.T, passages.starts)
-        yield rows, fitted.finish(inner, queries.modality[rows], found)
+        inner = best_columns(folded_queries.vectors[rows] @ folded.vectors.T, passages.starts)
+        yield rows, fitted.finish(inner, folded_queries.modality[rows], found)
 
 
 def _sources(corpus: Corpus) -> PairsLike | None:
-    """Return which reference query came from which searched document: none where they came from others."""
+    """Return the searched document of each reference query; none if the references have their own documents."""
     return corpus.references.sources if corpus.references.documents is None else None
 
 
@@ -216,7 +216,7 @@ def _run(corpus: Corpus, blocks: Iterable[tuple[slice, Matrix]], k: int, queries
 
 
 def _checked(spec: str | Spec) -> str:
-    """Return the spec as it was written, or refuse it before anything is fitted."""
+    """Return the spec as written, or reject it before anything is fitted."""
     if spec not in (ALONE, AUTO):
         Spec.parse(spec)
     return str(spec)

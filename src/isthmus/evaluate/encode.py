@@ -1,4 +1,4 @@
-"""A benchmark becomes arrays: the one place of ``evaluate`` where an encoder is handed in."""
+"""From a benchmark to arrays: the only place in ``evaluate`` that uses an encoder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from isthmus.types import Rows, Vectors
 
 
 def encoded(benchmark: Benchmark, encoder: Encoder, skip: Callable[[str, BadInput], None] | None = None) -> Corpus:
-    """Encode documents by passage, questions, and reference queries; what cannot be read goes to ``skip``.
+    """Encode documents by passage, queries, and reference queries; ``skip`` receives what cannot be read.
 
-    A benchmark that brings no reference queries is calibrated on the built-in bank.
+    A benchmark without reference queries is calibrated on the built-in bank.
     """
     ids, documents, owner = passages(encoder, benchmark.documents, skip)
     questions = benchmark.questions
@@ -54,7 +54,7 @@ def _references(
 def passages(
     encoder: Encoder, documents: Sequence[Document], skip: Callable[[str, BadInput], None] | None
 ) -> tuple[list[str], Vectors, Rows]:
-    """Return the ids of the documents that could be encoded, a row per passage, and whose each is."""
+    """Return the ids of the documents that could be encoded, a row per passage, and the owner of each row."""
     tell = None if skip is None else (lambda row, problem: skip(documents[row].id, problem))
     vectors, owner = encoder.encode_passages(documents, skip=tell)
     kept, numbers = np.unique(owner, return_inverse=True)

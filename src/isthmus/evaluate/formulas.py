@@ -1,10 +1,10 @@
-"""The measures by their equations, for one query: what its ranking earned, and all there was to earn.
+"""The equations of the measures, for one query.
 
     earned    (n,)  the gain of each document of the ranking, best first, 0 for one that is not relevant
     there     (m,)  the gains of all relevant documents, largest first
-    k               where the ranking is cut; None for nowhere
+    k               where the ranking is cut; None for no cut
 
-Each function is a number from 0 to 1. At least one document is relevant: who has none is left out before.
+Each function returns a number from 0 to 1. At least one document must be relevant.
 
 >>> earned, there = np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0])
 >>> round(reciprocal_rank(earned, there, None), 3), round(recall(earned, there, 2), 3)
@@ -36,9 +36,9 @@ def ndcg(earned: Matrix, there: Matrix, k: int | None) -> float:
 
 
 def ndcg_retrieved(earned: Matrix, there: Matrix, k: int | None) -> float:  # noqa: ARG001 - its flaw
-    """DCG@k over that of the same k documents in their best order, as GR-CLIP's code has it.
+    """DCG@k over that of the same k documents in their best order, as in GR-CLIP's code.
 
-    What was not found costs nothing: one of ten relevant documents, at rank 1, makes 1.
+    Missing documents cost nothing: one of ten relevant documents, at rank 1, gives 1.
     """
     ideal = dcg(np.sort(earned[:k])[::-1])
     return dcg(earned[:k]) / ideal if ideal else 0.0
@@ -50,7 +50,7 @@ def recall(earned: Matrix, there: Matrix, k: int | None) -> float:
 
 
 def precision(earned: Matrix, there: Matrix, k: int | None) -> float:  # noqa: ARG001 - the siblings take it
-    """The share of the first k places that hold a relevant document; a place nobody filled holds none."""
+    """The share of relevant documents among the first k positions; empty positions count as not relevant."""
     return float((earned[:k] > 0).sum() / (k or max(len(earned), 1)))
 
 
@@ -60,12 +60,12 @@ def hit(earned: Matrix, there: Matrix, k: int | None) -> float:  # noqa: ARG001
 
 
 def reciprocal_rank(earned: Matrix, there: Matrix, k: int | None) -> float:  # noqa: ARG001
-    """1 / the rank of the first relevant document; 0 without one among the first k."""
+    """1 / the rank of the first relevant document; 0 if none is among the first k."""
     found = np.flatnonzero(earned[:k] > 0)
     return 1.0 / (1 + int(found[0])) if len(found) else 0.0
 
 
 def average_precision(earned: Matrix, there: Matrix, k: int | None) -> float:
-    """The mean over all relevant documents of the precision at each one's rank, 0 for one that is not found."""
+    """The mean over all relevant documents of the precision at their ranks; 0 for those not found."""
     found = np.flatnonzero(earned[:k] > 0)
     return float((np.arange(1, len(found) + 1) / (found + 1)).sum() / len(there))

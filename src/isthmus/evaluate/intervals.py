@@ -1,9 +1,9 @@
-"""How sure a number is: bootstrap intervals of means, and whether two runs differ by more than chance.
+"""Bootstrap intervals of means, and significance tests for the difference of two runs.
 
-    interval    draw n queries with replacement, take the mean, again and again; the middle 95% of those means
+    interval    draw n queries with replacement and take the mean, many times; the middle 95% of these means
     paired      the same queries under two runs: the mean difference, its interval, and two p-values
 
-Every draw takes a generator; a seed gives the same answer each time.
+Every draw takes a generator; the same seed gives the same result.
 
 >>> interval([0.0, 1.0, 1.0, 1.0] * 25)
 Interval(value=0.75, low=0.66, high=0.83)
@@ -31,7 +31,7 @@ TIE = 1e-12  # two sums of the same numbers in another order may differ by this 
 
 
 class Interval(NamedTuple):
-    """A mean, and where it may lie."""
+    """A mean and its confidence interval."""
 
     value: float
     low: float
@@ -70,17 +70,16 @@ def macro(
     resamples: int = RESAMPLES,
     rng: Rng = 0,
 ) -> Interval:
-    """Return the mean of the groups' means, each group counting alike, and its interval.
+    """Return the mean of the groups' means, with equal weight for each group, and its interval.
 
-    Queries are drawn anew within each group: the groups (the domains of MM-BRIGHT, say) are those there are, not a
-    sample of others.
+    Queries are resampled within each group: the groups (for example the domains of MM-BRIGHT) are fixed, not a sample.
 
     >>> macro({"p": 1.0, "q": 1.0, "r": 0.0}, {"p": "physics", "q": "physics", "r": "chess"}).value
     0.5
     """
     lost = [query for query in values if query not in groups]
     if lost:
-        raise BadInput(f"{len(lost)} queries are in no group, the first of them {lost[0]!r}.")
+        raise BadInput(f"{len(lost)} queries have no group; the first is {lost[0]!r}.")
     members: dict[str, list[float]] = {}
     for query, value in values.items():
         members.setdefault(groups[query], []).append(value)
@@ -103,13 +102,15 @@ def paired(
 ) -> Paired:
     """Compare the values of the same queries under two runs.
 
-    ``p`` is Fisher's randomisation test: were the runs alike, either could have had either value, so the sign of each
-    difference is a coin's. It is exact while all signs can be tried (2ⁿ ≤ ``flips``), by chance draws otherwise.
+    ``p`` is Fisher's randomisation test: if the runs were equally good, the sign of each difference would be random. It
+    is exact if all signs can be tried (2ⁿ ≤ ``flips``), and uses random draws otherwise.
     ``p_t`` is Student's paired test. Reference: Smucker, Allan & Carterette (CIKM 2007).
     """
     if first.keys() != second.keys():
         only = sorted(first.keys() ^ second.keys())
-        raise BadInput(f"Two runs are compared on the same queries; {len(only)} are in one alone, such as {only[0]!r}.")
+        raise BadInput(
+            f"Two runs are compared on the same queries; {len(only)} are in only one of them, such as {only[0]!r}."
+        )
     differences = _numbers([first[query] - second[query] for query in first])
     generator = np.random.default_rng(rng)
     low, high = _middle(_resampled(differences, resamples, generator), level)
@@ -118,9 +119,9 @@ def paired(
 
 
 def randomisation(differences: Sequence[float] | Matrix, *, flips: int = FLIPS, rng: Rng = 0) -> float:
-    """Return how often signs thrown by coins give a sum at least as far from 0, two-sided.
+    """Return how often random signs give a sum at least as far from 0, two-sided.
 
-    >>> randomisation([1.0, 1.0, 1.0])       # of 8 ways only +++ and −−− are as far
+    >>> randomisation([1.0, 1.0, 1.0])       # of 8 combinations only +++ and −−− are as far
     0.25
     """
     numbers = _numbers(differences)
@@ -135,11 +136,11 @@ def randomisation(differences: Sequence[float] | Matrix, *, flips: int = FLIPS, 
         return np.abs((1.0 - 2.0 * generator.integers(0, 2, size=(draws, n), dtype=np.int8)) @ numbers)
 
     as_far = int((_in_blocks(far, flips, n) >= observed).sum())
-    return (as_far + 1) / (flips + 1)  # what was observed is one of the ways, so p is never 0
+    return (as_far + 1) / (flips + 1)  # the observed signs are one combination, so p is never 0
 
 
 def t_test(differences: Sequence[float] | Matrix) -> float:
-    """Return Student's two-sided p-value that the mean difference is 0; 1 where one query or none differs."""
+    """Return Student's two-sided p-value that the mean difference is 0; 1 if at most one query differs."""
     from scipy.special import stdtr  # late: `import isthmus` stays light
 
     numbers = _numbers(differences)
@@ -176,6 +177,6 @@ def _in_blocks(draw: Callable[[int], Matrix], draws: int, n: int) -> Matrix:
 
 def _middle(means: Matrix, level: float) -> tuple[float, float]:
     if not 0 < level < 1:
-        raise BadInput(f"An interval covers a share between 0 and 1, such as 0.95, not {level}.")
+        raise BadInput(f"The level of an interval must be between 0 and 1, such as 0.95, not {level}.")
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

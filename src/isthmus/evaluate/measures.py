@@ -1,7 +1,7 @@
 """A measure is a value: ``nDCG@10``, ``nDCG(gain=exp)@10``, ``nDCG-retrieved@10``, ``R@100``, ``hit@1``, ``MRR``.
 
-What a measure *is* stands here; who *computes* it is another matter: ``ir-measures`` (trec_eval's own code) for what
-it knows, where it is installed, and ``formulas`` for the rest. Tests hold the two together.
+This module defines what a measure *is*. ``ir-measures`` (trec_eval's own code) computes the measures it knows, if it is
+installed, and ``formulas`` the rest. Tests check that the two agree.
 
 >>> Measure.parse("nDCG(gain=exp)@10")
 nDCG(gain=exp)@10
@@ -12,8 +12,8 @@ MRR
 >>> Measure.parse("ndgc@10")
 Traceback (most recent call last):
 isthmus.errors.UnknownName: No measure is called 'ndgc'. Did you mean 'nDCG'?
->>> values("RR@10", {"q": {"a": 0.9, "b": 0.5}}, {"q": {"b": 1}, "never asked": {"a": 1}, "nothing is right": {"a": 0}})
-{'q': 0.5, 'never asked': 0.0}
+>>> values("RR@10", {"q": {"a": 0.9, "b": 0.5}}, {"q": {"b": 1}, "no answer": {"a": 1}, "none relevant": {"a": 0}})
+{'q': 0.5, 'no answer': 0.0}
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from isthmus.types import Matrix
 By: TypeAlias = Literal["ours", "ir-measures"]
 
 
-class Kind(NamedTuple):
-    """What a name stands for: the equation, what ir-measures calls it, whether it takes a gain, needs a cut."""
+class MeasureKind(NamedTuple):
+    """A named measure: its equation, its name in ir-measures, whether it takes a gain, whether it needs a cut."""
 
     formula: formulas.Formula
     theirs: str | None
@@ -45,14 +45,14 @@ class Kind(NamedTuple):
     must_cut: bool = False
 
 
-MEASURES: Mapping[str, Kind] = {
-    "nDCG": Kind(formulas.ndcg, "nDCG", graded=True),
-    "nDCG-retrieved": Kind(formulas.ndcg_retrieved, None, graded=True),
-    "R": Kind(formulas.recall, "R", must_cut=True),
-    "P": Kind(formulas.precision, "P", must_cut=True),
-    "hit": Kind(formulas.hit, "Success", must_cut=True),
-    "RR": Kind(formulas.reciprocal_rank, "RR"),
-    "AP": Kind(formulas.average_precision, "AP"),
+MEASURES: Mapping[str, MeasureKind] = {
+    "nDCG": MeasureKind(formulas.ndcg, "nDCG", graded=True),
+    "nDCG-retrieved": MeasureKind(formulas.ndcg_retrieved, None, graded=True),
+    "R": MeasureKind(formulas.recall, "R", must_cut=True),
+    "P": MeasureKind(formulas.precision, "P", must_cut=True),
+    "hit": MeasureKind(formulas.hit, "Success", must_cut=True),
+    "RR": MeasureKind(formulas.reciprocal_rank, "RR"),
+    "AP": MeasureKind(formulas.average_precision, "AP"),
 }
 # The same by another name. RR without a cut is written MRR, as the papers do.
 ALSO: Mapping[str, str] = {"MRR": "RR", "Recall": "R", "Precision": "P", "Success": "hit", "MAP": "AP", "NDCG": "nDCG"}
@@ -63,7 +63,7 @@ _WRITTEN = re.compile(r"\s*(?P<name>[^\s()@=]+)\s*(?:\(\s*(?P<settings>[^()]*?)\
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measure:
-    """A name, where rankings are cut (None: nowhere), and what a relevance is worth: itself, or 2^relevance − 1."""
+    """A name, where rankings are cut (None: no cut), and the gain of a relevance: itself, or 2^relevance − 1."""
 
     name: str
     k: int | None = None
@@ -73,24 +73,24 @@ class Measure:
         kind = lookup(MEASURES, self.name, "measure")
         lookup(GAINS, self.gain, "gain")
         if self.gain != "linear" and not kind.graded:
-            raise BadInput(f"{self.name} asks whether a document is relevant, not how much: it takes no gain.")
+            raise BadInput(f"{self.name} uses binary relevance and takes no gain.")
         if self.k is None and kind.must_cut:
-            raise BadInput(f"{self.name} needs to know how deep to look: write {self.name}@10.")
+            raise BadInput(f"{self.name} needs a cut: write {self.name}@10.")
         if self.k is not None and (isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1):
-            raise BadInput(f"{self.name}@{self.k}: rankings are cut at a whole number from 1, as in {self.name}@10.")
+            raise BadInput(f"{self.name}@{self.k}: the cut must be a whole number from 1, as in {self.name}@10.")
 
     @classmethod
     def parse(cls, text: str | Measure) -> Measure:
-        """Read a measure, or refuse it with what to write instead."""
+        """Parse a measure, or raise an error that says what to write instead."""
         if isinstance(text, Measure):
             return text
         match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise BadInput(f"{text!r} cannot be read as a measure. Write nDCG@10, R@100, MRR or nDCG(gain=exp)@10.")
+            raise BadInput(f"{text!r} is not a measure. Write nDCG@10, R@100, MRR or nDCG(gain=exp)@10.")
         name, cut = ALSO.get(match["name"], match["name"]), match["k"]
         lookup({**MEASURES, **ALSO}, name, "measure")
         if cut is not None and not cut.isdecimal():
-            raise BadInput(f"{text!r}: rankings are cut at a whole number from 1, as in {name}@10.")
+            raise BadInput(f"{text!r}: the cut must be a whole number from 1, as in {name}@10.")
         gain = "linear"
         if match["settings"]:
             key, _, gain = (word.strip() for word in match["settings"].partition("="))
@@ -109,10 +109,10 @@ class Measure:
 def values(measure: str | Measure, run: Run, qrels: Qrels, *, by: By | None = None) -> dict[str, float]:
     """Return the measure of every query that has a relevant document, in the order of the qrels.
 
-    A judged query without an answer counts as 0, it is never skipped. A query without any relevant judgement has no
-    value: ``left_out`` names those. A relevance below 1 is not relevant. Equal scores rank in the order in which the
-    run holds them (trec_eval goes by id, backwards).
-    ``by``: who computes; by default ir-measures where it is installed and knows the measure, the equations otherwise.
+    A judged query without an answer counts as 0 and is never skipped. A query without any relevant judgement has no
+    value: ``left_out`` lists those. A relevance below 1 is not relevant. Equal scores rank in the order of the run
+    (trec_eval uses descending ids). ``by``: what computes them; default: ir-measures if it is installed and knows the
+    measure, the equations otherwise.
     """
     measure = Measure.parse(measure)
     if by not in (None, "ours", "ir-measures"):
@@ -133,20 +133,21 @@ def values(measure: str | Measure, run: Run, qrels: Qrels, *, by: By | None = No
 
 
 def left_out(run: Run, qrels: Qrels) -> tuple[str, ...]:
-    """Return the queries, judged or asked, that ``values`` leaves out: none of their documents is judged relevant.
+    """Return the queries of qrels and run that ``values`` leaves out: none of their documents is judged relevant.
 
-    >>> left_out({"q": {}, "asked": {}}, {"q": {"a": 1}, "judged": {"a": 0}})
-    ('judged', 'asked')
+    >>> left_out({"q": {}, "searched": {}}, {"q": {"a": 1}, "judged": {"a": 0}})
+    ('judged', 'searched')
     """
     queries = dict.fromkeys([*qrels, *run])
     return tuple(query for query in queries if not any(rel > 0 for rel in qrels.get(query, {}).values()))
 
 
 def mean(of: Mapping[str, float]) -> float:
-    """Return the mean over queries, or refuse to take one of nothing."""
+    """Return the mean over queries; without queries, raise an error."""
     if not of:
         raise BadInput(
-            "No query has a relevant document, so there is nothing to average. Do run and qrels belong together?"
+            "No query has a relevant document, so there is nothing to average. Check that run and qrels belong "
+            "together."
         )
     return float(np.mean(list(of.values())))
 
@@ -160,7 +161,7 @@ def _by_formula(measure: Measure, ranked: list[str], gains: Mapping[str, int]) -
 def _by_ir_measures(
     measure: Measure, rankings: Mapping[str, list[str]], there: Mapping[str, Mapping[str, int]]
 ) -> dict[str, float]:
-    """Hand over places as scores, so that equal scores and trec_eval's single precision change nothing."""
+    """Pass ranks as scores, so that equal scores and trec_eval's single precision change nothing."""
     library = need("ir_measures", extra="evaluate")
     written = f"{MEASURES[measure.name].theirs}" + ("" if measure.k is None else f"@{measure.k}")
     run = {query: {d: float(-place) for place, d in enumerate(ranked)} for query, ranked in rankings.items() if ranked}

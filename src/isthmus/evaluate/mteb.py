@@ -1,15 +1,15 @@
-"""An encoder with a calibration as a model of mteb: ``mteb.evaluate(MtebModel("mini", "center"), tasks)``.
+"""An encoder with a calibration as an mteb model: ``mteb.evaluate(MtebModel("mini", "center"), tasks)``.
 
     index(corpus)        documents ──encoder──▸ passages ──fit──▸ calibration       on the whole corpus
     search(queries)      queries ──encoder──▸ scores of all documents ──▸ the best k
 
-Retrieval and reranking go through mteb's ``SearchProtocol``, because a calibration is fitted on documents: ``index`` is
-handed the whole corpus, where an ``EncoderProtocol`` sees it in pieces and must give vectors for the first before it
-has seen the last. Judgements and the task's own queries are never looked at while fitting. A search also has what no
-plain dot product has: one affine map per pair of modalities, the best passage of a long text, and corpora in which some
+Retrieval and reranking go through mteb's ``SearchProtocol``, because a calibration is fitted on documents: ``index``
+receives the whole corpus, whereas an ``EncoderProtocol`` receives it in pieces and must return vectors for the first
+before it has seen the last. Judgements and the task's own queries are never used for fitting. A search also does what a
+dot product cannot: one affine map per pair of modalities, the best passage of a long text, and corpora in which some
 documents are texts and others images.
 
-Tasks without a corpus (similarity, classification, clustering …) go through ``encode``: see there.
+Tasks without a corpus (similarity, classification, clustering …) use ``encode``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadInput
 from isthmus.evaluate.compare import AUTO, in_blocks
 from isthmus.evaluate.encode import passages
-from isthmus.evaluate.mteb_rows import Row, rows_of
+from isthmus.evaluate.mteb_rows import MtebRow, rows_of
 from isthmus.evaluate.mteb_rows import blocks as blocks_of
 from isthmus.evaluate.runs import run_of
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -44,11 +44,11 @@ EXTRA = "mteb"
 
 
 class MtebModel:
-    """What mteb runs: an encoder, a calibration, and the reference queries it is fitted on.
+    """An mteb model: an encoder, a calibration, and the reference queries it is fitted on.
 
-    ``encoder``: a name or an encoder. ``calibration``: any spec, ``auto`` and the per-query baselines too, fitted anew
-    on the corpus of each task; or a ``Fitted`` of your own, which is taken as it is. ``references``: what calibrations
-    are fitted on, queries like those that will be asked; the built-in bank when not said.
+    ``encoder``: a name or an encoder. ``calibration``: any spec, including ``auto`` and the per-query baselines, fitted
+    on the corpus of each task; or your own ``Fitted``, which is used unchanged. ``references``: queries like those of
+    the task, to fit calibrations on; default: the built-in bank.
 
     >>> MtebModel("mini", "center+nnn(k=16)")
     <MtebModel mini, center+nnn(k=16)>
@@ -66,7 +66,9 @@ class MtebModel:
             calibration if isinstance(calibration, Fitted) or calibration == AUTO else Spec.parse(calibration)
         )
         if references is not None and not references:
-            raise BadInput("There are no reference queries. Give some, or leave them out for the built-in bank.")
+            raise BadInput(
+                "There are no reference queries. Pass some, or leave `references` out for the built-in bank."
+            )
         self.references = references
         self._searched: Searched | None = None
 
@@ -75,7 +77,7 @@ class MtebModel:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb files results under: the name has the calibration, the revision everything a score depends on."""
+        """The metadata of results: the name has the calibration, the revision everything that affects scores."""
         meta = need("mteb.models.model_meta", extra=EXTRA)
         return meta.ModelMeta.create_empty(
             overwrites={
@@ -99,7 +101,7 @@ class MtebModel:
         if not ids:
             raise BadInput(f"{task_metadata.name} has no document that the encoder {self.encoder.name} can read.")
         _tell(len(corpus) - len(ids), len(corpus), "documents", next(iter(problems.values()), "it is empty"))
-        before = np.cumsum([0, *(len(names) for names, _, _ in several[:-1])])  # documents, in the blocks so far
+        before = np.cumsum([0, *(len(names) for names, _, _ in several[:-1])])  # documents in the previous blocks
         owner = np.concatenate([owner + start for start, (_, _, owner) in zip(before, several, strict=True)])
         vectors = Vectors.concat([vectors for _, vectors, _ in several])
         self._searched = Searched(ids, vectors, owner, self._fit(vectors, owner))
@@ -113,7 +115,7 @@ class MtebModel:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """Return the best documents of each query; with ``top_ranked``, of those alone. mteb's ``SearchProtocol``."""
+        """Return the best documents of each query; with ``top_ranked``, only among those. mteb's ``SearchProtocol``."""
         if self._searched is None:
             raise BadInput("Nothing was indexed. mteb calls index(corpus) first.")
         asked = [row for rows in blocks_of(queries) for row in self._rows(rows, task_metadata, _prompt_type("query"))]
@@ -128,17 +130,17 @@ class MtebModel:
         )
 
     def encode(self, inputs: Iterable[Any], *, task_metadata: Any, prompt_type: Any = None, **_: Any) -> Matrix:
-        """Return one vector for each input, for tasks that have no corpus to search. mteb's ``EncoderProtocol``.
+        """Return one vector for each input, for tasks without a corpus. mteb's ``EncoderProtocol``.
 
-        Without a calibration these are unit vectors, a text with an image fused as everywhere. With a ``Fitted`` that
-        is a shift or a bias, queries and documents are folded, so that their dot product is the calibrated score, for
-        mteb's own search and index backends. Everything else needs a corpus, or more than a dot product, and is
-        refused: a number that a calibration had no part in should not be filed under its name.
+        Without a calibration these are unit vectors; a text with an image is fused as usual. With a ``Fitted`` that is
+        a shift or a bias, queries and documents are folded, so their dot product is the calibrated score, for mteb's
+        own search and index backends. Other calibrations need a corpus, or more than a dot product, and are rejected: a
+        result that a calibration did not affect should not be reported under its name.
         """
         role = None if prompt_type is None else str(prompt_type.value)
         some: list[bool] = []
         folded: list[Matrix] = []
-        for batch in inputs:  # one at a time: their pictures are decoded already, and titles stand in their texts
+        for batch in inputs:  # one at a time: their pictures are decoded already, and titles are part of their texts
             joined = {part: batch[part] for part in ("text", "image") if part in batch}
             rows = self._rows(joined, task_metadata, prompt_type)
             some += [bool(row) for row in rows]
@@ -146,11 +148,11 @@ class MtebModel:
                 folded.append(self._folded([row for row in rows if row], role))
         out = np.zeros((len(some), folded[0].shape[1] if folded else self.encoder.dim), dtype=np.float32)
         if folded:
-            out[some] = np.concatenate(folded)  # what is empty stays zero: it is like nothing
+            out[some] = np.concatenate(folded)  # an empty input stays zero: it is similar to nothing
         return out
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Matrix:
-        """Return the dot products of all pairs: folded vectors are not of unit length, and must stay so."""
+        """Return the dot products of all pairs: folded vectors must not be scaled to unit length."""
         one, other = np.atleast_2d(np.asarray(embeddings1)), np.atleast_2d(np.asarray(embeddings2))
         return np.asarray(one @ other.T)
 
@@ -158,11 +160,11 @@ class MtebModel:
         """Return the dot product of each row with its partner."""
         return np.asarray((np.asarray(embeddings1) * np.asarray(embeddings2)).sum(axis=-1))
 
-    def _rows(self, batch: Mapping[str, Sequence[Any]], task_metadata: Any, side: Any) -> list[Row]:
-        """Read what the task has on this side and the encoder reads; mteb warns where it does not read all of it."""
+    def _rows(self, batch: Mapping[str, Sequence[Any]], task_metadata: Any, side: Any) -> list[MtebRow]:
+        """Return the modalities of this side that the encoder reads; mteb warns if it does not read all of them."""
         kinds = [kind for kind in task_metadata.get_modalities(side) if kind in self.encoder.modalities]
         if not kinds:
-            raise BadInput(f"The encoder {self.encoder.name} reads nothing of what {task_metadata.name} holds.")
+            raise BadInput(f"The encoder {self.encoder.name} reads none of the modalities of {task_metadata.name}.")
         return rows_of(batch, kinds)
 
     def _fit(self, documents: Vectors, owner: Rows) -> Fitted:
@@ -175,7 +177,7 @@ class MtebModel:
         )
         return calibrations.fit(self.calibration, documents, queries, owner=owner)
 
-    def _folded(self, rows: Sequence[Row], role: str | None) -> Matrix:
+    def _folded(self, rows: Sequence[MtebRow], role: str | None) -> Matrix:
         if role == "query":
             vectors = self.encoder.encode_queries([Query(row.text, row.image) for row in rows])
         else:
@@ -183,17 +185,16 @@ class MtebModel:
                 [Document(str(place), row.text, row.image) for place, row in enumerate(rows)]
             )
         if str(self.calibration) == "none":
-            return calibrations.fit("none", vectors, vectors).fold(vectors).vectors  # it learns nothing
+            return calibrations.fit("none", vectors, vectors).fold(vectors).vectors  # it has nothing to fit
         fitted = self.calibration
         if not isinstance(fitted, Fitted) or role is None:
             raise BadInput(
-                f"'{self._said()}' is fitted on a corpus and calibrates queries against documents, and this task has "
-                "none. Run it with calibration='none'."
+                f"'{self._said()}' is fitted on a corpus, and this task has none. Run it with calibration='none'."
             )
         if fitted.scale or fitted.coefficients or fitted.balance or fitted.spec.dynamic:
             raise BadInput(
-                f"'{fitted.spec}' is more than a dot product: scores are mapped by modality, or query by query. Let "
-                "mteb search with this model itself, which does that."
+                f"'{fitted.spec}' is more than a dot product: it maps scores by modality or by query. Let "
+                "mteb search with this model itself."
             )
         return (fitted.fold_queries(vectors) if role == "query" else fitted.fold(vectors)).vectors
 
@@ -213,7 +214,7 @@ class MtebModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Searched:
-    """A corpus as it is searched: its documents by passage, and the calibration fitted on them."""
+    """A searchable corpus: its documents by passage, and the calibration fitted on them."""
 
     ids: list[str]
     documents: Vectors
@@ -223,7 +224,7 @@ class Searched:
     def ranked(
         self, names: Sequence[str], queries: Vectors, k: int, among: Mapping[str, Sequence[str]] | None
     ) -> dict[str, dict[str, float]]:
-        """Return the ``k`` best documents of each query; ``among`` says which alone are asked for."""
+        """Return the ``k`` best documents of each query; ``among`` restricts the search to these documents."""
         place = {name: row for row, name in enumerate(self.ids)}
         run: dict[str, dict[str, float]] = {}
         for rows, scores in in_blocks(self.fitted, queries, self.documents, self.owner):
@@ -235,9 +236,9 @@ class Searched:
 
 
 def apart(scores: Matrix) -> Matrix:
-    """Put equal scores of a ranking, best first, a hair apart in float32, so that mteb keeps their order.
+    """Separate equal scores of a ranking, best first, by the least float32 step, so that mteb keeps their order.
 
-    It ranks equal ones by the names of the documents, and keeps float32. Methods that score by rank have many.
+    mteb ranks equal scores by document id, and stores float32. Methods that score by rank have many equal scores.
 
     >>> apart(np.array([0.5, 0.5, 0.5, 0.25])).round(6).tolist(), len(set(apart(np.zeros(9)).tolist()))
     ([0.5, 0.5, 0.5, 0.25], 9)
@@ -265,9 +266,7 @@ def _allowed(names: Sequence[str], among: Mapping[str, Sequence[str]], place: Ma
 
 def _tell(count: int, total: int, what: str, why: object) -> None:
     if count:
-        warnings.warn(
-            f"{count} of {total} {what} have nothing to read and are left out; the first: {why}", stacklevel=3
-        )
+        warnings.warn(f"{count} of {total} {what} cannot be read and are left out; the first: {why}", stacklevel=3)
 
 
 def _prompt_type(role: str) -> Any:

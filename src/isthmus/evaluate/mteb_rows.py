@@ -13,8 +13,8 @@ AT_ONCE = 1000  # rows read from a dataset at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
-    """One row of a dataset of mteb's; false where there is nothing to read."""
+class MtebRow:
+    """One row of an mteb dataset; false if it is empty."""
 
     id: str
     text: str | None
@@ -24,19 +24,19 @@ class Row:
         return self.image is not None or bool(self.text and self.text.strip())
 
 
-def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[Row]:
-    """Read a batch of documents or queries: those of its columns that are of these kinds.
+def rows_of(batch: Mapping[str, Sequence[Any]], kinds: Sequence[str]) -> list[MtebRow]:
+    """Read a batch of documents or queries: its columns of these modalities.
 
-    A title stands before its text, an instruction behind its query; a conversation is its turns.
+    A title is put before its text, an instruction after its query; the turns of a conversation are joined.
 
     >>> rows_of({"id": ["a"], "title": ["Cats"], "text": ["They purr."]}, ["text"])
-    [Row(id='a', text='Cats They purr.', image=None)]
+    [MtebRow(id='a', text='Cats They purr.', image=None)]
     """
     count = len(next(iter(batch.values())))
     none = [None] * count
     columns = [batch.get(name, none) for name in ("id", "title", "text", "instruction", "image")]
     return [
-        Row(
+        MtebRow(
             id=str(name),
             text=_text(title, text, instruction) if "text" in kinds else None,
             image=_image(image) if "image" in kinds else None,
@@ -53,7 +53,7 @@ def _text(title: str | None, text: Any, instruction: str | None) -> str:
 
 
 def _image(image: Any) -> ImageLike | None:
-    """Take a picture as its file, where the dataset has it."""
+    """Return a picture as its file, if the dataset has it."""
     if isinstance(image, Mapping):
         found: ImageLike | None = image["bytes"] or image["path"]
         return found
@@ -61,7 +61,7 @@ def _image(image: Any) -> ImageLike | None:
 
 
 def blocks(dataset: Any) -> Iterator[Mapping[str, Sequence[Any]]]:
-    """Give a dataset in blocks, pictures as files: a thousand decoded photos would fill the memory."""
+    """Yield a dataset in blocks, with pictures as files: a thousand decoded photos would fill the memory."""
     picture = need("datasets", extra="mteb").Image
     if isinstance(dataset.features.get("image"), picture):
         dataset = dataset.cast_column("image", picture(decode=False))

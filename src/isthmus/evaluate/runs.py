@@ -1,13 +1,13 @@
-"""Judgements and rankings: ``Qrels`` and ``Run``, and the files that the field keeps them in.
+"""Judgements and rankings: ``Qrels`` and ``Run``, and their file formats.
 
-    TREC run     query Q0 document rank score tag      one line a hit
-    TREC qrels   query 0 document relevance            one line a judgement
-    BEIR qrels   query ⇥ document ⇥ relevance          with a line of names above
+    TREC run     query Q0 document rank score tag      one line per hit
+    TREC qrels   query 0 document relevance            one line per judgement
+    BEIR qrels   query ⇥ document ⇥ relevance          with a header line
 
-TREC's columns are parted by spaces, so an id with a space in it cannot be written there: it is refused, not escaped,
-because other programs would read the escaped one as another document. BEIR's are parted by tabs.
+TREC's columns are separated by spaces, so an id that contains a space cannot be written: it is rejected, not escaped,
+because other programs would read the escaped id as another document. BEIR's are separated by tabs.
 
-A file is written beside its place and moved there in one step; a damaged one is refused with the number of the line.
+Files are written atomically. A damaged file raises an error with the line number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BEIR_HEADER = ("query-id", "corpus-id", "score")
 
 
 def ranking(hits: Mapping[str, float], k: int | None = None, query: str = "") -> list[str]:
-    """Return the documents best first; of equal scores, in the order in which ``hits`` has them.
+    """Return the documents best first; those with equal scores keep the order of ``hits``.
 
     >>> ranking({"a": 0.5, "b": 0.9, "c": 0.5}, 2)
     ['b', 'a']
@@ -47,30 +47,32 @@ def ranking(hits: Mapping[str, float], k: int | None = None, query: str = "") ->
 
 
 def best_rows(scores: Matrix, k: int) -> Rows:
-    """Return the places of the ``k`` largest of one list of scores, best first; of equal ones the first.
+    """Return the positions of the ``k`` largest scores, best first; of equal ones the first.
 
     >>> best_rows(np.array([0.5, 0.9, 0.5, 0.1]), 2).tolist()
     [1, 0]
     """
     near: Rows = np.arange(len(scores))
     if k < len(scores):
-        near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # the k best, and all that tie with the last
+        near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # the k best, and all that equal the last
     return np.asarray(near[np.argsort(-scores[near], kind="stable")][:k])
 
 
 def run_of(scores: Matrix, queries: Ids, documents: Ids, k: int = 1000) -> dict[str, dict[str, float]]:
     """Return the ``k`` best documents of each query from dense scores, ``(n_queries, n_documents)``.
 
-    Equal scores rank in the order of the documents; −inf says that a document is not searched for this query.
+    Equal scores rank in the order of the documents; −inf excludes a document for this query.
 
     >>> run_of(np.array([[0.5, 0.9, 0.5]]), ["q"], ["a", "b", "c"], k=2)
     {'q': {'b': 0.9, 'a': 0.5}}
     """
     if k < 1:
-        raise BadInput(f"A run keeps at least 1 document of each query, not {k}.")
+        raise BadInput(f"k must be at least 1, not {k}.")
     scores = np.asarray(scores)
     if scores.shape != (len(queries), len(documents)):
-        raise BadInput(f"{len(queries)} queries and {len(documents)} documents came with scores of {scores.shape}.")
+        raise BadInput(
+            f"Scores of shape {scores.shape} do not fit {len(queries)} queries and {len(documents)} documents."
+        )
     _once(queries, "query")
     _once(documents, "document")
     wrong = np.isnan(scores).any(axis=1)
@@ -84,16 +86,20 @@ def run_of(scores: Matrix, queries: Ids, documents: Ids, k: int = 1000) -> dict[
 
 
 def read_run(path: str | PathLike[str]) -> dict[str, dict[str, float]]:
-    """Read a TREC run. Scores rank, as trec_eval has it; the column of ranks is not looked at."""
+    """Read a TREC run. Scores determine the ranking, as in trec_eval; the rank column is ignored."""
     run: dict[str, dict[str, float]] = {}
     for number, line in _lines(path):
         columns = line.split()
         if len(columns) != 6:
-            _damaged(path, number, f"a run has 6 columns (query Q0 document rank score tag), this line {len(columns)}")
+            _damaged(
+                path,
+                number,
+                f"a run has 6 columns (query Q0 document rank score tag), but this line has {len(columns)}",
+            )
         query, _, document, _, written, _ = columns
         hits = run.setdefault(query, {})
         if document in hits:
-            _damaged(path, number, f"document {document!r} is there twice for query {query!r}")
+            _damaged(path, number, f"document {document!r} occurs twice for query {query!r}")
         hits[document] = _score(path, number, written)
     return run
 
@@ -104,7 +110,7 @@ def write_run(run: Run, path: str | PathLike[str], *, tag: str = "isthmus") -> N
 
 
 def read_qrels(path: str | PathLike[str]) -> dict[str, dict[str, int]]:
-    """Read judgements in TREC's layout or in BEIR's, which its tabs and its line of names tell apart."""
+    """Read judgements in TREC's or BEIR's layout; tabs and a header line identify BEIR's."""
     qrels: dict[str, dict[str, int]] = {}
     beir: bool | None = None
     for number, line in _lines(path):
@@ -114,55 +120,55 @@ def read_qrels(path: str | PathLike[str]) -> dict[str, dict[str, int]]:
                 continue
         columns = line.split("\t") if beir else line.split()
         if len(columns) != (3 if beir else 4):
-            form = "3 columns parted by tabs" if beir else "4 columns (query 0 document relevance)"
-            _damaged(path, number, f"judgements have {form}, this line {len(columns)}")
+            form = "3 columns separated by tabs" if beir else "4 columns (query 0 document relevance)"
+            _damaged(path, number, f"judgements have {form}, but this line has {len(columns)}")
         query, document, written = columns[0], columns[-2], columns[-1]
         if not query or not document:
             _damaged(path, number, "an id is empty")
         relevance = _score(path, number, written)
         if relevance != int(relevance):
-            _damaged(path, number, f"a relevance is a whole number, not {written!r}")
+            _damaged(path, number, f"a relevance must be a whole number, not {written!r}")
         if qrels.setdefault(query, {}).setdefault(document, int(relevance)) != relevance:
-            _damaged(path, number, f"document {document!r} was judged otherwise for query {query!r} before")
+            _damaged(path, number, f"document {document!r} has two different judgements for query {query!r}")
     if not qrels:
-        raise BadFile(f"{path} holds no judgements.")
+        raise BadFile(f"{path} contains no judgements.")
     return qrels
 
 
 def write_qrels(qrels: Qrels, path: str | PathLike[str], *, layout: Layout = "trec") -> None:
     """Write judgements, in TREC's layout or in BEIR's."""
     if layout not in ("trec", "beir"):
-        raise BadInput(f"Judgements are laid out as 'trec' or 'beir', not {layout!r}.")
+        raise BadInput(f"The layout must be 'trec' or 'beir', not {layout!r}.")
     _write(path, _trec_lines(qrels) if layout == "trec" else _beir_lines(qrels))
 
 
 def _run_lines(run: Run, tag: str) -> Iterator[str]:
     for query, hits in run.items():
-        asked = _word(query, "query")
+        query_id = _word(query, "query")
         for rank, document in enumerate(ranking(hits, query=query), start=1):
             score = float(hits[document])
             if math.isinf(score):
                 raise BadInput(f"The score of document {document!r} for query {query!r} is infinite.")
-            yield f"{asked} Q0 {_word(document, 'document')} {rank} {score!r} {tag}"
+            yield f"{query_id} Q0 {_word(document, 'document')} {rank} {score!r} {tag}"
 
 
 def _trec_lines(qrels: Qrels) -> Iterator[str]:
     for query, judged in qrels.items():
-        asked = _word(query, "query")
-        yield from (f"{asked} 0 {_word(document, 'document')} {rel:d}" for document, rel in judged.items())
+        query_id = _word(query, "query")
+        yield from (f"{query_id} 0 {_word(document, 'document')} {rel:d}" for document, rel in judged.items())
 
 
 def _beir_lines(qrels: Qrels) -> Iterator[str]:
     yield "\t".join(BEIR_HEADER)
     for query, judged in qrels.items():
-        asked = _cell(query, "query")
-        yield from (f"{asked}\t{_cell(document, 'document')}\t{rel:d}" for document, rel in judged.items())
+        query_id = _cell(query, "query")
+        yield from (f"{query_id}\t{_cell(document, 'document')}\t{rel:d}" for document, rel in judged.items())
 
 
 def _word(name: str, kind: str) -> str:
     if len(name.split()) != 1 or name != name.strip():
         raise BadInput(
-            f"The {kind} {name!r} cannot stand in a TREC file, whose columns are parted by spaces. Give it a name "
+            f"The {kind} {name!r} cannot be written to a TREC file, whose columns are separated by spaces. Use an id "
             "without them; judgements may be written with layout='beir'."
         )
     return name
@@ -170,7 +176,9 @@ def _word(name: str, kind: str) -> str:
 
 def _cell(name: str, kind: str) -> str:
     if not name or len(name.splitlines()) != 1 or "\t" in name or name != name.strip("\r\n"):
-        raise BadInput(f"The {kind} {name!r} cannot stand in a table of lines and tabs. Give it another id.")
+        raise BadInput(
+            f"The {kind} {name!r} is empty, or contains a tab or a line break, and cannot be written. Use another id."
+        )
     return name
 
 
@@ -183,7 +191,7 @@ def _lines(path: str | PathLike[str]) -> Iterator[tuple[int, str]]:
             except UnicodeDecodeError:
                 _damaged(path, number, "it is not UTF-8")
             if "\0" in line:
-                _damaged(path, number, "it holds a zero byte")
+                _damaged(path, number, "it contains a zero byte")
             if line.strip():
                 yield number, line
 
@@ -209,4 +217,4 @@ def _once(ids: Ids, kind: str) -> None:
     if len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = next(name for name in ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise BadInput(f"The {kind} {twice!r} is there twice. Ids name one {kind} each.")
+        raise BadInput(f"The {kind} {twice!r} occurs twice. Ids must be unique.")

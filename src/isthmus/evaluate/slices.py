@@ -1,7 +1,7 @@
-"""Who is averaged: all queries, those of one type, those whose right documents are of one modality.
+"""Subsets of queries to average over: all, those of one type, those with right documents of one modality.
 
-A slice is a smaller ``Qrels``, nothing else, so every measure works on it. A query with right documents of several
-modalities counts in each of them, with those alone relevant: the rest of the ranking stays as it is.
+A slice is a smaller ``Qrels``, so every measure works on it. A query with right documents of several modalities counts
+in each of them, where only the right documents of that modality are relevant. The ranking does not change.
 
 >>> qrels = {"q": {"note": 1, "photo": 1}, "r": {"photo": 2}}
 >>> slices(qrels, modality={"note": "text", "photo": "image"}, types={"q": "short", "r": "long"})["image"]
@@ -22,8 +22,8 @@ def slices(
 ) -> dict[str, Qrels]:
     """Return the qrels of each slice: ``overall``, each document modality, each query type.
 
-    A slice in which no query has a relevant document is not there. A query type that is called like a modality is
-    named apart: ``text queries``.
+    A slice without a relevant document is left out. A query type with the name of a modality is renamed:
+    ``text queries``.
     """
     found = by_modality(qrels, modality or {})
     asked = by_type(qrels, types or {})
@@ -33,7 +33,7 @@ def slices(
 
 
 def by_modality(qrels: Qrels, modality: Mapping[str, str]) -> dict[str, Qrels]:
-    """Return, for each modality of a right document, those judgements alone; a document not in the table has none."""
+    """Return the judgements by modality of the document; documents that are not in the table are left out."""
     out: dict[str, dict[str, dict[str, int]]] = {}
     for query, judged in qrels.items():
         for document, rel in judged.items():
@@ -43,7 +43,7 @@ def by_modality(qrels: Qrels, modality: Mapping[str, str]) -> dict[str, Qrels]:
 
 
 def by_type(qrels: Qrels, types: Mapping[str, str]) -> dict[str, Qrels]:
-    """Return, for each query type, the judgements of its queries; a query not in the table has none."""
+    """Return the judgements by query type; queries that are not in the table are left out."""
     out: dict[str, dict[str, Mapping[str, int]]] = {}
     for query, judged in qrels.items():
         if query in types and any(rel > 0 for rel in judged.values()):

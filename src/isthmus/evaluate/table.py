@@ -1,7 +1,7 @@
-"""Results as rows, and the forms a table of them takes: for a terminal, Markdown, CSV, JSON.
+"""Results as rows, and their output formats: text for a terminal, Markdown, CSV, JSON.
 
-CSV and JSON hold one row a number, with exactly the fields of ``Row``, and can be read back. The terminal and
-Markdown are for eyes: a table for each benchmark, encoder and measure, calibrations down, slices across.
+CSV and JSON hold one row per number, with exactly the fields of ``Row``, and can be read back. Text and Markdown are
+for people: a table for each benchmark, encoder and measure, with calibrations in rows and slices in columns.
 
 >>> rows = [Row("mix", "mini", "none", "nDCG@10", "overall", 0.587, 0.571, 0.603)]
 >>> print(as_text(rows))
@@ -27,7 +27,7 @@ from isthmus.registry import lookup
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number, its 95% interval, and what it is the number of."""
+    """One number, its 95% interval, and what was measured."""
 
     benchmark: str
     encoder: str
@@ -54,7 +54,7 @@ def as_markdown(rows: Iterable[Row]) -> str:
 
 
 def as_csv(rows: Iterable[Row]) -> str:
-    """Write a line of names and a line for each row, numbers in full."""
+    """Write a header line and a line for each row, numbers in full precision."""
     out = io.StringIO()
     writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -63,7 +63,7 @@ def as_csv(rows: Iterable[Row]) -> str:
 
 
 def as_json(rows: Iterable[Row]) -> str:
-    """Write a list of objects, one a row."""
+    """Write a list of objects, one per row."""
     return json.dumps([asdict(row) for row in rows], ensure_ascii=False, indent=1, allow_nan=False)
 
 
@@ -108,7 +108,7 @@ def _row(number: int, given: Any) -> Row:
 
 
 def _tables(rows: Iterable[Row]) -> list[tuple[str, list[list[str]]]]:
-    """Return a title and lines of cells, the first of them names, for each benchmark, encoder and measure."""
+    """Return a title and lines of cells, the first a header, for each benchmark, encoder and measure."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.benchmark, row.encoder, row.measure), []).append(row)

@@ -16,20 +16,20 @@ from isthmus.types import Matrix
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class IndexKind:
     """How a kind of index comes to be: from vectors, threads, progress; from vectors, folder, name, threads."""
 
     build: Callable[[Matrix, int | None, Progress | None], Index]
     load: Callable[[Matrix, Path, str, int | None], Index]
 
 
-KINDS: Mapping[str, Kind] = {
-    "exact": Kind(
+KINDS: Mapping[str, IndexKind] = {
+    "exact": IndexKind(
         lambda vectors, threads, _: Exact(vectors, threads=threads),
         lambda vectors, _folder, _name, threads: Exact(vectors, threads=threads),
     ),
-    "hnsw": Kind(Hnsw.build, Hnsw.load),
-    "ivf-sq8": Kind(Ivf.build, Ivf.load),
+    "hnsw": IndexKind(Hnsw.build, Hnsw.load),
+    "ivf-sq8": IndexKind(Ivf.build, Ivf.load),
 }
 
 

@@ -11,7 +11,7 @@ from isthmus._optional import need
 from isthmus.budget import MIB
 from isthmus.errors import BadFile
 from isthmus.files import open_regular
-from isthmus.isolated.opened import Opened
+from isthmus.isolated.open_files import OpenFiles
 
 arrow: Any = need("pyarrow", extra="parquet")
 parquet: Any = need("pyarrow.parquet", extra="parquet")
@@ -91,7 +91,7 @@ class Packed:
         return {"": len(self.blobs) - 1}
 
 
-readings: Opened[Reading] = Opened()
+readings: OpenFiles[Reading] = OpenFiles()
 
 
 def answer(request: dict[str, Any], _: list[bytes]) -> tuple[object, list[bytes]]:

@@ -10,7 +10,7 @@ from isthmus._optional import need
 from isthmus.budget import MIB
 from isthmus.errors import BadFile
 from isthmus.files import open_regular
-from isthmus.isolated.opened import Opened
+from isthmus.isolated.open_files import OpenFiles
 
 pdfium: Any = need("pypdfium2", extra="pdf")
 need("PIL.Image", extra="pdf").init()  # what pictures take is loaded before the memory is limited
@@ -18,7 +18,7 @@ need("PIL.Image", extra="pdf").init()  # what pictures take is loaded before the
 SIDE = 1024  # pixels of a page's longest side
 QUALITY = 85  # of its JPEG
 WHOLE = 64 * MIB  # a larger file is not read as a whole
-documents: Opened[Any] = Opened()
+documents: OpenFiles[Any] = OpenFiles()
 
 
 def answer(request: dict[str, Any], _: list[bytes]) -> tuple[object, list[bytes]]:

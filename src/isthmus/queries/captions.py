@@ -1,4 +1,4 @@
-"""Image-related queries: what a caption says, without the names that nobody can see."""
+"""Image-related queries: a caption without proper names, which a picture does not show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BELONGS = frozenset({"NOUN", "ADJ", "NUM", "PART"})  # after a name, take its pl
 
 
 def caption_of(document: Document, captions: Captions | None, rng: np.random.Generator) -> str | None:
-    """Return a caption of the document's image, one of several by chance; None where there is no image."""
+    """Return a caption of the document's image, a random one of several; None if there is no image."""
     if captions is None or "image" not in document.modality.split("+"):
         return None
     found = captions.get(document.id) if isinstance(captions, Mapping) else captions(document)
@@ -32,7 +32,7 @@ def caption_of(document: Document, captions: Captions | None, rng: np.random.Gen
 
 
 def nameless(caption: str, parser: Parser) -> str:
-    """Return a caption without proper names, and without the words that led to them; no full stop at its end.
+    """Return a caption without proper names, without the words that introduce them, and without a final full stop.
 
     >>> from isthmus.queries.parse import Embedded
     >>> nameless("A smiling man in a suit with Barack Obama in Berlin.", Embedded())
@@ -55,13 +55,13 @@ def nameless(caption: str, parser: Parser) -> str:
 
 
 def _drop_leads(kept: list[Word]) -> None:
-    """Take away words at the end that led to a name which is gone."""
+    """Remove words at the end that introduced a removed name."""
     while kept and kept[-1].tag in LEADS:
         kept.pop()
 
 
 def _joined(whole: str, words: Sequence[Word]) -> str:
-    """Join words as they stood: no blank where there was none."""
+    """Join words with their original spacing."""
     out = ""
     for at, word in enumerate(words):
         apart = at and (words[at - 1].end < word.start) and word.tag != "PUNCT"

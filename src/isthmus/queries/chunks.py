@@ -1,13 +1,13 @@
 """Pieces of a sentence by its tags alone: noun phrases, and clauses from a subject to an object.
 
-A sentence becomes a string of one letter a word, and a piece is a regular expression over it:
+A sentence becomes a string of one letter per word, and a piece is a regular expression over it:
 
     noun phrase    determiner? (adverb? adjective)* noun+ ('s adjective* noun+)?
     long phrase    noun phrase (preposition noun phrase){0,2}
     clause         long phrase, verbs, (long phrase | preposition long phrase | adjective)
 
-This stands in for a dependency tree where none is to be had: it finds the subject beside its verb, not the one a
-relative clause away.
+This replaces a dependency tree if there is none: it finds a subject next to its verb, not one that is a relative
+clause away.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-WORDS = 120  # of a sentence that are looked at
-PLAIN = {"to": "t", "not": "n", "n't": "n", "'s": "T", "’s": "T"}  # the letters of what the tagger calls T
+WORDS = 120  # maximum words of a sentence that are used
+PLAIN = {"to": "t", "not": "n", "n't": "n", "'s": "T", "’s": "T"}  # the letters for the tagger's T
 NOUN = r"(?:D(?:B?[JUGE])*|(?:B?[JU])*)[NMPU]+(?:TJ*[NMPU]+)?"
 LONG = rf"{NOUN}(?:I{NOUN}){{0,2}}"
 VERBS = r"[Bn]*(?:A[Bn]*)*[VWGEA](?:[Bn]*[VGE])?(?:t[B]?V)?"
@@ -35,7 +35,7 @@ def clauses(small: Sequence[str], codes: Sequence[str]) -> list[tuple[int, int]]
 
 
 def phrases(small: Sequence[str], codes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return first and last (not included) word of each noun with what belongs to it.
+    """Return first and last (not included) word of each long noun phrase.
 
     >>> words = "it is a map of the old town".split()
     >>> [words[first:last] for first, last in phrases(words, list("RADNIDJN"))]

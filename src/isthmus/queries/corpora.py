@@ -19,10 +19,10 @@ from isthmus.queries.recipe import made, without
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
-    """Documents as they are to be searched, queries by id, which document answers each, and the kind of each.
+class GeneratedCorpus:
+    """Documents to be searched, queries by id, the right document of each, and the kind of each.
 
-    ``qrels`` and ``kinds`` are what ``isthmus.evaluate.slices(qrels, types=kinds)`` takes.
+    ``qrels`` and ``kinds`` are the input of ``isthmus.evaluate.slices(qrels, types=kinds)``.
     """
 
     documents: Sequence[Document]
@@ -32,8 +32,8 @@ class Corpus:
 
     def __repr__(self) -> str:
         counted = Counter(self.kinds.values())
-        asked = ", ".join(f"{counted[kind]} {kind}" for kind in KINDS if counted[kind])
-        return f"<Corpus of {len(self.documents)} documents; queries: {asked or 'none'}>"
+        counts = ", ".join(f"{counted[kind]} {kind}" for kind in KINDS if counted[kind])
+        return f"<Corpus of {len(self.documents)} documents; queries: {counts or 'none'}>"
 
 
 def corpus(
@@ -44,12 +44,12 @@ def corpus(
     kinds: Sequence[str] = KINDS,
     remove: bool = True,
     parser: Parser | None = None,
-) -> Corpus:
-    """Make the queries of every document, and take what they repeat out of its text.
+) -> GeneratedCorpus:
+    """Make the queries of every document, and remove their text from it.
 
-    ``captions`` are by document id (a string, or several of which one is drawn), or a captioner that is handed each
-    document with an image. With ``remove=False`` texts stay whole, and queries that then repeat too much are left out.
-    What is drawn for a document depends on ``seed`` and its id alone: other documents may come and go.
+    ``captions`` maps document ids (to a string, or to several of which one is drawn), or is a function from a document
+    with an image to its caption. With ``remove=False`` texts stay whole, and queries that repeat too much are left out.
+    What is drawn for a document depends on ``seed`` and its id, not on other documents.
 
     >>> fox = Document("fox", "The red fox sleeps in deep snow. Winter is long and cold here.")
     >>> corpus([fox, Document("dog", image="dog.jpg")], {"dog": "a dog runs over the grass"})
@@ -57,17 +57,17 @@ def corpus(
     """
     twice = [name for name, count in Counter(document.id for document in documents).items() if count > 1]
     if twice:
-        raise BadInput(f"Two documents have the id {twice[0]!r}: it could not be told which of them answers a query.")
+        raise BadInput(f"Two documents have the id {twice[0]!r}. Ids must be unique.")
     parser = parser or best()
     shown: list[Document] = []
     queries: dict[str, MadeQuery] = {}
     for document in documents:
         rng = np.random.default_rng([seed, zlib.crc32(document.id.encode())])
-        asked = made(document, caption_of(document, captions, rng), rng=rng, kinds=kinds, parser=parser)
-        repeats = [query for query in asked if query.removed is not None]
+        found = made(document, caption_of(document, captions, rng), rng=rng, kinds=kinds, parser=parser)
+        repeats = [query for query in found if query.removed is not None]
         if not remove:
-            asked = [query for query in asked if kept(query, document, parser)]
+            found = [query for query in found if kept(query, document, parser)]
         shown.append(without(document, repeats[0]) if repeats and remove else document)
-        queries |= {f"{document.id} {query.kind}": query for query in asked}
+        queries |= {f"{document.id} {query.kind}": query for query in found}
     qrels = {key: {query.source_id: 1} for key, query in queries.items()}
-    return Corpus(shown, queries, qrels, {key: query.kind for key, query in queries.items()})
+    return GeneratedCorpus(shown, queries, qrels, {key: query.kind for key, query in queries.items()})

@@ -1,8 +1,8 @@
-"""Which made queries are fit to ask.
+"""Which generated queries are usable.
 
-copied     more than 40 letters and more than .6 of it stand in its document in one piece
-no noun    nothing is named: a query needs a noun, and another word that carries meaning
-a name     an image-related query must say what is seen, and nobody sees a name
+copied     more than 40 characters and more than .6 of it are in its document in one piece
+no noun    a query needs a noun and another content word
+a name     an image-related query must describe what is visible; a name is not
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTENT = NOUNS | {"ADJ", "VERB", "NUM", "ADV"}
 
 
 def kept(query: MadeQuery, document: Document, parser: Parser | None = None) -> bool:
-    """Tell whether a query may be asked of a document; give the document as it will be searched.
+    """Return whether a query is usable; pass the document as it will be searched.
 
     >>> kept(MadeQuery("text-related", "the red fox", "d"), Document("d", "A red fox sleeps."))
     True
@@ -28,12 +28,12 @@ def kept(query: MadeQuery, document: Document, parser: Parser | None = None) -> 
 
 
 def objection(query: MadeQuery, document: Document, parser: Parser | None = None) -> str | None:
-    """Say what is wrong with a query, or None; see the module for the words."""
+    """Return what is wrong with a query, as listed above, or None."""
     if copied(query.text, document.text or ""):
         return "copied"
     parser = parser or best()
     if not parser.reads(query.text) and not parser.reads(document.text or ""):
-        return None  # tags of a language that the parser does not know say nothing
+        return None  # tags of an unknown language are meaningless
     words = parser.sentence(query.text).words
     if not says_something(words):
         return "no noun"
@@ -41,6 +41,6 @@ def objection(query: MadeQuery, document: Document, parser: Parser | None = None
 
 
 def says_something(words: Sequence[Word]) -> bool:
-    """Tell whether there is a noun, and two words that carry meaning, itself among them."""
+    """Return whether there is a noun and another content word."""
     tags = [word.tag for word in words if word.text.isalnum() or len(word.text) > 1]
     return any(tag in NOUNS for tag in tags) and sum(tag in CONTENT for tag in tags) > 1

@@ -1,4 +1,4 @@
-"""The three kinds of queries, and what a made query knows of where it comes from."""
+"""The three kinds of queries, and a generated query with its origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = (TEXT, IMAGE, MIXED)  # as the Mr. Right benchmark calls them
 class MadeQuery:
     """A query made from a document.
 
-    ``removed`` is the piece of the document's text that it repeats, ``text[start:end]``; None where it repeats none.
+    ``removed`` is the piece of the document's text that it repeats, ``text[start:end]``; None if it repeats none.
     """
 
     kind: str

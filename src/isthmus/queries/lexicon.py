@@ -1,7 +1,7 @@
-"""The embedded lexicon: 53,000 English words, each with the part of speech it most often is.
+"""The embedded lexicon: 53,000 English words, each with its most frequent part of speech.
 
 Derived from the lexicon of Brill's tagger as textblob ships it (``LICENSES.md``), by
-``python -m isthmus.train.lexicon``. `guess` tells the rest by their endings.
+``python -m isthmus.train.lexicon``. `guess` uses suffixes for the rest.
 
     N noun            V verb, finite or plain          J adjective    I preposition     U number
     M noun or verb    W verb or noun                   B adverb       S conjunction     H interjection
@@ -34,7 +34,7 @@ ENDINGS = sorted(BY_ENDING, key=len, reverse=True)
 
 
 def guess(word: str) -> str:
-    """Return the code of a word in small letters by its looks alone.
+    """Return the code of a lower-case word by its form.
 
     >>> [guess(word) for word in ("walked", "famous", "cat", "1990s", "state-based", "slowly")]
     ['E', 'J', 'N', 'U', 'J', 'B']
@@ -53,7 +53,7 @@ def shipped() -> Mapping[str, str]:
 
 
 def packed(lexicon: Mapping[str, str]) -> bytes:
-    """Write a lexicon as small as it gets: by code, each word as what it shares with the one before and the rest.
+    """Pack a lexicon: by code, each word as the length of the prefix it shares with the previous one, and the rest.
 
     >>> unpacked(packed({"red": "J", "reddish": "J", "run": "W"}))
     {'red': 'J', 'reddish': 'J', 'run': 'W'}

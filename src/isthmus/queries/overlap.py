@@ -1,8 +1,8 @@
-"""How much of a query stands in a text, letter by letter.
+"""How much of a query is copied from a text.
 
-A common piece longer than L is there if and only if one of the query's windows of L + 1 letters is in the text, and
-Python finds a window in a text at the speed of memory. No table of |query| × |text| is made: a text of 100,000
-letters takes milliseconds.
+A common piece longer than L exists if and only if one of the query's windows of L + 1 characters is in the text, and
+Python finds a window in a text at the speed of memory. There is no table of |query| × |text|: a text of 100,000
+characters takes milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SPACE = re.compile(r"\s+")
 
 
 def longest_shared(query: str, text: str) -> int:
-    r"""Return the length of the longest common substring, any white space counting as one blank.
+    r"""Return the length of the longest common substring, with any white space as one space.
 
     >>> longest_shared("a red fox sleeps", "The red fox\n sleeps here")
     15
@@ -26,7 +26,7 @@ def longest_shared(query: str, text: str) -> int:
 
 
 def copied(query: str, text: str) -> bool:
-    """Tell whether more than 40 letters, and more than .6 of the query, stand in the text in one piece.
+    """Return whether more than 40 characters, and more than .6 of the query, are in the text in one piece.
 
     Reference: the filter of Mr. Right's generated queries (Hsieh et al. 2022).
 
@@ -38,7 +38,7 @@ def copied(query: str, text: str) -> bool:
 
 
 def _has(query: str, text: str, length: int) -> bool:
-    """Look for any window of the query; but first for blocks half as long, one of which every window holds."""
+    """Look for any window of the query; first for blocks half as long, one of which every window contains."""
     half = (length + 1) // 2
     if not any(query[start : start + half] in text for start in range(0, len(query) - half + 1, half)):
         return False

@@ -1,8 +1,8 @@
-"""What a parser tells of a sentence: its words with their parts of speech, and the pieces that could be asked.
+"""Parsers: the words of a sentence with their parts of speech, and pieces that can become queries.
 
 Embedded()               our tagger and chunks; English; nothing to install
 SpacyParser("NAME")      a spaCy pipeline with a dependency parser (extra ``spacy``)
-best()                   spaCy with en_core_web_sm where both are installed, else Embedded
+best()                   spaCy with en_core_web_sm if both are installed, otherwise Embedded
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from isthmus.queries.words import tokens
 
 Span: TypeAlias = tuple[int, int]
 MODEL = "en_core_web_sm"
-READ = 600  # characters from which the language is told
-KNOWN = 0.5  # of the words must be in the lexicon for a text to be English
+READ = 600  # characters used to detect the language
+KNOWN = 0.5  # minimum share of words in the lexicon for a text to be English
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word, its universal part of speech (``NOUN``, ``PROPN``, ``VERB`` …), and where it stands."""
+    """A word, its universal part of speech (``NOUN``, ``PROPN``, ``VERB`` …), and its position."""
 
     text: str
     tag: str
@@ -35,7 +35,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence: ``clauses`` run from a subject to an object, ``phrases`` are nouns with what belongs to them."""
+    """A sentence: ``clauses`` run from a subject to an object, ``phrases`` are long noun phrases."""
 
     words: tuple[Word, ...]
     clauses: tuple[Span, ...] = ()
@@ -46,11 +46,11 @@ class Parser(Protocol):
     """Whoever reads sentences."""
 
     def reads(self, text: str) -> bool:
-        """Tell whether the text is in a language it knows."""
+        """Return whether the text is in a supported language."""
         ...
 
     def sentence(self, text: str, start: int = 0, end: int | None = None) -> Sentence:
-        """Read ``text[start:end]``; places are those in ``text``."""
+        """Parse ``text[start:end]``; positions refer to ``text``."""
         ...
 
 
@@ -65,14 +65,14 @@ class Embedded:
     """
 
     def reads(self, text: str) -> bool:
-        """Tell English by its words: half of them, names and numbers apart, are in the lexicon.
+        """Detect English: half of the words, without names and numbers, are in the lexicon.
 
         >>> [Embedded().reads(text) for text in ("The cat sleeps.", "Die Katze schläft auf dem Sofa.", "猫")]
         [True, False, False]
         """
         words = [token.text for token in tokens(text[:READ]) if token.text.isalpha()]
         plain = [word.lower() for word in words if word.islower() or word.lower() in CLOSED]
-        if not plain:  # names alone, in letters that English has
+        if not plain:  # only names, in Latin letters
             return any(word.isascii() for word in words)
         return sum(word in CLOSED or word in shipped() for word in plain) >= KNOWN * len(plain)
 
@@ -98,5 +98,5 @@ def best() -> Parser:
 
 
 def places(words: tuple[Word, ...], found: list[Span]) -> tuple[Span, ...]:
-    """Return where pieces stand in the text that are given by their first and last (not included) word."""
+    """Return the positions of pieces in the text, from their first and last (not included) words."""
     return tuple((words[first].start, words[last - 1].end) for first, last in found)

@@ -1,6 +1,6 @@
 """A simple query about a text: some of the content words of one of its sentences, in their order.
 
-What short and foreign texts are asked by: not how people write, only which words they would use.
+Used for short and non-English texts: not natural language, only plausible words.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 MOST = 8  # words in a query
-SHORT = 3  # a sentence of fewer content words says too little
-KEPT = 0.5  # of the words, by chance: people do not know the words of what they look for
+SHORT = 3  # minimum content words of a sentence
+KEPT = 0.5  # share of the words, at random: users do not know the exact words
 STOP_WORDS = """
 a about above after again all also am an and any are as at be because been before being below between both but
 by can could did do does doing down during each few for from further had has have having he her here hers him
@@ -25,7 +25,7 @@ STOP = frozenset(STOP_WORDS.split())
 
 
 def phrase(text: str, rng: np.random.Generator) -> str | None:
-    """Return a query about ``text``, or None when there is nothing to ask about.
+    """Return a query about ``text``, or None if it has no content words.
 
     >>> phrase("It is cold. A small red fox sleeps in the deep snow.", np.random.default_rng(0))
     'red fox sleeps'
@@ -42,7 +42,7 @@ def phrase(text: str, rng: np.random.Generator) -> str | None:
 
 
 def content_words(sentence: str) -> list[str]:
-    """Return the words that carry meaning.
+    """Return the content words.
 
     >>> content_words("The dog's ball is in the river")
     ["dog's", 'ball', 'river']

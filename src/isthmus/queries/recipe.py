@@ -1,10 +1,10 @@
 """Queries made from a document: about its text, about its image, about both.
 
-    text-related     a piece of the first sentences, from a subject to an object; it can be taken out of the text
+    text-related     a piece of the first sentences, from a subject to an object; it can be removed from the text
     image-related    a caption of the image, without names
     mixed            one of each, in either order
 
-Reference: Hsieh et al., Mr. Right (2022, arXiv 2209.13764), on generated queries; docs/queries.md has what differs.
+Reference: Hsieh et al., Mr. Right (2022, arXiv 2209.13764), on generated queries; docs/papers.md lists the differences.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from isthmus.queries.phrases import content_words, phrase
 from isthmus.queries.words import sentences
 from isthmus.registry import lookup
 
-SENTENCES = 3  # from the first of them a piece is taken
+SENTENCES = 3  # sentences from which a piece is taken
 FEWEST, MOST = 3, 16  # words of a piece
-READ = 20_000  # characters of a text that stays whole are looked at
-LEFT = 3  # content words that must stay in a text when a piece is taken out
+READ = 20_000  # characters that are used of a text that stays whole
+LEFT = 3  # content words that must remain when a piece is removed
 
 
 def made(
@@ -42,9 +42,9 @@ def made(
 ) -> list[MadeQuery]:
     """Return the queries of a document that pass the filters, at most one of each kind.
 
-    The filters see the document without the piece that a query repeats (`without`). A text that is too short to lose
-    a piece, or in a language the parser does not read, is asked for by some of its words (`phrases.phrase`) and loses
-    nothing. No text, no caption: no query.
+    The filters see the document without the piece that a query repeats (`without`). If a text is too short to lose a
+    piece, or in an unsupported language, its query is some of its words (`phrases.phrase`) and nothing is removed.
+    Without text and caption there is no query.
 
     >>> bridge = Document("b", "The old bridge crosses the river at Basel. It was built of red stone in 1225.", "b.jpg")
     >>> for query in made(bridge, "people walk over a stone bridge", rng=np.random.default_rng(0)):
@@ -58,7 +58,7 @@ def made(
     parser = parser or best()
     about_text = _about_text(document, rng, parser)
     about_image = MadeQuery(IMAGE, nameless(caption, parser), document.id) if caption and caption.strip() else None
-    swap = rng.random() < 0.5  # drawn always, so that the kinds asked for do not change what is drawn next
+    swap = rng.random() < 0.5  # always drawn, so that `kinds` does not change later draws
     fit = [query for query in (about_text, about_image) if query and _fit(query, document, parser)]
     if len(fit) == len((TEXT, IMAGE)):
         first, second = reversed(fit) if swap else fit
@@ -68,9 +68,9 @@ def made(
 
 
 def about(text: str, rng: np.random.Generator, parser: Parser | None = None) -> str | None:
-    """Return a query about a text that stays whole, or None when there is nothing to ask about.
+    """Return a query about a text that stays whole, or None if it has no content words.
 
-    A piece of any one of its sentences, where that is short enough not to count as copied; else some of its words.
+    A piece of any of its sentences, if it is short enough not to count as copied; otherwise some of its words.
 
     >>> about("A red fox sleeps in the snow.", np.random.default_rng(0))
     'A red fox sleeps in the snow'
@@ -88,14 +88,14 @@ def about(text: str, rng: np.random.Generator, parser: Parser | None = None) -> 
 
 
 def without(document: Document, query: MadeQuery) -> Document:
-    """Return the document without the piece of text that a query repeats; every other letter stays.
+    """Return the document without the piece of text that a query repeats; everything else stays.
 
     >>> fox = Document("d", "A red fox sleeps in the snow. It is cold in the north.")
     >>> without(fox, MadeQuery("text-related", "A red fox sleeps", "d", (0, 16))).text
     ' in the snow. It is cold in the north.'
     """
     if query.source_id != document.id:
-        raise BadInput(f"The query was made from {query.source_id!r} and cannot be taken out of {document.id!r}.")
+        raise BadInput(f"The query was made from {query.source_id!r} and cannot be removed from {document.id!r}.")
     if query.removed is None:
         return document
     text = document.text or ""
@@ -120,7 +120,7 @@ def _about_text(document: Document, rng: np.random.Generator, parser: Parser) ->
 
 
 def _piece(text: str, rng: np.random.Generator, parser: Parser) -> Span | None:
-    """Draw one clause of the first sentences; where there is none, one long noun phrase."""
+    """Draw one clause of the first sentences; if there is none, one long noun phrase."""
     read = [parser.sentence(text, start, end) for start, end in islice(sentences(text), SENTENCES)]
     return _drawn(text, read, rng, LEFT)
 
@@ -140,7 +140,7 @@ def _can_go(text: str, span: Span, left: int) -> bool:
 
 
 def _short(said: str) -> str:
-    """Cut some words to what the filter against copies never minds."""
+    """Cut words to a length that never counts as copied."""
     if len(said) <= SHARED:
         return said
     return said[: SHARED + 1].rsplit(" ", 1)[0][:SHARED]

@@ -32,16 +32,14 @@ class SpacyParser:
         self.pipeline = _loaded(pipeline) if isinstance(pipeline, str) else pipeline
 
     def reads(self, text: str) -> bool:
-        """Whoever chose the pipeline chose the language: anything with letters."""
+        """The pipeline determines the language: accept anything with letters."""
         return any(letter.isalpha() for letter in text)
 
     def sentence(self, text: str, start: int = 0, end: int | None = None) -> Sentence:
         """Read one sentence."""
         found = [token for token in self.pipeline(text[start:end]) if not token.is_space]
         if found and not any(token.pos_ for token in found):
-            raise BadInput(
-                "This spaCy pipeline gives no parts of speech. Use one with a tagger, such as en_core_web_sm."
-            )
+            raise BadInput("This spaCy pipeline has no parts of speech. Use one with a tagger, such as en_core_web_sm.")
         words = tuple(
             Word(token.text, token.pos_ or "X", start + token.idx, start + token.idx + len(token.text))
             for token in found

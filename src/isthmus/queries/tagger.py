@@ -1,11 +1,11 @@
 """The embedded part-of-speech tagger: a lexicon, endings for unknown words, and rules about neighbours.
 
 Every word first gets the code it most often has; then each rule in turn looks at all words and changes those whose
-neighbours say otherwise: *work* is a noun, and after *to* a verb.
+neighbours require it: *work* is a noun, and after *to* a verb.
 
 Reference: Brill, A simple rule-based part of speech tagger (1992). The lexicon is his, reduced to coarse codes
-(`isthmus.queries.lexicon` lists them); the endings and rules are ours, written by hand. docs/queries.md says how
-often it is right.
+(`isthmus.queries.lexicon` lists them); the endings and rules are ours, written by hand. docs/queries.md has its
+accuracy.
 
 >>> from isthmus.queries.words import tokens
 >>> " ".join(f"{code}" for code in codes(tokens("The small dog wants to work in Paris.")))
@@ -47,14 +47,14 @@ _CLOSED = {
     "H": "yes oh hello hey",
 }
 CLOSED = {word: code for code, words in _CLOSED.items() for word in words.split()}
-OPENING = frozenset('"“‘(:[;—–•')  # a capital after these says no more than one at the head of a sentence
+OPENING = frozenset('"“‘(:[;—–•')  # a capital after these does not mark a name, as at the start of a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Change ``old`` codes to ``new`` where the words around them are of these codes, or are these words.
 
-    ``before`` and ``after`` are codes, a blank for the edge of the sentence; ``word`` and ``previous`` are words.
+    ``before`` and ``after`` are codes, a space for the edge of the sentence; ``word`` and ``previous`` are words.
     """
 
     old: str
@@ -66,7 +66,7 @@ class Rule:
     previous: tuple[str, ...] = ()
 
     def fits(self, small: Sequence[str], codes: Sequence[str], at: int) -> bool:
-        """Tell whether the neighbours of the word at a place say that it is to change."""
+        """Return whether the neighbours of a word match the rule."""
         left = codes[at - 1] if at else " "
         return (
             (not self.before or left in self.before)
@@ -98,7 +98,7 @@ def codes(sentence: Sequence[Token]) -> list[str]:
     small = [token.text.lower().replace("’", "'") for token in sentence]
     opens = [not before or before in OPENING for before in ["", *small]]
     written = [token.text for token in sentence]
-    shouted = len(written) > 1 and "".join(written).isupper()  # capitals everywhere name nobody
+    shouted = len(written) > 1 and "".join(written).isupper()  # all capitals: no names
     found = [_first(*word) for word in zip(small if shouted else written, small, opens, strict=False)]
     for rule in RULES:
         for at, code in enumerate(found):
@@ -117,7 +117,7 @@ def universal(code: str) -> str:
 
 
 def _first(word: str, small: str, opens: bool) -> str:
-    """Return the code of a word before anybody looked at its neighbours: a capital inside a sentence makes a name."""
+    """Return the code of a word without its neighbours; a capital inside a sentence marks a name."""
     if small in CLOSED:
         return CLOSED[small]
     if not any(letter.isalnum() for letter in word):

@@ -1,4 +1,4 @@
-"""Text to sentences and words, with the characters where each stands: a query must know what it was cut from."""
+"""Text to sentences and words, with the position of each, so that a query knows its origin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word or a mark, and where it stands: ``text[start:end]``."""
+    """A word or a punctuation mark, and its position: ``text[start:end]``."""
 
     text: str
     start: int
@@ -33,7 +33,7 @@ class Token:
 
 
 def sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each sentence, one by one, so that the first of a long text costs little.
+    """Yield the start and the end of each sentence, one by one, so that the first ones of a long text are cheap.
 
     >>> text = "Dr. Smith came in 1990. He left!  Why?"
     >>> [text[start:end] for start, end in sentences(text)]
@@ -58,7 +58,7 @@ def tokens(text: str, start: int = 0, end: int | None = None) -> list[Token]:
 
 
 def _abbreviated(text: str, start: int, stop: re.Match[str]) -> bool:
-    """Tell whether a full stop ends an abbreviation, an initial, or comes before a small letter."""
+    """Return whether a full stop ends an abbreviation or an initial, or precedes a lower-case letter."""
     if stop.group()[0] != ".":
         return False
     before = text[max(start, stop.start() - 12) : stop.start()].split()

@@ -1,9 +1,9 @@
-"""A small folder to try things on: texts, photos, photos with captions, drawings, and queries whose answers are known.
+"""A sample folder: texts, photos, photos with captions, drawings, and queries with known answers.
 
     isthmus index $(python -c "from isthmus import samples; print(samples.folder())") --into samples.isthmus
 
-The folder looks like somebody's own: ``notes/``, ``photos/`` with a sidecar beside some of them, ``drawings/``, a web
-page and a table. The texts and drawings are ours (CC0); LICENSES.md beside this file says whose each photo is.
+The folder resembles a user's own: ``notes/``, ``photos/`` with sidecars for some of them, ``drawings/``, a web page and
+a table. The texts and drawings are ours (CC0); LICENSES.md in this package names the author of each photo.
 
 >>> sorted(path.name for path in folder().iterdir())
 ['books.jsonl', 'drawings', 'museum.html', 'notes', 'photos']
@@ -23,9 +23,9 @@ __all__ = ["SampleQuery", "folder", "queries"]
 
 @dataclass(frozen=True, slots=True)
 class SampleQuery:
-    """A query in words, the ids of the documents that answer it, and the modality of the first of them.
+    """A query, the ids of its right documents, and the modality of the first of them.
 
-    An id is what the reader of the folder gives: a path inside it, or ``books.jsonl#bread`` for a row.
+    An id is a path inside the folder, or ``books.jsonl#bread`` for a row.
     """
 
     query: str
@@ -34,12 +34,12 @@ class SampleQuery:
 
 
 def folder() -> Path:
-    """Return where the sample documents are. Nothing but documents is in there."""
+    """Return the folder of sample documents."""
     return Path(str(files(__name__).joinpath("folder")))
 
 
 def queries() -> list[SampleQuery]:
     """Return the queries with their right answers, judged by hand: every right answer is listed, the best first."""
     lines = files(__name__).joinpath("queries.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [json.loads(line) for line in lines]
-    return [SampleQuery(one["query"], tuple(one["right"]), one["kind"]) for one in asked]
+    rows = [json.loads(line) for line in lines]
+    return [SampleQuery(one["query"], tuple(one["right"]), one["kind"]) for one in rows]

@@ -1,6 +1,6 @@
 """Sources: files become documents, one at a time.
 
-source = sources.open_source("notes")           a folder, a table, a shard …: told by what is there
+source = sources.open_source("notes")           a folder, a table, a shard …: detected automatically
 for unit in source.units():                     Unit | Skipped
     for found in unit.read():                   Document | Skipped
 """
@@ -21,7 +21,7 @@ from isthmus.sources import readers
 from isthmus.sources.base import Skipped, Source, Unit
 from isthmus.sources.clip_retrieval import FOLDERS as VECTOR_FOLDERS
 from isthmus.sources.clip_retrieval import ClipRetrievalSource
-from isthmus.sources.files import Reader, unreadable
+from isthmus.sources.files import FileReader, unreadable
 from isthmus.sources.folder import FileSource, FolderSource
 from isthmus.sources.names import readable
 from isthmus.sources.shards import ShardsSource, is_shard
@@ -35,9 +35,9 @@ BESIDE_SHARDS = ("_stats.json", ".json", ".parquet", ".idx")
 def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source:
     """Open what is at ``path`` for reading; nothing is read yet.
 
-    ``kind`` is one of the names in ``KINDS``; when it is not said, what is there tells: a folder with
-    ``corpus.jsonl`` is ``beir``, with ``img_emb`` or ``text_emb`` ``clip-retrieval``, with nothing but tar files
-    ``webdataset``, any other a ``folder``; a file goes by its extension.
+    ``kind`` is one of the names in ``KINDS``. By default it is detected: a folder with ``corpus.jsonl`` is ``beir``,
+    with ``img_emb`` or ``text_emb`` ``clip-retrieval``, with only tar files ``webdataset``, any other a ``folder``; a
+    file is read by its extension.
 
     >>> open_source("nowhere")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     opener = None if kind is None else lookup(KINDS, kind, "kind of source")
     said = readable(os.fspath(path))
     given = Path(path)
-    with suppress(RuntimeError):  # ~ and what is no user's name: a file may be called that
+    with suppress(RuntimeError):  # ~ and an unknown user: a file may have that name
         given = given.expanduser()
     try:
         given.stat()
@@ -59,9 +59,9 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
         ) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{said} {unreadable(error)}.") from None
-    if not said:  # which pathlib takes for the working folder
+    if not said:  # pathlib would take it for the current directory
         raise BadInput("The path is empty. Write . for the current directory.")
-    # not resolved: a link that is pointed elsewhere stays the same source
+    # not resolved: a link with a new target is still the same source
     try:
         return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100
     except OSError as error:
@@ -79,7 +79,7 @@ def _kind(path: Path) -> str:
 
 
 def _only_shards(path: Path) -> bool:
-    """Tell a folder of shards; each may have a table and statistics of its own beside it."""
+    """Return whether a folder holds shards; each may come with a table and statistics."""
     shards: set[str] = set()
     beside: set[str] = set()
     try:
@@ -93,11 +93,11 @@ def _only_shards(path: Path) -> bool:
                 else:
                     return False
     except OSError:
-        return False  # the folder says so when it is read
+        return False  # reading the folder will raise the error
     return bool(shards) and beside <= shards
 
 
-def _file(path: str, reader: Reader | None = None) -> Source:
+def _file(path: str, reader: FileReader | None = None) -> Source:
     if Path(path).is_dir():
         kind = reader.name if reader else "file"
         raise BadInput(f"{readable(path)} is a folder, not a file of kind {kind!r}. Use kind 'folder', or name a file.")

@@ -2,8 +2,8 @@
 
     Source ──units()──▸ Unit ──read()──▸ Document | Skipped
 
-Nothing is kept: a unit is read when it is asked for, and again when its stamp has changed. Two documents
-with one id are both given; whoever keeps documents knows which ids there are.
+Nothing is kept in memory: a unit is read on request, and again when its stamp has changed. A source may give two
+documents with the same id; the collection resolves it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from isthmus.documents import Document
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was not read, and why.
+    """Something that was skipped, and why.
 
     ``where`` is the file, or the file and the line, row or page: ``a.jsonl, line 12``, ``b.pdf, page 3``.
-    ``unreachable`` says that it is there but cannot be opened now (permissions, a disk, a missing module): what was
-    read from it earlier is not gone.
+    ``unreachable``: it exists but cannot be opened now (permissions, a disk, a missing module), so documents read from
+    it earlier are kept.
     """
 
     where: str
@@ -34,7 +34,7 @@ Found: TypeAlias = Document | Skipped
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is read, and read again, as a whole: a file, a picture with its sidecars, a shard.
+    """What is read as a whole: a file, a picture with its sidecars, a shard.
 
     ``key`` is its name inside the source. ``stamp`` changes whenever the content may have changed.
     """
@@ -45,11 +45,11 @@ class Unit:
 
 
 class Source(Protocol):
-    """Somewhere documents come from."""
+    """An origin of documents."""
 
     @property
     def root(self) -> str:
         """The absolute path; it identifies the source."""
 
     def units(self) -> Iterator[Unit | Skipped]:
-        """List what can be read, in a stable order; what cannot even be looked at is skipped."""
+        """List the units, in a stable order; those that cannot be listed are skipped."""

@@ -1,8 +1,8 @@
-"""What `clip-retrieval inference` writes: vectors in shards, and a table beside each.
+"""The output of `clip-retrieval inference`: vectors in shards, with a table for each.
 
     img_emb/img_emb_0.npy   text_emb/text_emb_0.npy   metadata/metadata_0.parquet
 
-A part is given where it has its vector, so that nothing needs to be encoded; a caption without one is metadata.
+A document has the parts that have a vector, so nothing needs to be encoded; a caption without one is metadata.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.sources import parquet
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader, is_missing, unit, unreadable
+from isthmus.sources.files import File, FileReader, is_missing, unit, unreadable
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look
 from isthmus.sources.rows import fields, storable
@@ -31,7 +31,7 @@ from isthmus.types import Matrix
 FOLDERS = {"image": "img_emb", "text": "text_emb"}
 SHARD = re.compile(r"(?:img_emb|text_emb)_(\w+)\.npy")
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}  # 2.0, which reads 3.0 too, otherwise
-READER = Reader("clip-retrieval", parquet.read, parquet.MODULE)  # for its stamp
+READER = FileReader("clip-retrieval", parquet.read, parquet.MODULE)  # for its stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ClipRetrievalSource:
         return readable(self.path)
 
     def units(self) -> Iterator[Unit | Skipped]:
-        """List the shards, by number where they have one."""
+        """List the shards, by number if they have one."""
         root = Path(self.path)
         names: set[str] = set()
         for folder in FOLDERS.values():
@@ -77,7 +77,7 @@ def _names(folder: Path) -> list[str]:
 def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[Skipped]) -> Iterator[Found]:
     yield from gone
     if gone:
-        return  # without one of its files a row would be another document
+        return  # without one of its files, rows would be different documents
     vectors = {part: _load(files[part]) for part in FOLDERS if part in files}
     counts = {part: len(matrix) for part, matrix in vectors.items()}
     if len(set(counts.values())) > 1:
@@ -98,7 +98,7 @@ def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[Skipped]
 
 
 def _load(file: File) -> Matrix:
-    """Map an array from the file that is open, not from whatever has its name by then."""
+    """Map an array from the open file: its path may have been replaced."""
     try:
         with open_regular(file.path) as stream:
             version = np.lib.format.read_magic(stream)

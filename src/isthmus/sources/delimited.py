@@ -1,4 +1,4 @@
-"""CSV and TSV: a header, then a document a row. Values are strings; the delimiter is a comma, semicolon or tab."""
+"""CSV and TSV: a header, then one document per row. Values are strings; the delimiter is a comma, semicolon or tab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isthmus.sources.rows import FIELDS, VECTORS, Table
 from isthmus.sources.text import convert
 
 DELIMITERS = ",;\t"
-QUOTED = re.compile(r'(?:[^"]+|"")*+"?')  # behind the quote that opens it
+QUOTED = re.compile(r'(?:[^"]+|"")*+"?')  # after the opening quote
 FIELD = {sign: re.compile(rf'(?:"{QUOTED.pattern})?[^{sign}]*+(?:({sign})|$)') for sign in DELIMITERS}
 JSON_COLUMNS = {"metadata", "vectors", "vector", *VECTORS}
 
@@ -26,7 +26,7 @@ JSON_COLUMNS = {"metadata", "vectors", "vector", *VECTORS}
 def read(file: File, delimiters: str = DELIMITERS) -> Iterator[Found]:
     """Give each row as a document; a broken one is skipped."""
     table = Table(file, "row")
-    # one number for the whole process; only ever raised
+    # one limit for the whole process; only ever raised
     csv.field_size_limit(max(ROW_CHARACTERS, csv.field_size_limit()))
     with text_lines(file, newline="") as stream:
         lines = Lines(stream, delimiters)
@@ -52,7 +52,7 @@ read_tabs = partial(read, delimiters="\t")
 
 
 def delimiter_of(line: str, delimiters: str = DELIMITERS) -> str:
-    r"""Return the delimiter that the header has most of, outside quotes; a comma when it has none.
+    r"""Return the most frequent delimiter of the header, outside quotes; a comma if it has none.
 
     >>> delimiter_of("id;text"), delimiter_of("id\ttext"), delimiter_of('"a;b;c",text'), delimiter_of("text")
     (';', '\t', ',', ',')
@@ -62,9 +62,9 @@ def delimiter_of(line: str, delimiters: str = DELIMITERS) -> str:
 
 
 def fields_of(line: str, delimiter: str, most: int, *, inside: bool = False) -> int:
-    """Count the delimiters of a line, a few more than ``most`` at the most; those inside quotes do not count.
+    """Count the delimiters of a line outside quotes, up to a few more than ``most``.
 
-    ``inside`` says that the line begins inside quotes. A short line is not looked at closely.
+    ``inside``: the line begins inside quotes. For a short line the count is an upper bound.
 
     >>> fields_of("a,b,c", ",", 9), fields_of('a,"b,c"', ",", 0), fields_of('b,c",d', ",", 0, inside=True)
     (2, 1, 1)
@@ -81,11 +81,11 @@ def fields_of(line: str, delimiter: str, most: int, *, inside: bool = False) -> 
 
 
 class RestLeft(BadInput):
-    """A row whose end is not looked for: its line is too long, or it goes on over lines, inside quotes."""
+    """A row without an end within the limits: its line is too long, or quotes stay open over too many lines."""
 
 
 class Lines:
-    """The lines of a table, up to the limit of a row at a time: a quote that is never closed does not take them all."""
+    """The lines of a table, limited per row, so that an unclosed quote does not swallow the rest."""
 
     def __init__(self, stream: TextIO, delimiters: str = DELIMITERS) -> None:
         first = stream.readline(ROW_CHARACTERS + 1)
@@ -95,7 +95,7 @@ class Lines:
         self._read = self._lines = self._fields = 0
 
     def new_row(self) -> None:
-        """Begin to count anew."""
+        """Reset the count."""
         self._read = self._lines = self._fields = 0
 
     def __iter__(self) -> Lines:

@@ -1,4 +1,4 @@
-"""One file of a source: where it is, what it is called, and when it has changed."""
+"""One file of a source: its path, its name, and its stamp."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from isthmus.errors import BadInput, CannotRead, IsthmusError, MissingExtra
 from isthmus.sources.base import Found, Skipped, Unit
 from isthmus.sources.names import extension, readable
 
-VERSION = 1  # raise it when readers give something else for the same files: every unit is then read again
+VERSION = 1  # raise it when the output of readers changes: every unit is then read again
 
 
 @dataclass(frozen=True, slots=True)
 class File:
     """A file as it was when it was listed.
 
-    ``path`` is the true one; ``name`` is what it is called in the source, valid UTF-8; ``alone`` says that the
-    source is this file alone, so that its rows need no file's name in their ids.
+    ``path`` is the true one; ``name`` is what it is called in the source, valid UTF-8; ``alone``: the source
+    is this single file, so the ids of its rows do not include its name.
     """
 
     path: str
@@ -39,7 +39,7 @@ class File:
 
     @classmethod
     def at(cls, path: str, name: str, *, alone: bool = False) -> File:
-        """Look at a file; anything but a regular file is refused, because a pipe would never end."""
+        """Return a regular file; anything else is rejected, because a pipe would never end."""
         try:
             status = Path(path).stat()
         except FileNotFoundError:
@@ -52,7 +52,7 @@ class File:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """What a document of this file has as metadata."""
+        """The metadata of a document of this file."""
         facts: dict[str, str | int] = {"path": readable(self.path), "name": PurePosixPath(self.name).name}
         facts |= {"folder": str(PurePosixPath(self.name).parent), "type": extension(self.name), "bytes": self.size}
         with suppress(OverflowError, ValueError, OSError):  # a clock that was far off
@@ -61,13 +61,13 @@ class File:
 
     @property
     def stamp(self) -> str:
-        """What changes with the content."""
+        """A string that changes with the content."""
         return f"{self.name} {self.size} {self.modified_ns} {self.changed_ns}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """How files of a kind become documents, and the module that it takes, if it is not always there."""
+class FileReader:
+    """How to read files of a kind, and the optional module it needs."""
 
     name: str
     read: Callable[[File], Iterator[Found]]
@@ -78,18 +78,18 @@ class Reader:
         return unit(file.name, self.stamp(file), partial(_read_file, self, file))
 
     def stamp(self, *files: File) -> str:
-        """Join the files' stamps; files that were skipped for want of a module are read once it is there."""
+        """Join the files' stamps; files skipped because of a missing module are read once it is installed."""
         can = self.needs is None or find_spec(self.needs) is not None
         return "\n".join([f"{VERSION} {self.name}{'' if can else ' missing'}", *(file.stamp for file in files)])
 
 
 def unit(key: str, stamp: str, read: Callable[[], Iterator[Found]]) -> Unit:
-    """Make a unit whose reading never fails: what goes wrong is skipped."""
+    """Make a unit whose reading never fails: errors become skipped entries."""
     return Unit(key, stamp, partial(_carefully, key, read))
 
 
 def unreadable(error: OSError | ValueError) -> str:
-    """Say why the system would not give a file or a folder."""
+    """Return why a file or a folder cannot be read."""
     return f"cannot be read: {getattr(error, 'strerror', None) or error}. Check its permissions and the disk"
 
 
@@ -99,7 +99,7 @@ def from_system(error: BaseException) -> bool:
 
 
 def is_missing(path: str | PathLike[str]) -> bool:
-    """Whether the folder that should hold a file shows that it does not; False where the folder cannot be read."""
+    """Whether a file is missing from its folder; False if the folder cannot be read."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +109,7 @@ def is_missing(path: str | PathLike[str]) -> bool:
     return False
 
 
-def _read_file(reader: Reader, file: File) -> Iterator[Found]:
+def _read_file(reader: FileReader, file: File) -> Iterator[Found]:
     if file.size == 0:
         return iter([Skipped(file.name, "is empty (0 bytes)")])
     return reader.read(file)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isthmus.sources.base import Skipped, Unit
-from isthmus.sources.files import File, Reader, is_missing
+from isthmus.sources.files import File, FileReader, is_missing
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look, unit_of
 from isthmus.sources.sidecars import by_picture, candidates, is_picture
@@ -38,22 +38,22 @@ class FolderSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """One file: read by its extension, or by the reader that was named.
+    """One file: read by its extension, or by a given reader.
 
     ``path`` is the source's; the file is the source itself or, with ``inner``, a file in it.
     """
 
     path: str
-    reader: Reader | None = None
+    reader: FileReader | None = None
     inner: str = ""
 
     @property
     def root(self) -> str:
-        """The file, or the folder that it stands for."""
+        """The path of the source."""
         return readable(self.path)
 
     def units(self) -> Iterator[Unit | Skipped]:
-        """Give the one unit there is."""
+        """Yield the unit."""
         path = Path(self.path, self.inner)
         file = look(str(path), readable(path.name), alone=True)
         if isinstance(file, Skipped):

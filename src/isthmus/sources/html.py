@@ -1,6 +1,6 @@
-"""Web pages: the text a reader would see, the title first.
+"""Web pages: the visible text, the title first.
 
-A page that could take long to parse is parsed in a process of its own (``isthmus.isolated``), and skipped if it does.
+A page that could take long to parse is parsed in a worker process (``isthmus.isolated``), and skipped if it does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isthmus.sources.text import decode, mark_of, read_bytes
 MODULE = "selectolax"
 CHARSET = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]+)""")
 FORMATTING = re.compile(rb"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\b", re.IGNORECASE)
-# What is parsed in this process. The worst pages we tried take about 0.5 s and 200 MB with tags, 1.7 s with attributes.
+# Limits for parsing in this process. The worst pages take about 0.5 s and 200 MB with tags, 1.7 s with attributes.
 SMALL = 128 * 1024  # bytes; an attribute is compared with every other one of its tag
 FEW_TAGS = 8_000  # a tag is compared with every open element
 FEW_COPIES = 500_000  # every paragraph may open each formatting element again
@@ -28,7 +28,7 @@ WORKER = Worker("html")
 
 
 def read(file: File) -> Iterator[Found]:
-    """Give a page as one text document."""
+    """Yield a page as one text document."""
     require(MODULE, extra="html")
     data = read_bytes(file)
     page = _decoded(data, file.name).encode("utf-8", "replace")
@@ -43,7 +43,7 @@ def read(file: File) -> Iterator[Found]:
 
 
 def is_harmless(page: bytes) -> bool:
-    """Whether a page, as UTF-8, is so small that no parser takes long for it, whatever is in it.
+    """Whether a page, as UTF-8, is small enough to be parsed quickly, whatever it contains.
 
     >>> is_harmless(b"<p>text"), is_harmless(b"<p>text" * 10_000)
     (True, False)
@@ -64,7 +64,7 @@ def _shown(page: bytes) -> tuple[str, str]:
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """Decode by the mark, else as UTF-8, else by the encoding that the page names."""
+    """Decode by the byte order mark, otherwise as UTF-8, otherwise by the encoding that the page names."""
     try:
         return decode(data, name, characters=TEXT_BYTES)
     except BadInput:

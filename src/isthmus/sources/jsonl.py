@@ -1,4 +1,4 @@
-"""JSON Lines, one object a line; and JSON files that are a list of objects, or one."""
+"""JSON Lines, one object per line; and JSON files with a list of objects, or one object."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from isthmus.sources.files import File
 from isthmus.sources.rows import Table
 from isthmus.sources.text import convert, mark_of, read_text
 
-REST_LEFT = "was read in part, and the rest was left"
+REST_LEFT = "was read in part, and the rest was skipped"
 NO_TEXT = re.compile("[\udc80-\udcff]")
-VALUE_BYTES = {"{": 232, "[": 88, ",": 64}  # what an object, a list, and one more value in either take, at most
+VALUE_BYTES = {"{": 232, "[": 88, ",": 64}  # maximum bytes of an object, a list, and one more value in either
 
 
 def read(file: File) -> Iterator[Found]:
-    """Give each line as a document; a broken one is skipped, blank ones are passed over."""
+    """Yield each line as a document; malformed lines are skipped, blank ones ignored."""
     table = Table(file, "line")
     with text_lines(file) as stream:
         for number in count(1):
@@ -41,7 +41,7 @@ def read(file: File) -> Iterator[Found]:
 
 
 def line_passed(stream: TextIO) -> bool:
-    """Read to the end of a line that is too long; return whether there is one within reason."""
+    """Read to the end of a line that is too long; return whether it was found within the limit."""
     passed = 0
     while passed < ROW_SKIPPED:
         rest = stream.readline(ROW_CHARACTERS)
@@ -52,7 +52,7 @@ def line_passed(stream: TextIO) -> bool:
 
 
 def read_json(file: File) -> Iterator[Found]:
-    """Give each object of a list as a document, or the one object that the file is."""
+    """Yield each object of a list, or the single object, as a document."""
     table = Table(file, "row")
     content = loads(read_text(file, characters=TEXT_BYTES))
     rows = [content] if isinstance(content, dict) else content
@@ -63,7 +63,7 @@ def read_json(file: File) -> Iterator[Found]:
 
 
 def loads(text: str) -> Any:
-    """Parse JSON; NaN and infinity, which JSON has not, become null.
+    """Parse JSON; non-finite numbers become null.
 
     A list of empty lists takes 20 times as much memory as its text, so the values are counted first.
     """
@@ -79,7 +79,7 @@ def loads(text: str) -> Any:
 
 @contextmanager
 def text_lines(file: File, newline: str = "\n") -> Iterator[TextIO]:
-    """Open a table; bytes that are no text become halves of characters, to be found line by line."""
+    """Open a table; invalid bytes become surrogates, which are detected line by line."""
     with open_regular(file.path) as binary:
         head = binary.peek(4096)[:4096]
         mark, encoding = mark_of(head)
@@ -91,7 +91,7 @@ def text_lines(file: File, newline: str = "\n") -> Iterator[TextIO]:
 
 
 def is_text(line: str) -> bool:
-    """Tell whether every byte of a line was text."""
+    """Return whether every byte of a line was valid."""
     return line.isascii() or not NO_TEXT.search(line)
 
 

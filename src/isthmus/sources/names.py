@@ -1,7 +1,7 @@
-r"""What a file is called: any path becomes valid UTF-8, and can be told back.
+r"""Names of files: any path becomes valid UTF-8, reversibly.
 
-A name on disk may hold bytes that are no text. They are written as ``\x`` and two hexadecimal digits; a
-backslash that stands in a name before such digits is written ``\x5c``, so that no two names meet.
+A name on disk may contain invalid bytes. They are written as ``\x`` and two hexadecimal digits; a backslash before such
+digits is written ``\x5c``, so that names stay distinct.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def true_path(name: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no text, as Python keeps it
+    if 0xDC80 <= code <= 0xDCFF:  # an invalid byte, as Python represents it
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code > 0x7F else f"\\x{code:02x}"
 
@@ -43,7 +43,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def extension(name: str) -> str:
-    """Return the extension in lower case without its dot, empty when there is none.
+    """Return the extension in lower case without its dot, empty if there is none.
 
     >>> extension("Photo.JPG"), extension("Makefile"), extension("a.tar.gz"), extension("notes.")
     ('jpg', '', 'gz', '')

@@ -1,6 +1,6 @@
 """Parquet, a few rows at a time; columns of vectors never become Python numbers.
 
-pyarrow runs in a process of its own (``isthmus.isolated``): a file that takes too much time or memory is skipped.
+pyarrow runs in a worker process (``isthmus.isolated``): a file that takes too much time or memory is skipped.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _numbers = numbers()
 
 
 def read(file: File) -> Iterator[Found]:
-    """Give each row as a document."""
+    """Yield each row as a document."""
     table = Table(file, "row")
     for number, row in enumerate(rows(file.path), 1):
         yield table.found(row, number)
 
 
 def rows(path: str) -> Iterator[Mapping[str, Any]]:
-    """Read the rows of a Parquet file, without holding more than a few."""
+    """Read the rows of a Parquet file, a few at a time."""
     _check(path)
     request = {"reading": str(next(_numbers)), "path": path, "vectors": ["vector", *VECTORS]}
     given = 0
@@ -56,7 +56,7 @@ def count(path: str) -> int:
 
 def _check(path: str) -> None:
     require(MODULE, extra="parquet")
-    with open_regular(path):  # with our rights, which a worker that was started earlier may not share
+    with open_regular(path):  # with our permissions, which a worker that started earlier may not have
         pass
 
 

@@ -1,6 +1,6 @@
 """PDF: every page is a document, its text and its picture.
 
-pdfium runs in a process of its own (``isthmus.isolated``): a page that takes too long or too much memory is skipped.
+pdfium runs in a worker process (``isthmus.isolated``): a page that takes too long or too much memory is skipped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _numbers = count()
 
 
 def read(file: File) -> Iterator[Found]:
-    """Give each page as a document; a page that cannot be read is skipped alone."""
+    """Yield each page as a document; only pages that cannot be read are skipped."""
     require(MODULE, extra="pdf")
-    with open_regular(file.path):  # with our rights, which a worker that was started earlier may not share
+    with open_regular(file.path):  # with our permissions, which a worker that started earlier may not have
         pass
     request = {"reading": str(next(_numbers)), "path": file.path}
     try:

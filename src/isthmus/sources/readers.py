@@ -1,4 +1,4 @@
-"""Which reader takes which file: one table, by extension."""
+"""The table of readers, by extension."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from isthmus.documents import Document, Part
 from isthmus.errors import BadInput, CannotRead
 from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader, unit
+from isthmus.sources.files import File, FileReader, unit
 from isthmus.sources.names import extension
 from isthmus.sources.sidecars import is_picture, read_picture
 
-TEXT = Reader("text", text.read)
-HTML = Reader("html", html.read, html.MODULE)
-PDF = Reader("pdf", pdf.read, pdf.MODULE)
-JSON = Reader("json", jsonl.read_json)
-JSONL = Reader("jsonl", jsonl.read)
-CSV = Reader("csv", delimited.read)
-TSV = Reader("tsv", delimited.read_tabs)
-PARQUET = Reader("parquet", parquet.read, parquet.MODULE)
+TEXT = FileReader("text", text.read)
+HTML = FileReader("html", html.read, html.MODULE)
+PDF = FileReader("pdf", pdf.read, pdf.MODULE)
+JSON = FileReader("json", jsonl.read_json)
+JSONL = FileReader("jsonl", jsonl.read)
+CSV = FileReader("csv", delimited.read)
+TSV = FileReader("tsv", delimited.read_tabs)
+PARQUET = FileReader("parquet", parquet.read, parquet.MODULE)
 
 WORDS = "txt text md markdown rst log tex org adoc asciidoc srt vtt"
 CODE = (
@@ -31,7 +31,9 @@ CODE = (
 )
 _BY_KIND = {TEXT: f"{WORDS} {CODE}", HTML: "html htm xhtml", PDF: "pdf", JSON: "json", JSONL: "jsonl ndjson"}
 _BY_KIND |= {CSV: "csv", TSV: "tsv tab", PARQUET: "parquet"}
-READERS: Mapping[str, Reader] = MappingProxyType({e: reader for reader, all_ in _BY_KIND.items() for e in all_.split()})
+READERS: Mapping[str, FileReader] = MappingProxyType(
+    {e: reader for reader, all_ in _BY_KIND.items() for e in all_.split()}
+)
 
 
 def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipped:
@@ -42,7 +44,7 @@ def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipp
     if kind in READERS:
         return READERS[kind].unit(file)
     if (other := kinds.by_suffix(f".{kind}")) is not None:
-        return Reader(other.name, partial(_whole, other.name)).unit(file)
+        return FileReader(other.name, partial(_whole, other.name)).unit(file)
     if not kind:
         return Skipped(file.name, "has no extension, so its kind is unknown. Rename it, for example to .txt")
     return Skipped(file.name, f"isthmus does not read .{kind} files")
@@ -54,7 +56,7 @@ def _whole(kind: str, file: File) -> Iterator[Found]:
 
 
 def look(path: str, name: str, *, alone: bool = False) -> File | Skipped:
-    """Look at a file, or say why it cannot be."""
+    """Return a file, or why it is skipped."""
     try:
         return File.at(path, name, alone=alone)
     except BadInput as error:
@@ -73,4 +75,4 @@ def _read(file: File, there: list[File], gone: list[Skipped]) -> Iterator[Found]
     yield from read_picture(file, there)
 
 
-PICTURE = Reader("picture", partial(read_picture, sidecars=()))
+PICTURE = FileReader("picture", partial(read_picture, sidecars=()))

@@ -1,12 +1,12 @@
-"""A row of a table becomes a document, whatever kind of file the table is.
+"""From a row of a table to a document, for every kind of table.
 
 id, _id                              the document's id
 text, else caption, content, body    its text; a title is put before it
-image                                a path, a data: URI, or bytes where the file can hold them
+image                                a path, a data: URI, or bytes if the format allows
 vectors                              {"text": [0.1, …], "image": […]}
 text_vector, image_vector, vector    the same as columns; a plain vector stands for all parts of the row
 metadata                             an object
-every other field                    metadata, if it is a string, a number, a truth value or a list of them
+every other field                    metadata, if it is a string, a number, a boolean or a list of them
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from isthmus.sources.files import File
 IDS = ("id", "_id")
 TEXTS = ("text", "caption", "content", "body")
 VECTORS = {"text_vector": "text", "image_vector": "image"}
-FIELDS = (*TEXTS, "title", "image", "vectors", *VECTORS, "vector")  # a row without any of them is no document
+FIELDS = (*TEXTS, "title", "image", "vectors", *VECTORS, "vector")  # a row without any of them is skipped
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -46,7 +46,7 @@ class Table:
         object.__setattr__(self, "facts", {} if self.file.alone else self.file.facts)
 
     def found(self, row: object, number: int) -> Found:
-        """Make a document of a row, or say why not."""
+        """Make a document from a row, or return why not."""
         if not isinstance(row, Mapping):
             return self.skipped(number, f"is a {type(row).__name__}, not an object with fields")
         try:
@@ -59,7 +59,7 @@ class Table:
         return Skipped(f"{self.file.name}, {self.counts} {number}", why)
 
     def document(self, row: Mapping[str, Any], number: int) -> Document:
-        """Make a document of a row, or raise."""
+        """Make a document from a row, or raise an error."""
         left = {name: value for name, value in row.items() if value is not None}
         blank = [name for name in FIELDS if name in row]
         if blank and not left.keys() & set(FIELDS):
@@ -86,14 +86,14 @@ class Table:
 
 
 def storable(text: str, field_name: str) -> str:
-    """Return a string that can be written anywhere, or raise: halves of characters and NUL cannot."""
+    """Return a string without lone surrogates and NUL, or raise an error."""
     if NO_TEXT.search(text):
         raise BadInput(f"has a {field_name} with NUL or half a character in it: it is not text")
     return text
 
 
 def plain(value: Any, *, nested: bool = False) -> Any:
-    """Return a value that JSON can hold; None for what it cannot, and for objects unless ``nested``.
+    """Return a JSON value; None for other types, and for objects unless ``nested``.
 
     >>> plain(3), plain(float("nan")), plain(["a", 1]), plain({"a": 1}), plain(b"raw")
     (3, None, ['a', 1], None, None)

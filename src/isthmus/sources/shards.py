@@ -24,7 +24,7 @@ from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.sources.base import Found, Skipped, Unit
-from isthmus.sources.files import File, Reader, from_system, unreadable
+from isthmus.sources.files import File, FileReader, from_system, unreadable
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension, readable
 from isthmus.sources.readers import look
@@ -110,18 +110,18 @@ class Member(tarfile.TarInfo):
 
 
 class Metered:
-    """A stream that gives up when an archive takes more reading than it is worth."""
+    """A stream that limits how much of an archive is read."""
 
     def __init__(self, stream: BufferedReader | gzip.GzipFile, total: int) -> None:
         self._stream = stream
-        # what comes before damage is given, which a whole read of a compressed stream would lose
+        # reads in pieces, so that data before damage is not lost
         self._read = stream.read1 if isinstance(stream, gzip.GzipFile) else stream.read
         self._total = self._most = total  # bytes that may be read in all
         self.step = STEP  # and before the next member is there
-        self._empty = 0  # times that there was nothing to read, in a row
+        self._empty = 0  # consecutive empty reads
 
     def read(self, size: int = -1) -> bytes:
-        """Read, within what is allowed."""
+        """Read, within the limits."""
         if not 0 <= size <= self._total:
             raise tarfile.ReadError(f"it expands to more than {mebibytes(self._most)}")
         if size > self.step:
@@ -159,13 +159,13 @@ def _opened(file: File) -> Iterator[tuple[tarfile.TarFile, Metered]]:
 
 
 def read(file: File) -> Iterator[Found]:
-    """Give each sample as a document; what comes before damage is kept."""
+    """Yield each sample as a document; samples before damage are kept."""
     sample: Sample | None = None
     try:
         with _opened(file) as (archive, meter):
             while (member := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined] # it would remember them all
-                meter.step = min(member.size, SHARD_BYTES) + STEP  # the next header is read behind all of this member
+                meter.step = min(member.size, SHARD_BYTES) + STEP  # the next header is read after this member
                 key, kind = key_of(member.name)
                 if not member.isfile() or not key:
                     continue
@@ -210,7 +210,7 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, sample: Sample, kin
         sample.take(kind, opened.read())
 
 
-SHARD = Reader("webdataset", read)
+SHARD = FileReader("webdataset", read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,5 +240,5 @@ class ShardsSource:
 
 
 def is_shard(name: str) -> bool:
-    """Tell a shard by its extension."""
+    """Return whether a file is a shard, by its extension."""
     return name.lower().endswith(ENDINGS) and not name.startswith(".")

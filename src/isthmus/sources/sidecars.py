@@ -1,4 +1,4 @@
-"""Pictures and the files beside them that say what they show.
+"""Pictures and their sidecars: files with captions and metadata.
 
 ``photo.jpg`` goes with ``photo.jpg.txt``, ``photo.txt``, ``photo.caption``, ``photo.jpg.json`` and ``photo.json``.
 """
@@ -23,12 +23,12 @@ CAPTIONS = ("caption", "text", "title", "description", "alt")
 
 
 def is_picture(name: str) -> bool:
-    """Tell a picture by its extension."""
+    """Return whether a file is a picture, by its extension."""
     return extension(name) in PICTURES
 
 
 def candidates(picture: str) -> list[str]:
-    """Return the names that a picture's sidecars may have, those of this one picture first.
+    """Return the possible names of a picture's sidecars, those of this picture alone first.
 
     >>> candidates("a.jpg")[:3]
     ['a.jpg.txt', 'a.jpg.TXT', 'a.jpg.caption']
@@ -48,10 +48,10 @@ def by_picture(files: Sequence[str]) -> dict[str, list[str]]:
 
 
 def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
-    """Give a picture, with what its sidecars say, as one document. The picture itself is not looked at here."""
+    """Yield a picture with its sidecars as one document. The picture itself is not opened."""
     texts: list[str] = []
     said: dict[str, Any] = {}
-    for sidecar in sorted(sidecars, key=_is_json):  # what a text says comes before what an object says
+    for sidecar in sorted(sidecars, key=_is_json):  # a text file takes precedence over JSON
         try:
             if _is_json(sidecar):
                 captions, more = caption_of(loads(read_text(sidecar)))
@@ -72,7 +72,7 @@ def _is_json(file: File) -> bool:
 
 
 def caption_of(row: object) -> tuple[list[str], dict[str, Any]]:
-    """Return what an object says a picture shows, if it does, and its other fields.
+    """Return the caption in a JSON object, if any, and its other fields.
 
     >>> caption_of({"caption": "a cat", "width": 640})
     (['a cat'], {'width': 640})

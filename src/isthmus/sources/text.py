@@ -1,4 +1,4 @@
-"""Text files: UTF-8, or UTF-16 and UTF-32 that say so in their first bytes. Nothing is guessed."""
+"""Text files: UTF-8, or UTF-16 and UTF-32 with a byte order mark. Encodings are not guessed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from isthmus.sources.base import Found
 from isthmus.sources.files import File
 
 CONTROLS = re.compile("[\x01-\x07\x0e-\x1a\x1c-\x1f\x7f]")  # not tab, line ends, backspace or the escape of colours
-MOST_CONTROLS = 0.1  # text has next to none; binary data has about an eighth of them
+MOST_CONTROLS = 0.1  # text has almost none; binary data about an eighth
 # The longer marks come first: UTF-32's begins with UTF-16's.
 MARKS = [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")]
 MARKS += [(codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")]
 
 
 def read(file: File) -> Iterator[Found]:
-    """Give the file as one text document."""
+    """Yield the file as one text document."""
     yield Document(id=file.name, text=read_text(file), metadata=file.facts)
 
 
 def read_text(file: File, *, characters: int = CHARACTERS) -> str:
-    """Return the text of a file, or raise saying why it is none."""
+    """Return the text of a file, or raise an error with the reason."""
     return decode(read_bytes(file), file.name, characters=characters)
 
 
@@ -45,7 +45,7 @@ def read_bytes(file: File) -> bytes:
 
 
 def decode(data: bytes, name: str, *, characters: int = CHARACTERS) -> str:
-    """Decode the bytes of a text of at most so many characters; ``name`` stands in what to do about it.
+    """Decode a text of at most ``characters``; ``name`` is used in error messages.
 
     >>> decode("café".encode("utf-16"), "a.txt")
     'café'
@@ -78,7 +78,7 @@ def decode(data: bytes, name: str, *, characters: int = CHARACTERS) -> str:
 
 
 def mark_of(data: bytes) -> tuple[bytes, str]:
-    """Return the mark that a text begins with, and the encoding it stands for.
+    """Return the byte order mark of a text, and its encoding.
 
     >>> mark_of(b"plain")
     (b'', 'utf-8')
@@ -87,7 +87,7 @@ def mark_of(data: bytes) -> tuple[bytes, str]:
 
 
 def convert(encoding: str, name: str) -> str:
-    """Say how a file in an encoding could be made readable."""
+    """Return how to convert a file from an encoding."""
     known = {"WINDOWS-1252": "Windows-1252", "UTF-16LE": "UTF-16"}[encoding]
     old = PurePosixPath(name).name
     return f"If it is {known}: iconv -f {encoding} -t UTF-8 {shlex.quote(old)} > {shlex.quote(f'new-{old}')}"

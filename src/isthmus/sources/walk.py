@@ -15,8 +15,8 @@ from isthmus.sources.names import readable
 
 Identity: TypeAlias = tuple[int, int]
 
-COLLECTION = ".isthmus"  # the folders that collections are kept in
-STORE = "collection.sqlite"  # what tells a collection by any other name
+COLLECTION = ".isthmus"  # the extension of collections' folders
+STORE = "collection.sqlite"  # the file that identifies a collection with any other name
 SQLITE = b"SQLite format 3\0"
 
 
@@ -40,11 +40,11 @@ class Listing:
 def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
     """List a folder, then the folders in it, depth first; files before folders.
 
-    Collections are passed over: the folder ``without``, under whatever name a link gives it, and every other folder
-    that holds a collection's files.
+    Collections are ignored: the folder ``without``, also through links, and every other folder with a collection's
+    files.
 
-    Symbolic links are followed, but never to a folder that we are in, and to the same folder only once: folders that
-    link to one another would otherwise have endlessly many names.
+    Symbolic links are followed, but never to a parent folder, and to the same folder only once: folders that link to
+    one another would otherwise have infinitely many names.
     """
     above: list[Identity] = []
     own = _identity(without)
@@ -79,7 +79,7 @@ def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
 
 
 def is_collection(folder: str) -> bool:
-    """Whether a folder is a collection: it holds a collection's database."""
+    """Whether a folder is a collection: it has a collection's database."""
     try:
         with open_regular(Path(folder, STORE)) as file:
             return file.read(len(SQLITE)) in (SQLITE, b"")  # empty until the first table is written
@@ -119,5 +119,5 @@ def inside(folder: Folder, name: str) -> str:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # links that lead to one another; whoever opens the file will say so
+    except OSError:  # a cycle of links; opening the file will raise the error
         return False

@@ -1,1 +1,1 @@
-"""Training, on a GPU in minutes: ``mini``, and rewriters of queries. Needs ``isthmus[train]``; ``lexicon`` does not."""
+"""Training of encoders and query rewriters, in minutes on a GPU. Needs ``isthmus[train]``, except ``lexicon``."""

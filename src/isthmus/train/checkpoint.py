@@ -1,6 +1,6 @@
-"""Checkpoints: what every trainer writes to its folder, and goes on from.
+"""Checkpoints: every trainer writes them to its folder, and resumes from them.
 
-OUT/checkpoint.pt     the state of the training, replaced in one step: an interruption leaves the one before
+OUT/checkpoint.pt     the state of the training, replaced atomically
 OUT/log.jsonl         a line for each measurement
 """
 
@@ -26,7 +26,7 @@ def save(out: Path, state: Mapping[str, Any]) -> None:
 
 
 def load(out: Path, device: torch.device | str = "cpu") -> dict[str, Any] | None:
-    """Return what was saved; None where there is no checkpoint."""
+    """Return the checkpoint; None if there is none."""
     path = out / CHECKPOINT
     if not path.exists():
         return None
@@ -35,7 +35,7 @@ def load(out: Path, device: torch.device | str = "cpu") -> dict[str, Any] | None
 
 
 def changed(saved: Mapping[str, Any], now: Mapping[str, Any], free: Sequence[str] = ()) -> list[str]:
-    """Return the names of settings that differ from a saved recipe's, but for the ``free`` ones.
+    """Return the names of settings that differ from a saved recipe's, except the ``free`` ones.
 
     >>> changed({"steps": 10, "rate": 0.1}, {"steps": 20, "rate": 0.2}, free=["steps"])
     ['rate']

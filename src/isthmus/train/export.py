@@ -1,8 +1,8 @@
 """An encoder as files: ONNX models, the tokenizer, and the ``encoder.toml`` that describes them.
 
-Weights are kept as 8-bit integers with one scale per output channel (small filters in 16 bits) and turned back into
-float32 when a session is made (a cast and a product of constants, which onnxruntime folds at load): the files are a
-quarter of the size, the arithmetic stays float32, and a vector never depends on the batch it was computed in.
+Weights are stored as 8-bit integers with one scale per output channel (small filters in 16 bits) and converted
+to float32 when a session is created (a cast and a product of constants, which onnxruntime folds at load): the files
+are a quarter of the size, the arithmetic stays float32, and a vector never depends on the batch it was computed in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isthmus.train.mini import Mini
 from isthmus.train.onnx import write
 
 SMALLEST = 2048  # weights with fewer numbers stay float32
-SMALL_FILTER = 120_000  # filters with fewer are kept in 16 bits
+SMALL_FILTER = 120_000  # filters with fewer numbers are stored in 16 bits
 TOML = """# Written by isthmus.train.export; the checksums are verified when the encoder is loaded.
 name = {name}
 dim = {dim}
@@ -47,11 +47,11 @@ fit = "squash"
 resample = "bicubic"
 output = "vectors"
 """
-FREE = {0: "n", 1: "t"}  # axes of tokens and mask: as many texts and tokens as there are
+FREE = {0: "n", 1: "t"}  # axes of tokens and mask: any number of texts and tokens
 
 
 class _Pixels(nn.Module):
-    """The image tower behind bytes, ``(n, size, size, 3)``."""
+    """The image tower with bytes as input, ``(n, size, size, 3)``."""
 
     def __init__(self, image: nn.Module) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def export(model: Mini, tokenizer: Path, out: Path, *, name: str, size: int, len
 
 
 def describe(out: Path, name: str, dim: int, tables: str) -> None:
-    """Write ``encoder.toml``, with the checksums of the models and the tokenizer that lie beside it."""
+    """Write ``encoder.toml``, with the checksums of the models and the tokenizer in the folder."""
     files = [out / file for file in ("text.onnx", "image.onnx", "tokenizer.json") if (out / file).exists()]
     sums = "\n".join(f'"{file.name}" = "{checksum(file)}"' for file in files)
     (out / DESCRIPTION).write_text(TOML.format(name=json.dumps(name), dim=dim, tables=tables, files=sums), "utf-8")

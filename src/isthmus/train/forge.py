@@ -1,24 +1,25 @@
-"""FORGE: a language model learns to rewrite queries, and what a retriever finds is its reward. The loop is ``train``.
+"""FORGE: train a language model to rewrite queries, with a retriever as the reward. The loop is ``train``.
 
-    r_i   = nDCG@10 of what the retriever finds for rewrite i      empty or over 200 words: of the query itself
+    r_i   = nDCG@10 of the documents found for rewrite i           if empty or over 200 words: for the query itself
     A_i   = r_i − mean(r)                                          over the G rewrites of one query
     loss  = −1/(nL) Σ_i Σ_t [ min(ρA_i, clip(ρ, 1−ε, 1+ε)A_i) − β(eᵈ − d − 1) ]
                                                                    ρ = π/π_before, d = log π_start − log π
 
 By default there is one update per batch (``inner=1``), no ``clip`` and no ``kl``: ρ is 1, and this is the plain policy
-gradient Σ A_i ∇log π(rewrite i). L, the longest rewrite, is a constant, so a token weighs the same in a long rewrite as
-in a short one. References: BRIDGE (arXiv 2604.07201), GRPO (DeepSeekMath, arXiv 2402.03300), Dr. GRPO on what the
-divisions do (arXiv 2503.20783).
+gradient Σ A_i ∇log π(rewrite i). L, the longest rewrite, is a constant, so a token has the same weight in long and
+short rewrites. References: BRIDGE (arXiv 2604.07201), GRPO (DeepSeekMath, arXiv 2402.03300), Dr. GRPO on the effect
+of the divisions (arXiv 2503.20783).
 
-How it differs from GRPO as DeepSeekMath has it:
-1. the advantage is not divided by the group's deviation (BRIDGE): easy and hopeless queries are not blown up;
+Differences from GRPO (DeepSeekMath):
+1. the advantage is not divided by the group's deviation (BRIDGE): easy and hopeless queries are not amplified;
 2. a rewrite's tokens are summed and divided by a constant, not by the rewrite's own length (log π of a whole rewrite);
-3. the penalty for leaving the start (k3 estimate of KL) and clipping are options, off at first.
-From BRIDGE: any causal model and any retriever, where it trains Qwen2.5-7B-Instruct against its own; a supervised
-warm-up (``warmup.py``) for models too small to find a good rewrite by themselves.
-From TRL's GRPOTrainer (``scale_rewards=False, loss_type="dr_grpo"`` is the nearest): the model samples with its own
-forward passes, no inference server and so no correction for one; the rate is constant after its warm-up; one device;
-rewrites of groups whose rewards are all alike are left out of the backward pass, because they add exactly nothing.
+3. the penalty for the distance from the start (k3 estimate of KL) and clipping are options, off by default.
+Differences from BRIDGE: any causal model and any retriever (BRIDGE trains Qwen2.5-7B-Instruct with its own); a
+supervised warm-up (``warmup.py``) for models too small to sample good rewrites.
+Differences from TRL's GRPOTrainer (``scale_rewards=False, loss_type="dr_grpo"`` is the nearest): the model samples
+with its own forward passes, without an inference server and the correction for one; the learning rate is constant
+after its warm-up; one device; groups with equal rewards are left out of the backward pass, because they add exactly
+nothing.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from isthmus.align.prompts import read
 from isthmus.errors import BadInput
 from isthmus.train import checkpoint
 
-LONGEST = 200  # words; what is longer is no query, and BRIDGE searches the message itself
+LONGEST = 200  # words; for longer output BRIDGE searches the message itself
 
-# The worth of rewrites: for each query id, and the rewrite of that query, a number.
+# The reward: a number for each query id and the rewrite of that query.
 Reward: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 
 
-FREE = ("steps", "every", "rows")  # settings that may change without changing what is learned
+FREE = ("steps", "every", "rows")  # settings that do not affect the result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +73,22 @@ class ForgeRecipe:
     def __post_init__(self) -> None:
         for name in ("steps", "queries", "warm", "inner", "rows", "every"):
             if getattr(self, name) < 1:
-                raise BadInput(f"{name} is at least 1, not {getattr(self, name)}.")
+                raise BadInput(f"{name} must be at least 1, not {getattr(self, name)}.")
         for name in ("rate", "norm", *(["clip"] if self.clip is not None else [])):
             if not 0 < getattr(self, name) < float("inf"):
-                raise BadInput(f"{name} is a number above 0, not {getattr(self, name)}.")
+                raise BadInput(f"{name} must be above 0, not {getattr(self, name)}.")
         for name in ("kl", "decay"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise BadInput(f"{name} is 0 or a number above it, not {getattr(self, name)}.")
+                raise BadInput(f"{name} must be at least 0, not {getattr(self, name)}.")
         if self.group < 2:
-            raise BadInput(f"A rewrite is compared with its group, so group is at least 2, not {self.group}.")
+            raise BadInput(f"A rewrite is compared with its group, so group must be at least 2, not {self.group}.")
         if self.temperature <= 0:
-            raise BadInput("Rewrites are drawn by chance: temperature is above 0.")
+            raise BadInput("Rewrites are sampled, so temperature must be above 0.")
 
 
 @dataclass(frozen=True, slots=True)
 class ForgeLesson:
-    """A query as it came, and, for the supervised warm-up, how it should have been asked."""
+    """A query and, for the supervised warm-up, its ideal rewrite."""
 
     id: str
     query: str
@@ -96,18 +97,18 @@ class ForgeLesson:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForgePolicy:
-    """A causal language model of ``transformers``, its tokenizer, and how it is asked."""
+    """A causal language model of ``transformers``, its tokenizer, and its prompt."""
 
     model: Any
     words: Any
-    prompt: str = field(default_factory=lambda: read("forge").text)  # what a rewriter that is not trained is told
-    longest: int = 384  # tokens of a query that are read
-    new: int = 64  # tokens of a rewrite at most: L
+    prompt: str = field(default_factory=lambda: read("forge").text)  # the prompt of an untrained rewriter
+    longest: int = 384  # maximum tokens of a query
+    new: int = 64  # maximum tokens of a rewrite: L
     adapted: bool = False  # LoRA: only the adapters are trained
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     @property
@@ -124,15 +125,15 @@ class ForgePolicy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rewrites:
-    """What a policy was asked and what it said; prompts are padded on the left, rewrites on the right."""
+    """Prompts and rewrites; prompts are padded on the left, rewrites on the right."""
 
     prompt: Tensor  # (n, p)
-    asked: Tensor  # (n, p), 1 where a prompt is
+    prompt_mask: Tensor  # (n, p), 1 for tokens of the prompt
     tokens: Tensor  # (n, t)
     live: Tensor  # (n, t), 1 up to the token that ends it, that one too
 
     def __getitem__(self, rows: Tensor) -> Rewrites:
-        return Rewrites(self.prompt[rows], self.asked[rows], self.tokens[rows], self.live[rows])
+        return Rewrites(self.prompt[rows], self.prompt_mask[rows], self.tokens[rows], self.live[rows])
 
 
 def train(
@@ -145,14 +146,14 @@ def train(
     minutes: float | None = None,
     progress: Callable[[dict[str, float]], object] = dict,
 ) -> int:
-    """Train the policy's model in place; ``out`` gets ``log.jsonl`` and a checkpoint. Return the steps that are done.
+    """Train the policy's model in place; write ``log.jsonl`` and a checkpoint to ``out``. Return the steps done.
 
-    Run again it goes on from the checkpoint, as if it had never stopped. ``minutes`` ends it early, with a checkpoint.
+    A second call resumes from the checkpoint, with the same result. ``minutes`` ends it early, with a checkpoint.
     """
     if not lessons:
-        raise BadInput("There is no query to learn from.")
+        raise BadInput("There are no queries to train on.")
     late = time.monotonic() + 60 * (math.inf if minutes is None else minutes)
-    model = policy.model.eval()  # no dropout: ρ compares like with like
+    model = policy.model.eval()  # no dropout: ρ must compare equal policies
     start = copy.deepcopy(model).requires_grad_(False) if recipe.kl else None
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimiser = torch.optim.AdamW(weights, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=recipe.decay)
@@ -180,7 +181,7 @@ def train(
 def update(
     recipe: ForgeRecipe, policy: ForgePolicy, start: Any, optimiser: Any, rewrites: Rewrites, advantage: Tensor
 ) -> dict[str, float]:
-    """Move the weights ``inner`` times along the gradient of the loss; return what is worth a line in the log."""
+    """Move the weights ``inner`` times along the gradient of the loss; return values for the log."""
     useful = torch.arange(len(advantage), device=policy.device) if recipe.kl else advantage.nonzero()[:, 0]
     chunks = torch.split(useful, recipe.rows) if len(useful) else ()
     with torch.no_grad():
@@ -209,17 +210,17 @@ def update(
 
 
 def advantages(rewards: Tensor) -> Tensor:
-    """How much better each rewrite is than its group, ``(queries, G)``: r − mean, not divided by the deviation.
+    """The advantage of each rewrite over its group, ``(queries, G)``: r − mean, not divided by the deviation.
 
     >>> advantages(torch.tensor([[1.0, 0.0, 0.5], [0.3, 0.3, 0.3]])).tolist()
     [[0.5, -0.5, 0.0], [0.0, 0.0, 0.0]]
     """
     centred = rewards - rewards.mean(dim=1, keepdim=True)
-    return torch.where((rewards == rewards[:, :1]).all(dim=1, keepdim=True), 0.0, centred)  # rounding is no advantage
+    return torch.where((rewards == rewards[:, :1]).all(dim=1, keepdim=True), 0.0, centred)  # remove rounding errors
 
 
 def surrogate(new: Tensor, old: Tensor, advantage: Tensor, clip: float | None) -> Tensor:
-    """What a token gains: ρA, and with ``clip`` no more than where ρ leaves 1 ± ε (PPO, arXiv 1707.06347)."""
+    """The gain of a token: ρA, and with ``clip`` limited where ρ leaves 1 ± ε (PPO, arXiv 1707.06347)."""
     ratio = (new - old).exp()
     if clip is None:
         return ratio * advantage
@@ -237,15 +238,15 @@ def k3(new: Tensor, start: Tensor) -> Tensor:
 
 
 def drawn(lessons: Sequence[ForgeLesson], recipe: ForgeRecipe, step: int) -> Iterator[ForgeLesson]:
-    """Return the queries of a step: every query once, in an order of chance, before any comes again."""
+    """Return the queries of a step: every query once, in random order, before any repeats."""
     for place in range(step * recipe.queries, (step + 1) * recipe.queries):
         times, i = divmod(place, len(lessons))
         order = torch.randperm(len(lessons), generator=torch.Generator().manual_seed(_seed(recipe.seed, -1 - times)))
         yield lessons[int(order[i])]
 
 
-def asked(policy: ForgePolicy, queries: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return prompts and where they are, ``(n, p)`` each, padded on the left; a query too long loses its end."""
+def prompt_tokens(policy: ForgePolicy, queries: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Return prompts and their mask, ``(n, p)`` each, padded on the left; a long query is cut at its end."""
     words, prompts = policy.words, []
     for query in queries:
         tokens = words(query, add_special_tokens=False)["input_ids"]
@@ -259,7 +260,7 @@ def asked(policy: ForgePolicy, queries: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 
 def padded(rows: Sequence[Sequence[int]], *, left: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return rows of unequal length as one tensor, and a mask of what is not padding."""
+    """Return rows of unequal length as one tensor, and a mask without the padding."""
     width = max(map(len, rows))
     blank = [[0] * (width - len(row)) for row in rows]
     tokens = [b + list(row) if left else list(row) + b for row, b in zip(rows, blank, strict=True)]
@@ -270,7 +271,7 @@ def padded(rows: Sequence[Sequence[int]], *, left: bool, device: torch.device) -
 @torch.no_grad()
 def sample(policy: ForgePolicy, queries: Sequence[str], temperature: float, rng: torch.Generator | None) -> Rewrites:
     """Draw one rewrite of each query, a token at a time; at temperature 0 the likeliest token each time."""
-    prompt, mask = asked(policy, queries)
+    prompt, mask = prompt_tokens(policy, queries)
     tokens, there, cache, stops = prompt, mask, None, policy.stops
     made: list[Tensor] = []
     alive = torch.ones(len(prompt), dtype=torch.bool, device=prompt.device)
@@ -308,8 +309,8 @@ def until(tokens: Tensor, stops: Tensor) -> Tensor:
 
 
 def log_probs(policy: ForgePolicy, model: Any, rewrites: Rewrites, temperature: float) -> Tensor:
-    """Return log π of every token that was said, at the temperature it was drawn at, ``(n, t)``: one forward pass."""
-    mask = torch.cat([rewrites.asked, rewrites.live], dim=1)
+    """Return log π of every token of the rewrites, at the sampling temperature, ``(n, t)``: one forward pass."""
+    mask = torch.cat([rewrites.prompt_mask, rewrites.live], dim=1)
     with policy.precise():
         logits = model(
             input_ids=torch.cat([rewrites.prompt, rewrites.tokens], dim=1),
@@ -317,7 +318,7 @@ def log_probs(policy: ForgePolicy, model: Any, rewrites: Rewrites, temperature: 
             position_ids=_positions(mask),
             use_cache=False,
             logits_to_keep=rewrites.tokens.shape[1] + 1,
-        ).logits[:, :-1]  # what stands at a place foretells the next
+        ).logits[:, :-1]  # each position predicts the next token
     chosen = rewrites.tokens[..., None]
     return (logits.float() / temperature).log_softmax(2).gather(2, chosen)[..., 0]  # type: ignore[no-any-return]
 
@@ -330,7 +331,7 @@ def said(policy: ForgePolicy, rewrites: Rewrites) -> list[str]:
 
 
 def kept(query: str, text: str) -> Rewritten:
-    """Return the rewrite, or the query itself where the rewrite cannot be one.
+    """Return the rewrite, or the query itself if the rewrite is not usable.
 
     >>> kept("what does this mean", "")
     Rewritten(text='what does this mean', fell_back='nothing was written')
@@ -343,7 +344,7 @@ def kept(query: str, text: str) -> Rewritten:
 
 
 def facts(recipe: ForgeRecipe, rewards: Tensor, rewrites: Rewrites, texts: Sequence[Rewritten]) -> dict[str, float]:
-    """What to watch: the best of each group, groups nothing is learned from, how long rewrites are, how many fail."""
+    """Values for the log: the best of each group, groups with equal rewards, lengths of rewrites, fallbacks."""
     groups = rewards.view(-1, recipe.group)
     return {
         "best": groups.amax(1).mean().item(),
@@ -362,7 +363,7 @@ def _positions(mask: Tensor) -> Tensor:
 
 
 def _seed(seed: int, step: int) -> int:
-    """Each step draws from a generator of its own, so that there is none whose state would have to be kept."""
+    """Each step has its own generator, so that no state has to be saved."""
     return (seed * 1_000_003 + step * 7919) % 2**62
 
 
@@ -371,7 +372,7 @@ def _log(out: Path, row: dict[str, float]) -> None:
 
 
 def _save(out: Path, recipe: ForgeRecipe, step: int, model: Any, optimiser: torch.optim.Optimizer) -> None:
-    """Write what is trained, and no more of the model."""
+    """Save the trained weights only."""
     learned = {name: weight.detach() for name, weight in model.named_parameters() if weight.requires_grad}
     state = {"step": step, "recipe": asdict(recipe), "model": learned, "optimiser": optimiser.state_dict()}
     checkpoint.save(out, state)
@@ -386,11 +387,12 @@ def _resume(out: Path, recipe: ForgeRecipe, model: Any, optimiser: torch.optim.O
         changed = checkpoint.changed(saved["recipe"], asdict(recipe), free=FREE)
         if changed:
             raise BadInput(
-                f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."
+                f"{out} has a run with another {' and '.join(changed)}. Continue with those settings, or choose "
+                "another folder."
             )
         model.load_state_dict(saved["model"], strict=False)
         optimiser.load_state_dict(saved["optimiser"])
-    if log.exists():  # what came after the checkpoint is done again
+    if log.exists():  # steps after the checkpoint are repeated
         lines = log.read_text().splitlines(keepends=True)
         log.write_text("".join(line for line in lines if json.loads(line)["step"] <= step))
     return step

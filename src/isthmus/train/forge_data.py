@@ -1,4 +1,4 @@
-"""What forge-mini learns from: claims and captions as people would send them, and as they are; and who is asked."""
+"""The training data of forge-mini: claims and captions, as chats and clean; and its retrievers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from isthmus.align.base import Retriever, joined
 from isthmus.align.reading import WindowReader
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.evaluate.benchmarks import beir, flickr8k
-from isthmus.evaluate.benchmarks.files import Folder
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.chat import chats
 from isthmus.queries.phrases import content_words
 from isthmus.train.forge_mini import Example
 
 TURNS = 8  # chats of each claim
-HELD_OUT = 109  # claims of the training split that are only looked at
+HELD_OUT = 109  # claims of the training split that are held out
 CAPTIONS = 3000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForgeQuery:
-    """A query: what is sent, what is meant, what is right, and of which corpus."""
+    """A query: the message, the clean query, the right documents, and the corpus."""
 
     text: str
     claim: str
@@ -35,13 +35,13 @@ class ForgeQuery:
 
     @property
     def clean(self) -> bool:
-        """Whether what is sent is what is meant."""
+        """Whether the message is the clean query."""
         return self.text == self.claim
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForgeCorpus:
-    """Texts that are asked for."""
+    """The texts that are searched."""
 
     ids: list[str]
     texts: list[str]
@@ -69,21 +69,21 @@ def scifact(data: Path) -> tuple[ForgeCorpus, dict[str, dict[str, str]], dict[st
 
 
 def captions(data: Path) -> tuple[ForgeCorpus, list[ForgeQuery]]:
-    """Return first captions of Flickr8k's training photos, and second ones to ask with: everyday words."""
-    photos = flickr8k.split(Folder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
+    """Return first captions of Flickr8k's training photos, and second ones as queries: everyday words."""
+    photos = flickr8k.split(BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME), "train")
     corpus = ForgeCorpus([photo.id for photo in photos], [photo.captions[0] for photo in photos])
     said = {photo.id: photo.captions[1] for photo in photos[:CAPTIONS] if len(photo.captions) > 1}
     sent = [*_sent(said, 100, 0.5), *_sent(said, 101, 0.0)]
-    asked = [ForgeQuery(text, said[name], frozenset([name]), 1) for name, text in sent]
-    return corpus, [*asked, *(ForgeQuery(claim, claim, frozenset([name]), 1) for name, claim in said.items())]
+    queries = [ForgeQuery(text, said[name], frozenset([name]), 1) for name, text in sent]
+    return corpus, [*queries, *(ForgeQuery(claim, claim, frozenset([name]), 1) for name, claim in said.items())]
 
 
 def claims_asked(
     claims: Mapping[str, str], right: Mapping[str, frozenset[str]], everyday: Sequence[str] = ()
 ) -> list[ForgeQuery]:
-    """Return each claim as a chat in several ways, with a screenshot and without, and as it is.
+    """Return each claim as several chats, with a screenshot and without, and unchanged.
 
-    ``everyday`` sentences are among the tangents of every second chat: no list of tangents is long enough.
+    Every second chat also uses ``everyday`` sentences as tangents, for variety.
     """
     sent = [
         pair
@@ -102,24 +102,24 @@ def _sent(
 
 
 def examples(
-    asked: Sequence[ForgeQuery], reader: WindowReader, threads: int, report: Callable[[str], object] = str
+    queries: Sequence[ForgeQuery], reader: WindowReader, threads: int, report: Callable[[str], object] = str
 ) -> list[Example]:
-    """Read every query; those longer than one window are left out."""
-    report(f"reading {len(asked)} queries")
+    """Tokenize every query; those longer than one window are left out."""
+    report(f"reading {len(queries)} queries")
     with ThreadPoolExecutor(threads) as pool:
-        read = list(pool.map(lambda each: reader.read(each.text), asked))
+        read = list(pool.map(lambda each: reader.read(each.text), queries))
     return [
         Example(windows[0], taught(each, windows[0].words), each.right, each.corpus)
-        for each, windows in zip(asked, read, strict=True)
+        for each, windows in zip(queries, read, strict=True)
         if len(windows) == 1
     ]
 
 
-def taught(asked: ForgeQuery, words: Sequence[str]) -> np.ndarray:
-    """Say which words a teacher would keep: the claim's content words; all of what is clean already."""
-    if asked.clean:
+def taught(query: ForgeQuery, words: Sequence[str]) -> np.ndarray:
+    """Return the words that the teacher keeps: the claim's content words; all words of a clean query."""
+    if query.clean:
         return np.ones(len(words), dtype=bool)
-    meant = {_bare(word) for word in asked.claim.split() if content_words(word)}
+    meant = {_bare(word) for word in query.claim.split() if content_words(word)}
     return np.array([_bare(word) in meant for word in words])
 
 

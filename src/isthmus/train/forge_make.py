@@ -1,7 +1,7 @@
 """``isthmus train forge-mini``: read claims and captions, teach, reinforce, write the rewriter as one file.
 
 FILE            the rewriter, as ONNX; ``isthmus.align.mini.load(FILE)`` opens it
-FILE.jsonl      a line a step: the loss of the supervised ones; reward and share of words kept of the others
+FILE.jsonl      a line per step: the loss of supervised steps; reward and share of words kept of the others
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def make_forge_mini(
 ) -> None:
     """Train on SciFact's claims and Flickr8k's captions, as chats and clean; ``data`` holds both folders.
 
-    The last ``held_out`` claims are not learned from. A recipe without ``rl_steps`` makes the supervised twin; one
-    without ``sft_steps`` begins reinforcement from nothing.
+    The last ``held_out`` claims are not used for training. A recipe without ``rl_steps`` makes the supervised model;
+    one without ``sft_steps`` starts reinforcement from random weights.
     """
     corpora, learned = _read(data, held_out, report)
     torch.manual_seed(recipe.seed)
@@ -67,6 +67,8 @@ def _read(data: Path, held_out: int, report: Callable[[str], object]) -> tuple[S
     train = claims["train"]
     kept = {name: train[name] for name in list(train)[: max(0, len(train) - held_out)]}
     if not kept:
-        raise BadInput(f"{data / 'scifact'} has {len(train)} training claims, and {held_out} are held out. Hold fewer.")
+        raise BadInput(
+            f"{data / 'scifact'} has {len(train)} training claims, and {held_out} are held out. Hold out fewer."
+        )
     asked = [*forge_data.claims_asked(kept, right, photos.texts), *everyday]
     return (abstracts, photos), forge_data.examples(asked, WindowReader.open(1), os.cpu_count() or 1, report)

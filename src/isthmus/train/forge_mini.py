@@ -1,11 +1,12 @@
-"""``isthmus train forge-mini``: learn which words of a chatty query to keep, from what a retriever then finds.
+"""``isthmus train forge-mini``: learn which words of a chatty query to keep, with a retriever as the reward.
 
     SFT     cross-entropy: a content word of the claim is kept, any other word is not
-    RL      G = 8 samples of kept words per query; reward = nDCG@10, mean over the retrievers, minus a mild length cost;
+    RL      G = 8 samples of kept words per query; reward = nDCG@10, mean over the retrievers, minus a small length
+    cost;
             advantage = r − mean of the group, no division by the deviation (BRIDGE); loss = −A · log P(sample)
 
 The policy is a Bernoulli per word, so log P is a sum over words and its gradient needs no second model. Reinforcement
-begins from the supervised weights, or from nothing (every word kept with probability ¾).
+starts from the supervised weights, or from random ones (every word kept with probability ¾).
 """
 
 from __future__ import annotations
@@ -49,23 +50,23 @@ class ForgeMiniRecipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """A query to align: what is seen of it, which words a teacher would keep, and what is right."""
+    """A query to align: the model's input, the words that the teacher keeps, and the right documents."""
 
     window: Window
     teacher: Any  # (w,) bool
     right: frozenset[str]
-    corpus: int = 0  # which corpus it is asked of
+    corpus: int = 0  # the corpus that is searched
 
 
 @dataclass(slots=True)
 class TrainingCurve:
-    """What was seen on the way."""
+    """The log of a training."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
 
 
 class PolicyBlock(nn.Module):
-    """One layer: attention, then two linear maps, each behind a norm. Written out so that it exports at any length."""
+    """One layer: attention, then two linear maps, each after a norm. Written out so that it exports for any length."""
 
     def __init__(self, recipe: ForgeMiniRecipe) -> None:
         super().__init__()
@@ -81,20 +82,20 @@ class PolicyBlock(nn.Module):
         self.drop = nn.Dropout(recipe.dropout)
 
     def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
-        """Return the tokens, each having looked at those that are there."""
-        asked, held, said = (
+        """Return the tokens after attention to the unmasked ones."""
+        query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in self.look(self.before(seen)).chunk(3, dim=-1)
         )  # (n, heads, t, d)
-        scores = asked @ held.transpose(2, 3) / asked.shape[-1] ** 0.5
+        scores = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
         share = self.drop(scores.masked_fill(~mask[:, None, None], -1e9).softmax(dim=-1))
-        seen = seen + self.drop(self.join((share @ said).transpose(1, 2).flatten(2)))
+        seen = seen + self.drop(self.join((share @ value).transpose(1, 2).flatten(2)))
         thought: Tensor = self.drop(self.think(self.between(seen)))
         return seen + thought
 
 
 class ForgeMiniPolicy(nn.Module):
-    """Inputs of tokens in, a logit for each out; that of a word is its first token's."""
+    """From token inputs to a logit each; the logit of a word is that of its first token."""
 
     def __init__(self, recipe: ForgeMiniRecipe) -> None:
         super().__init__()
@@ -134,9 +135,9 @@ def rewards(
     out = torch.zeros(len(examples), len(texts[0]))
     for corpus, several in enumerate(retrievers):
         rows = [row for row, example in enumerate(examples) if example.corpus == corpus]
-        asked = [text for row in rows for text in texts[row]]
+        flat = [text for row in rows for text in texts[row]]
         for retriever in several:
-            found = iter(retriever.search(asked, 10))
+            found = iter(retriever.search(flat, 10))
             for row in rows:
                 for sample in range(out.shape[1]):
                     out[row, sample] += ndcg(next(found), examples[row].right) / len(several)
@@ -150,7 +151,7 @@ def supervised(
     device: str,
     report: Callable[[str], object] = str,
 ) -> TrainingCurve:
-    """Teach what a teacher would keep."""
+    """Train on the teacher's choice of words."""
     rng = np.random.default_rng(recipe.seed)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.sft_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.sft_rate, total_steps=recipe.sft_steps)
@@ -185,12 +186,12 @@ def reinforced(
     seconds: float = float("inf"),
     report: Callable[[str], object] = str,
 ) -> TrainingCurve:
-    """Follow the reward; ``retrievers`` are those of each corpus."""
+    """Train by reinforcement; ``retrievers`` are those of each corpus."""
     rng = np.random.default_rng(recipe.seed + 1)
     draws = torch.Generator(device).manual_seed(recipe.seed + 1)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.rl_rate, weight_decay=0.0)
     curve = TrainingCurve()
-    policy.eval()  # no dropout: samples and gradients are of one policy
+    policy.eval()  # no dropout: samples and gradients must come from one policy
     start = time.monotonic()
     for step in range(recipe.rl_steps):
         if time.monotonic() - start > seconds:
@@ -219,7 +220,7 @@ def reinforced(
 
 
 def word_logits(policy: ForgeMiniPolicy, examples: Sequence[Example], device: str) -> tuple[Tensor, Tensor]:
-    """Return the logit of every word and which words are there, ``(n, w)`` both."""
+    """Return the logit of every word and the mask, ``(n, w)`` both."""
     inputs, mask = padded([example.window for example in examples])
     logits = policy(torch.as_tensor(inputs, device=device), torch.as_tensor(mask, device=device))
     most = max(len(example.window.words) for example in examples)

@@ -1,8 +1,8 @@
-"""Queries whose right documents are known: read, parted, and given documents that only look right.
+"""Queries with known right documents: read them, split them, and find hard negatives.
 
 read(folder)                      a set in BEIR's layout, its train split
-parted(judged, share, seed)       queries to learn from, and queries to decide by
-mined(judged, retrievers, depth)  hard negatives: what retrievers put first and is not right
+split(judged, share, seed)        queries to train on, and held-out queries
+mined(judged, retrievers, depth)  hard negatives: wrong documents that retrievers rank first
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Judged:
 
 
 def read(folder: Path) -> Judged:
-    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/train.tsv``. No other split is looked at."""
+    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/train.tsv``. No other split is read."""
     whole = beir.load(folder, ["train"])
     documents = {document.id: document.text or "" for document in whole.documents}
     right = {
@@ -38,15 +38,17 @@ def read(folder: Path) -> Judged:
     }
     queries = {question.id: question.query.text or "" for question in whole.questions if right[question.id]}
     if len(queries) < 2:
-        raise BadInput(f"{folder}/qrels/train.tsv has fewer than two queries with a right document: nothing to learn.")
+        raise BadInput(
+            f"{folder}/qrels/train.tsv has fewer than two queries with a right document. Training needs more."
+        )
     return Judged(documents, queries, {query: right[query] for query in queries})
 
 
-def parted(judged: Judged, share: float, seed: int, *, apart: bool = False) -> tuple[list[str], list[str]]:
-    """Return the queries to learn from and those to decide by, about ``share`` of all.
+def split(judged: Judged, share: float, seed: int, *, apart: bool = False) -> tuple[list[str], list[str]]:
+    """Return the queries to train on and the held-out ones, about ``share`` of all.
 
-    With ``apart``, queries that have a right document in common, even through others, stay together: what is decided by
-    shares no right document with what was learned from. Without, it may, as the next query to the same documents may.
+    With ``apart``, queries that share a right document, directly or through others, stay together: held-out queries
+    share no right document with the others. Without it they may, like future queries about the same documents.
     """
     groups = _groups(judged.right) if apart else [[query] for query in judged.queries]
     wanted = round(share * len(judged.queries))
@@ -56,7 +58,7 @@ def parted(judged: Judged, share: float, seed: int, *, apart: bool = False) -> t
             held.update(groups[at])
     if not held or len(held) == len(judged.queries):
         raise BadInput(
-            f"{share:.0%} of {len(judged.queries)} queries cannot be held out: they are {len(groups)} groups, the "
+            f"{share:.0%} of {len(judged.queries)} queries cannot be held out: there are {len(groups)} groups, the "
             f"smallest of {min(map(len, groups))}. Hold out another share."
         )
     learned = [query for query in judged.queries if query not in held]
@@ -64,7 +66,7 @@ def parted(judged: Judged, share: float, seed: int, *, apart: bool = False) -> t
 
 
 def mined(judged: Judged, retrievers: Sequence[Retriever], depth: int) -> dict[str, list[str]]:
-    """Return hard negatives of each query: the first ``depth`` of each retriever in turn that are not right.
+    """Return hard negatives of each query: wrong documents among the first ``depth`` of each retriever.
 
     The lists are interleaved, best first, each document once: BM25's first, the checkpoint's first, BM25's second …
     """
@@ -80,7 +82,7 @@ def mined(judged: Judged, retrievers: Sequence[Retriever], depth: int) -> dict[s
 
 
 def _groups(right: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Return the queries that hang together by their right documents, in the order of their first."""
+    """Return groups of queries connected by right documents, in the order of their first."""
     first: dict[str, str] = {}  # of each document, some query that has it
 
     def root(query: str) -> str:

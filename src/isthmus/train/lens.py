@@ -1,16 +1,16 @@
-"""Train LENS: a sentence encoder learns which documents answer a query. The loop is ``train``, on one screen.
+"""Train LENS: fine-tune a sentence encoder on queries with known documents. The loop is ``train``.
 
     loss = − log  exp(cos(q, d⁺) / τ)  /  Σ over the documents d of the batch of exp(cos(q, d) / τ)
 
-The batch's documents are every query's right document and its M hard negatives, so what is right for one query is a
-negative of the others; documents that are right for a query beside the one drawn are left out of its sum, and a
-document that comes twice counts once. Hard negatives come from BM25 and from the checkpoint that training starts from.
+The batch's documents are every query's right document and its M hard negatives, so a right document of one query is a
+negative of the others. Other right documents of a query are left out of its sum, and a document that occurs twice
+counts once. Hard negatives come from BM25 and from the checkpoint that training starts from.
 
-A part of the training queries decides which epoch is kept, the start included; no other split is looked at. Reference:
-BRIDGE (arXiv 2604.07201), LENS, M = 7 and τ = 0.02. How we differ: negatives are drawn anew in every step from the
-first ``depth`` of both lists; documents are cut to ``length``; weights halfway between the start and what was learned
-are measured as well (Wortsman et al. 2022), for a few hundred queries soon teach too much; vectors are computed without
-gradients first and again in small chunks (Gao et al. 2021), which gives the same gradients and lets a large batch fit.
+Held-out training queries decide which epoch is kept, including the start; no other split is read. Reference:
+BRIDGE (arXiv 2604.07201), LENS, M = 7 and τ = 0.02. Differences: every step draws negatives from the first
+``depth`` of both lists; documents are cut to ``length``; the average of start and trained weights is a candidate too
+(Wortsman et al. 2022), because a few hundred queries soon overfit; vectors are computed without gradients first and
+again in small chunks (Gao et al. 2021), which gives the same gradients and lets a large batch fit.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ class LensRecipe:
 
     negatives: int = 7
     temperature: float = 0.02
-    depth: int = 20  # of each retriever's list, that negatives are drawn from
-    skip: int = 0  # first ones that are not drawn: they may be right, and not judged
+    depth: int = 20  # of each retriever's list, to draw negatives from
+    skip: int = 0  # first ones that are left out: they may be right without being judged
     rate: float = 5e-5
     decay: float = 0.01
     batch: int = 32  # queries
     epochs: int = 6
-    patience: int = 3  # epochs without a better one
-    shares: tuple[float, ...] = (0.5, 1.0)  # of the way from the start to what was learned, that are measured
+    patience: int = 3  # epochs without improvement before training stops
+    shares: tuple[float, ...] = (0.5, 1.0)  # weights of the trained model in averages with the start
     warm: float = 0.1  # of all steps
-    length: int = 256  # tokens of a document; what is longer is cut
-    chunk: int = 32  # texts that have gradients at a time
-    held: float = 0.1  # of the queries, to decide by
+    length: int = 256  # maximum tokens of a document
+    chunk: int = 32  # texts with gradients at a time
+    held: float = 0.1  # share of held-out queries
     apart: bool = False  # whether they share no right document with the others
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LensLesson:
-    """What is learned from: queries, hard negatives of each, and which queries decide."""
+    """Training data: queries, hard negatives of each, and held-out queries."""
 
     judged: Judged
     negatives: Mapping[str, Sequence[str]]
@@ -79,7 +79,7 @@ class LensBatch:
 
 @dataclass(slots=True)
 class Progress:
-    """How far it is, and the best so far."""
+    """Progress, and the best epoch so far."""
 
     step: int
     best: float
@@ -87,19 +87,19 @@ class Progress:
     weights: dict[str, Tensor]
 
     def met(self, epoch: int, value: float, weights: dict[str, Tensor]) -> None:
-        """Take note of what an epoch came to."""
+        """Record the result of an epoch."""
         if value > self.best:
             self.best, self.best_epoch, self.weights = value, epoch, weights
 
     def tired(self, epoch: int, recipe: LensRecipe) -> bool:
-        """Say whether too many epochs have gone by without a better one."""
+        """Return whether too many epochs had no improvement."""
         return epoch - self.best_epoch >= recipe.patience
 
 
 def train(
     recipe: LensRecipe, start: SentenceModel, lesson: LensLesson, out: Path, *, report: Callable[[str], object] = str
 ) -> SentenceModel:
-    """Train and return the model of the best epoch; ``out`` gets ``log.jsonl`` and a checkpoint to resume from."""
+    """Train and return the model of the best epoch; write ``log.jsonl`` and a checkpoint to ``out``."""
     torch.manual_seed(recipe.seed)
     model = copy.deepcopy(start)
     tokens = TokenCache.of(model, lesson, recipe)
@@ -152,7 +152,7 @@ def batches(lesson: LensLesson, recipe: LensRecipe, epoch: int) -> list[LensBatc
 
 
 def _batch(queries: Sequence[str], lesson: LensLesson, recipe: LensRecipe, rng: np.random.Generator) -> LensBatch:
-    column: dict[str, int] = {}  # a document that comes twice has one
+    column: dict[str, int] = {}  # one column per document
     target = []
     for query in queries:
         right, wrong = lesson.judged.right[query], lesson.negatives[query][recipe.skip :]
@@ -167,7 +167,7 @@ def backward(model: SentenceModel, tokens: TokenCache, batch: LensBatch, recipe:
     """Add the gradients of a batch's loss to the model's, a chunk of texts at a time, and return the loss.
 
     First every vector without gradients; then the loss's gradient with respect to the vectors; then each chunk again,
-    with the same dropout, to carry that gradient on to the weights.
+    with the same dropout, to propagate that gradient to the weights.
     """
     model.train()
     rows = tokens.rows(batch)
@@ -197,7 +197,7 @@ def backward(model: SentenceModel, tokens: TokenCache, batch: LensBatch, recipe:
 
 
 def measured(model: SentenceModel, tokens: TokenCache, lesson: LensLesson) -> float:
-    """Return nDCG@10 of the held-out queries, among all documents that are right or a hard negative for one of them."""
+    """Return nDCG@10 of the held-out queries, among the right documents and hard negatives of all of them."""
     candidates = _candidates(lesson)
     queries = model.encoded([tokens.queries[query] for query in lesson.held])
     documents = model.encoded([tokens.documents[name] for name in candidates])
@@ -209,7 +209,7 @@ def measured(model: SentenceModel, tokens: TokenCache, lesson: LensLesson) -> fl
 def _on_the_way(
     start: SentenceModel, model: SentenceModel, tokens: TokenCache, lesson: LensLesson, recipe: LensRecipe
 ) -> Iterator[tuple[float, dict[str, Tensor]]]:
-    """Yield the measure, and the weights, at each share of the way from the start to the model."""
+    """Yield the measure and the weights of each average of start and model."""
     before, now = _weights(start), _weights(model)
     tried = copy.deepcopy(start)
     for share in recipe.shares:
@@ -229,14 +229,14 @@ def _candidates(lesson: LensLesson) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenCache:
-    """The tokens of every text that is met, by id."""
+    """The tokens of every text, by id."""
 
     queries: Mapping[str, Sequence[int]]
     documents: Mapping[str, Sequence[int]]
 
     @classmethod
     def of(cls, model: SentenceModel, lesson: LensLesson, recipe: LensRecipe) -> TokenCache:
-        """Read each text once."""
+        """Tokenize each text once."""
         judged = lesson.judged
         used = {name for query in judged.queries for name in (*judged.right[query], *lesson.negatives[query])}
         names = [name for name in judged.documents if name in used]
@@ -250,7 +250,7 @@ class TokenCache:
 
 
 def _groups(model: SentenceModel, recipe: LensRecipe) -> list[dict[str, Any]]:
-    """Vectors and scalars do not decay."""
+    """Vectors and scalars have no weight decay."""
     return [
         {"params": [p for p in model.parameters() if (p.ndim > 1) == decays], "weight_decay": recipe.decay * decays}
         for decays in (True, False)
@@ -258,7 +258,7 @@ def _groups(model: SentenceModel, recipe: LensRecipe) -> list[dict[str, Any]]:
 
 
 def _schedule(step: int, steps: int, warm: float) -> float:
-    """Warm up, then fall in a straight line.
+    """Warm up, then decay linearly.
 
     >>> [round(_schedule(step, 10, 0.2), 2) for step in (0, 1, 2, 6, 9)]
     [0.5, 1.0, 1.0, 0.5, 0.12]
@@ -272,7 +272,7 @@ def _weights(model: SentenceModel) -> dict[str, Tensor]:
 
 
 def _log(out: Path, epoch: int, step: int, loss: float | None, found: Sequence[float]) -> str:
-    """Write a line to the log, and return it in words."""
+    """Write a line to the log, and return it as text."""
     row = {"epoch": epoch, "step": step, "loss": loss and round(loss, 4), "nDCG@10": [round(v, 4) for v in found]}
     checkpoint.log(out, row)
     learned = "as it starts" if loss is None else f"loss {loss:.3f}"
@@ -298,7 +298,7 @@ def _resume(out: Path, recipe: LensRecipe, model: SentenceModel, optimiser: torc
         return None
     if saved["recipe"] != repr(recipe):
         raise BadInput(
-            f"{out / checkpoint.CHECKPOINT} is of another recipe, {saved['recipe']}. Go on with that one, or write "
+            f"{out / checkpoint.CHECKPOINT} has another recipe, {saved['recipe']}. Continue with that one, or write "
             "elsewhere."
         )
     model.load_state_dict(saved["model"])

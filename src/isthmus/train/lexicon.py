@@ -3,8 +3,9 @@
     pip download --no-deps textblob
     python -m isthmus.train.lexicon textblob-*.whl
 
-Of 94,000 words with Penn Treebank tags those stay that are letters alone: words in small letters, and adjectives with a
-capital (*American*). Names go: a capital tells them. Tags become coarse codes, with a mark on nouns that are verbs too.
+Of 94,000 words with Penn Treebank tags, those made of letters are kept: lower-case words, and adjectives with a capital
+(*American*). Names are dropped: a capital marks them. Tags become coarse codes; nouns that are also verbs have their
+own.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _of_a_name(word: str, code: str) -> bool:
 
 
 def _marked(word: str, code: str, codes: Mapping[str, str]) -> str:
-    """Tell a noun that is a verb too by its other forms, and a verb that is a noun by its plural."""
+    """Detect a noun that is also a verb by its other forms, and a verb that is also a noun by its plural."""
     stem = word.removesuffix("s")
     forms = [f"{stem}ing", f"{stem.removesuffix('e')}ing", f"{stem}{stem[-1:]}ing", f"{stem}ed", f"{stem}d"]
     if code == "N" and any(codes.get(form) in ("G", "E") for form in forms):

@@ -1,4 +1,4 @@
-"""``isthmus train``: what each of its commands does, from data to an encoder's folder.
+"""``isthmus train``: its commands, from data to an encoder's folder.
 
 make_mini     train each shipped recipe, take the mean of their weights, export
 make_lens     mine hard negatives, train, export
@@ -34,7 +34,7 @@ def make_mini(
 ) -> None:
     """Train ``SHIPPED`` (with ``changes`` to every recipe) and export the mean; checkpoints under ``out/runs``.
 
-    ``report`` is told what is going on, a line at a time.
+    ``report`` receives lines of progress.
     """
     if not (data / "flickr8k" / "Flickr8k.token.txt").exists():
         raise BadInput(f"{data / 'flickr8k'} has no Flickr8k.token.txt. Pass --data, the folder that holds flickr8k/.")
@@ -67,16 +67,16 @@ def make_lens(
     small: bool = False,
     report: Callable[[str], object] = str,
 ) -> None:
-    """Train ``start`` (MiniLM when not said) on a set in BEIR's layout; write ``out/st`` and ``out/onnx``.
+    """Train ``start`` (default: MiniLM) on a set in BEIR's layout; write ``out/st`` and ``out/onnx``.
 
-    ``out/run`` keeps the hard negatives, the log and a checkpoint: run again, it goes on. ``half``: in
-    bfloat16; when not said, on a GPU alone. ``small``: 8-bit weights in the ONNX file.
+    ``out/run`` keeps the hard negatives, the log and a checkpoint: a second call resumes. ``half``: in bfloat16;
+    default: only on a GPU. ``small``: 8-bit weights in the ONNX file.
     """
     recipe = recipe or lens.LensRecipe()
     name = start or str(minilm())
     known = judged.read(data)
-    learned, held = judged.parted(known, recipe.held, recipe.seed, apart=recipe.apart)
-    report(f"{len(learned)} queries to learn from, {len(held)} to decide by, {len(known.documents)} documents")
+    learned, held = judged.split(known, recipe.held, recipe.seed, apart=recipe.apart)
+    report(f"{len(learned)} queries to train on, {len(held)} held out, {len(known.documents)} documents")
     half = device.startswith("cuda") if half is None else half
     model = sentence.SentenceModel.load(name, device, half=half)
     negatives = _negatives(known, model, name, recipe, out / "run" / "negatives.json", report)
@@ -105,9 +105,12 @@ def _negatives(
     if kept.exists():
         saved = json.loads(kept.read_text("utf-8"))
         if saved["made"] != made:
-            raise BadInput(f"{kept} was mined otherwise: {saved['made']}. Go on with that, or write elsewhere.")
+            raise BadInput(
+                f"{kept} was mined with other settings: {saved['made']}. Continue with those, or write to another "
+                "folder."
+            )
         return dict(saved["negatives"])
-    report("mining hard negatives: every document is read once")
+    report("mining hard negatives")
     ids, texts = list(known.documents), list(known.documents.values())
     nearest = sentence.Nearest.of(model, ids, texts, recipe.length)
     negatives = judged.mined(known, [Bm25(ids, texts), nearest], recipe.depth)

@@ -1,11 +1,11 @@
-"""Train ``mini``: two towers, one space. The loop is ``train``, on one screen.
+"""Train ``mini``: two towers, one space. The loop is ``train``.
 
     loss = symmetric InfoNCE(image, caption)                       learnable temperature
-         + hold · (1 − cos(text, its vector before training))      on captions, and on sentences that are none
-         + keep · KL(ImageNet logits before training ‖ now)        the backbone keeps its thousand concepts
+         + hold · (1 − cos(text, its vector before training))      on captions and on other sentences
+         + keep · KL(ImageNet logits before training ‖ now)        preserves the thousand classes
 
-The target of InfoNCE is softened by how alike captions are (``soft``): of a dog on a beach there are many. What is
-kept is the running average of the weights. Everything is seeded; a checkpoint resumes where it stopped.
+The target of InfoNCE is softened by the similarity of captions (``soft``): many show a dog on a beach. The result is
+the running average of the weights. Everything is seeded; training resumes from a checkpoint.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MiniRecipe:
 
 CHECKPOINT_EVERY = 100  # steps
 
-# What is shipped is the mean of the weights of these two: from one start, their mean is better than either.
+# The shipped weights are the mean of these two, which is better than either.
 SHIPPED = (
     MiniRecipe(),
     MiniRecipe(steps=850, image_rate=1.2e-3, text_rate=3e-4, hold_sentences=8.0, keep=1.0, smallest_crop=0.25),
@@ -70,7 +70,7 @@ class Mini(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MiniLesson:
-    """What is learned from, on the device: photos, tokenised captions and sentences, and their vectors before."""
+    """Training data on the device: photos, tokenised captions and sentences, and their vectors before training."""
 
     pixels: Tensor  # (n, 3, s, s) bytes
     captions: tuple[Tensor, Tensor]  # tokens and mask, (n · per_photo, length)
@@ -91,7 +91,7 @@ def begin(recipe: MiniRecipe, pretrained: Pretrained, device: str) -> tuple[Mini
 
 
 def prepare(model: Mini, words: Any, data: Path, limit: int | None, device: str) -> MiniLesson:
-    """Read the photos, captions and sentences, and encode the texts as they are before training."""
+    """Read the photos, captions and sentences, and encode the texts before training."""
     photos = pairs.flickr8k(data / "flickr8k", "train", 256, limit)
     per_photo = min(map(len, photos.captions))
     texts = [caption for each in photos.captions for caption in each[:per_photo]]
@@ -111,9 +111,9 @@ def train(
     limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Mini:
-    """Train and return the averaged model; ``out`` gets ``log.jsonl`` and a checkpoint to resume from.
+    """Train and return the averaged model; write ``log.jsonl`` and a checkpoint to ``out``.
 
-    ``limit`` reads only so many photos and sentences; ``progress`` is called with (steps done, steps in all).
+    ``limit`` is the maximum number of photos and sentences; ``progress`` is called with (steps done, all steps).
     """
     model, words = begin(recipe, pretrained, device)
     lesson = prepare(model, words, data, limit, device)
@@ -170,7 +170,7 @@ def batch_loss(
 
 
 def mean_of(models: Sequence[Mini]) -> Mini:
-    """Return a model whose weights are the mean of these, which started from the same weights."""
+    """Return the mean of the weights of models with the same start."""
     mean = copy.deepcopy(models[0])
     states = [model.state_dict() for model in models]
     mean.load_state_dict(
@@ -183,7 +183,7 @@ def mean_of(models: Sequence[Mini]) -> Mini:
 
 
 def contrastive(image: Tensor, text: Tensor, log_scale: Tensor, alike: Tensor, recipe: MiniRecipe) -> Tensor:
-    """Symmetric InfoNCE; a share ``soft`` of the target goes to captions that were alike before training."""
+    """Symmetric InfoNCE; a share ``soft`` of the target goes to captions that were similar before training."""
     logits = log_scale.exp().clamp(max=100) * image @ text.T  # (n, n)
     target = torch.eye(len(logits), device=logits.device)
     if recipe.soft:
@@ -197,7 +197,7 @@ def kept(logits: Tensor, before: Tensor) -> Tensor:
 
 
 def _groups(model: Mini, recipe: MiniRecipe) -> list[dict[str, Any]]:
-    """Each part learns at its own rate; vectors and scalars do not decay."""
+    """Each part has its own rate; vectors and scalars have no weight decay."""
     parts = [
         (list(model.image.backbone.parameters()), recipe.image_rate),
         (list(model.text.parameters()), recipe.text_rate),
@@ -211,7 +211,7 @@ def _groups(model: Mini, recipe: MiniRecipe) -> list[dict[str, Any]]:
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Warm up over the first 4%, then fall along a cosine."""
+    """Warm up over the first 4%, then decay along a cosine."""
     warm = max(1, steps // 25)
     return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 

@@ -1,4 +1,4 @@
-"""A module of torch as an ONNX file."""
+"""Export a torch module as an ONNX file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Axes = Mapping[str, Mapping[int, str]]
 
 
 def write(module: nn.Module, example: tuple[Tensor, ...], path: Path, inputs: Axes, outputs: Axes) -> None:
-    """Write what the module does to an example; the named axes of its inputs and outputs may have any length."""
+    """Trace the module with an example; the named axes of inputs and outputs may have any length."""
     with warnings.catch_warnings():  # the exporter warns of its own constants
         warnings.simplefilter("ignore")
         torch.onnx.export(

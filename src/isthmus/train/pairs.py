@@ -1,4 +1,4 @@
-"""What ``mini`` learns from: photos with captions, and sentences that only hold the text space in place."""
+"""The training data of ``mini``: photos with captions, and sentences that only preserve the text space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from isthmus._optional import need
 
 @dataclass(frozen=True)
 class CaptionedPhotos:
-    """Photos squashed into squares, ``(n, 3, s, s)`` bytes, and the captions of each."""
+    """Photos resized to squares, ``(n, 3, s, s)`` bytes, and the captions of each."""
 
     pixels: Tensor
     captions: list[list[str]]
@@ -39,7 +39,7 @@ def flickr8k(folder: Path, split: str, size: int, limit: int | None = None) -> C
 
 
 def squares(files: Sequence[Path], size: int) -> Tensor:
-    """Decode pictures and squash each into a square, ``(n, 3, size, size)`` bytes."""
+    """Decode pictures and resize each to a square, ``(n, 3, size, size)`` bytes."""
     image = need("PIL.Image", extra="train")
     out = torch.empty((len(files), 3, size, size), dtype=torch.uint8)
 

@@ -1,4 +1,4 @@
-"""What a rewrite is worth: a measure of what a retriever finds for it."""
+"""The reward of a rewrite: a measure of the documents that a retriever finds for it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from isthmus.errors import BadInput
 from isthmus.evaluate.measures import Measure, values
 from isthmus.evaluate.runs import Qrels
 
-KEPT = 200_000  # rewards remembered: a model that has settled says the same things again
+KEPT = 200_000  # cached rewards: a converged model repeats its rewrites
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """A reward by retrieval: all new rewrites of a batch are searched together, and none twice.
+    """A reward by retrieval: all new rewrites of a batch are searched together, without duplicates.
 
     >>> class Letters:
     ...     name = "letters"
@@ -32,11 +32,11 @@ class Retrieval:
     known: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, ids: Sequence[str], texts: Sequence[str]) -> list[float]:
-        """Return the measure of each text as a query of that id; a text that finds nothing is worth 0."""
+        """Return the measure of each text as a query of that id; a text that finds nothing has reward 0."""
         asked = list(zip(ids, texts, strict=True))
         new = [pair for pair in dict.fromkeys(asked) if pair not in self.known]
         if unjudged := [name for name, _ in new if max(self.qrels.get(name, {}).values(), default=0) < 1]:
-            raise BadInput(f"No document is judged right for {unjudged[0]!r}: a rewrite of it cannot be rewarded.")
+            raise BadInput(f"No document is judged right for {unjudged[0]!r}: its rewrites cannot be rewarded.")
         if new:
             if len(self.known) + len(new) > KEPT:
                 self.known.clear()

@@ -1,9 +1,9 @@
-"""``isthmus train forge``: read queries and documents, warm a language model up, train it, write it as a folder.
+"""``isthmus train forge``: read queries and documents, warm up a language model, train it, and save it.
 
-OUT/made.json   what the run is made of; another one is refused
+OUT/made.json   the settings of the run; a run with others is rejected
 OUT/warm/       the model after the supervised warm-up, if there was one
-OUT/log.jsonl   a line a step; OUT/curve.png is its picture, OUT/checkpoint.pt where a run goes on
-OUT/model/      the rewriter: a model of transformers, its tokenizer, and prompt.txt, what it is asked with
+OUT/log.jsonl   a line per step; OUT/curve.png plots it, OUT/checkpoint.pt resumes a run
+OUT/model/      the rewriter: a model of transformers, its tokenizer, and its prompt in prompt.txt
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from isthmus.train.reward import Retrieval
 
 MADE = "made.json"
 WARM = ForgeRecipe(steps=200, rate=1e-4)
-NOISES = 8  # chats made of each clean query
-SMOOTH = 10  # steps that the drawn curve is averaged over
+NOISES = 8  # chats per clean query
+SMOOTH = 10  # steps averaged in the plotted curve
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A policy as a rewriter: the likeliest rewrite of each query, many at a time."""
+    """A policy as a rewriter: the likeliest rewrite of each query, in batches."""
 
     policy: ForgePolicy
     name: str = "forge"
     batch: int = 128
 
     def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
-        """Return each query rewritten, or as it was with the reason."""
+        """Return each query rewritten, or unchanged with the reason."""
         made: list[str] = []
         for start in range(0, len(texts), self.batch):
             made += forge.said(self.policy, forge.sample(self.policy, texts[start : start + self.batch], 0.0, None))
@@ -56,22 +56,22 @@ class Trained:
 def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prompt: str | None = None) -> ForgePolicy:
     """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights.
 
-    It is asked with ``prompt``; else with what it was trained with, ``prompt.txt``; else with what ``forge:MODEL`` is.
+    The prompt is ``prompt``, otherwise the model's ``prompt.txt``, otherwise that of ``forge:MODEL``.
     """
     hub = need("transformers", extra="train")
     model = from_hub(str(name), hub.AutoModelForCausalLM, lambda loaded: loaded.float().to(device))
     words = from_hub(str(name), hub.AutoTokenizer)
-    said = Path(name) / "prompt.txt"
-    asked = prompt or (said.read_text("utf-8") if said.exists() else prompts.read("forge").text)
+    file = Path(name) / "prompt.txt"
+    instructions = prompt or (file.read_text("utf-8") if file.exists() else prompts.read("forge").text)
     if lora is None:
-        return ForgePolicy(model, words, asked)
+        return ForgePolicy(model, words, instructions)
     peft = need("peft", extra="lora")
     config = peft.LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear", task_type="CAUSAL_LM")
-    return ForgePolicy(peft.get_peft_model(model, config), words, asked, adapted=True)
+    return ForgePolicy(peft.get_peft_model(model, config), words, instructions, adapted=True)
 
 
 def write(policy: ForgePolicy, folder: Path) -> None:
-    """Write the model whole, adapters merged; it takes the place of what was there."""
+    """Save the model with merged adapters; it replaces an existing one."""
     model = copy.deepcopy(policy.model).merge_and_unload() if policy.adapted else policy.model
     with replacing_folder(folder) as draft:
         model.save_pretrained(draft)
@@ -80,7 +80,7 @@ def write(policy: ForgePolicy, folder: Path) -> None:
 
 
 def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> Retriever:
-    """Return what finds documents for a rewrite: ``bm25``, or ``dense:ENCODER`` by cosine.
+    """Return the retriever of a name: ``bm25``, or ``dense:ENCODER`` by cosine.
 
     >>> retriever("bm52", [])
     Traceback (most recent call last):
@@ -96,14 +96,14 @@ def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> 
 
 
 def lessons(data: Path, benchmark: Benchmark) -> list[ForgeLesson]:
-    """Return the queries of a benchmark, each with the ``rewrite`` that queries.jsonl has of it, if any."""
+    """Return the queries of a benchmark, each with its ``rewrite`` in queries.jsonl, if any."""
     rows = files.rows(data / "queries.jsonl", "_id", "text")
     wanted = {str(row["_id"]): str(row["rewrite"]) for row in rows if row.get("rewrite")}
     return [ForgeLesson(each.id, each.query.text or "", wanted.get(each.id)) for each in benchmark.questions]
 
 
 def chatty(clean: Sequence[ForgeLesson], *, seed: int = 0, noises: int = NOISES) -> list[ForgeLesson]:
-    """Return chats made of clean queries, with the query as the target: practice for messages nobody has labelled."""
+    """Return chats made from clean queries, with the query as the target."""
     from isthmus.evaluate.chat import chats
 
     claims = {lesson.id: lesson.query for lesson in clean}
@@ -126,12 +126,12 @@ def changed(settings: Sequence[str], recipe: ForgeRecipe | None = None) -> Forge
     for setting in settings:
         name, sign, value = (word.strip() for word in setting.partition("="))
         if not sign:
-            raise BadInput(f"--set {setting!r} cannot be read. Write NAME=VALUE, as in group=8.")
+            raise BadInput(f"--set {setting!r} is not a setting. Write NAME=VALUE, as in group=8.")
         kind = lookup(kinds, name, "setting of the recipe")
         try:
             read[name] = kind(value)
         except ValueError:
-            raise BadInput(f"{name} is a number, not {value!r}.") from None
+            raise BadInput(f"{name} must be a number, not {value!r}.") from None
     return replace(recipe, **read)
 
 
@@ -148,42 +148,43 @@ def make_forge(
     minutes: float | None = None,
     report: Callable[[str], object] = str,
 ) -> None:
-    """Train on the train split of a folder in BEIR's layout. ``policy`` loads the model, or the one warmed up.
+    """Train on the train split of a folder in BEIR's layout. ``policy`` loads the model, or the warmed-up one.
 
-    ``made`` says what else the run is made of, the model say: a folder with another is refused.
+    ``made`` holds other settings of the run, such as the model: a folder with different ones is rejected.
     """
     benchmark = beir.load(data, ["train"])
-    asked = lessons(data, benchmark)
-    asked = chatty(asked, seed=recipe.seed) if chats else asked
-    if warm and not any(lesson.target for lesson in asked):
+    learned = lessons(data, benchmark)
+    learned = chatty(learned, seed=recipe.seed) if chats else learned
+    if warm and not any(lesson.target for lesson in learned):
         raise BadInput(
-            "A warm-up needs targets: a 'rewrite' in queries.jsonl, or chats made of clean queries (--chats)."
+            "A warm-up needs targets: a 'rewrite' in queries.jsonl, or chats made from clean queries (--chats)."
         )
     worth = Retrieval(retriever(finds, benchmark.documents), benchmark.qrels)
-    whole = {**(made or {}), "retriever": finds, "lessons": _digest(asked), "warm": warm and asdict(warm)}
+    whole = {**(made or {}), "retriever": finds, "lessons": _digest(learned), "warm": warm and asdict(warm)}
     _same_run(out, whole)
     if warm and not (out / "warm").exists():
         learner = policy(None)
         _remember(out, whole)
-        taught = [lesson for lesson in asked if lesson.target]
+        taught = [lesson for lesson in learned if lesson.target]
         warmup.warm_up(warm, learner, taught, lambda row: report(_line("warm-up", row, warm)))
         write(learner, out / "warm")
     learner = policy(out / "warm" if warm else None)
     _remember(out, whole)
     forge.train(
-        recipe, learner, asked, worth, out, minutes=minutes, progress=lambda row: report(_line("step", row, recipe))
+        recipe, learner, learned, worth, out, minutes=minutes, progress=lambda row: report(_line("step", row, recipe))
     )
     write(learner, out / "model")
     draw(out)
 
 
 def _same_run(out: Path, made: Mapping[str, Any]) -> None:
-    """Refuse to go on in a folder with another run."""
+    """Reject a folder with another run."""
     path = out / MADE
     before = json.loads(path.read_text("utf-8")) if path.exists() else made
     if changed := [name for name, value in made.items() if before.get(name) != value]:
         raise BadInput(
-            f"{out} holds a run with another {' and '.join(changed)}. Go on with those, or choose another folder."
+            f"{out} has a run with another {' and '.join(changed)}. Continue with those settings, or choose another "
+            "folder."
         )
 
 
@@ -192,13 +193,13 @@ def _remember(out: Path, made: Mapping[str, Any]) -> None:
     (out / MADE).write_text(json.dumps(made, indent=2), "utf-8")
 
 
-def _digest(asked: Sequence[ForgeLesson]) -> str:
-    told = json.dumps([(lesson.id, lesson.query, lesson.target) for lesson in asked])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+def _digest(learned: Sequence[ForgeLesson]) -> str:
+    text = json.dumps([(lesson.id, lesson.query, lesson.target) for lesson in learned])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def draw(out: Path) -> None:
-    """Draw the rewards of ``log.jsonl``, and what was measured on the way in ``held_out.jsonl``, as ``curve.png``."""
+    """Plot the rewards of ``log.jsonl``, and the measurements in ``held_out.jsonl``, as ``curve.png``."""
     try:
         need("matplotlib", extra="plot").use("Agg")
     except ImportError:
@@ -212,7 +213,7 @@ def draw(out: Path) -> None:
     axes.plot(steps, _smooth(rewards), color="#2a6f97", label="mean of each group")
     if (out / "held_out.jsonl").exists():
         rows = (json.loads(line) for line in (out / "held_out.jsonl").read_text().splitlines())
-        held = {row["step"]: row["value"] for row in rows}  # after an interruption a step may be there twice
+        held = {row["step"]: row["value"] for row in rows}  # after an interruption a step may occur twice
         axes.plot(list(held), list(held.values()), "o-", ms=3, color="#e07a5f", label="held-out queries, greedy")
     axes.set(xlabel="step", ylabel="reward")
     axes.legend(frameon=False)

@@ -1,4 +1,4 @@
-"""A sentence encoder that learns: any sentence-transformers model, from text to unit vectors with gradients, to files.
+"""A trainable sentence encoder: any sentence-transformers model, with gradients and export.
 
 sentence = SentenceModel.load("all-MiniLM-L6-v2", device="cuda")
 sentence.vectors(sentence.tokens(["a cat"], "query", length=64))        (1, d), unit
@@ -25,13 +25,13 @@ from isthmus.encoders.st import load_model, prompt_of
 from isthmus.errors import BadInput
 from isthmus.train import export
 
-LONGEST = 512  # tokens, where a model does not say
+LONGEST = 512  # tokens, if a model states no length
 
 
 class SentenceModel(nn.Module):
     """A sentence-transformers model as a module: tokens and mask in, unit vectors out.
 
-    With ``half``, ``vectors`` computes in bfloat16 where that is enough; weights and vectors stay float32.
+    With ``half``, ``vectors`` computes in bfloat16 where possible; weights and vectors stay float32.
     """
 
     def __init__(self, model: Any, *, half: bool = False) -> None:
@@ -48,11 +48,11 @@ class SentenceModel(nn.Module):
 
     @property
     def length(self) -> int:
-        """How many tokens it reads at once."""
+        """The maximum number of tokens."""
         return int(self.model.max_seq_length or LONGEST)
 
     def tokens(self, texts: Sequence[str], role: Role, length: int) -> list[list[int]]:
-        """Return the tokens of each text, cut to ``length``, behind the words that the model wants in front."""
+        """Return the tokens of each text, cut to ``length``, after the model's prompt."""
         front = prompt_of(self.model, role)
         cut = self.model.tokenizer(
             [front + text for text in texts], truncation=True, max_length=min(length, self.length), padding=False
@@ -90,7 +90,7 @@ class SentenceModel(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
-    """The documents whose vectors are nearest, as a learning encoder sees them: cut to ``length``, one vector each."""
+    """Dense retrieval with an encoder in training: documents cut to ``length``, one vector each."""
 
     sentence: SentenceModel
     ids: Sequence[str]
@@ -113,7 +113,7 @@ class Nearest:
 def save(sentence: SentenceModel, out: Path, *, name: str, small: bool = False) -> None:
     """Write ``out/st`` for sentence-transformers and ``out/onnx`` for onnxruntime; ``small``: with 8-bit weights."""
     sentence = sentence.cpu().eval()
-    with warnings.catch_warnings():  # the library warns of its own files
+    with warnings.catch_warnings():  # the library warns about its own files
         warnings.simplefilter("ignore")
         sentence.model.save_pretrained(str(out / "st"), create_model_card=False)
     folder = out / "onnx"

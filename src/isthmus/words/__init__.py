@@ -1,15 +1,15 @@
-"""Words: BM25 over texts, and how it joins the vectors' score.
+"""Words: BM25 over texts, and how it is combined with the vectors' score.
 
-A document without text has no lexical signal: it is *missing*, and the document keeps the score that its vectors give.
-A document with text that shares no word with the query has the signal, and it is 0.
+A document without text has no lexical signal: it is *missing*, and the document keeps the score of its vectors.
+For a document with text that shares no word with the query, the signal is 0.
 
-    l(q, d)      = BM25(q, d) / Σ over the query's words of idf · (k₁ + 1)      in 0 … 1: the share of what could be had
-    hybrid(q, d) = score(q, d) + w · σ · (l(q, d) − μ_M) / σ_M                   where d, of modality M, has text
-    hybrid(q, d) = score(q, d)                                                   where it has none
+    l(q, d)      = BM25(q, d) / Σ over the query's words of idf · (k₁ + 1)      in 0 … 1: the share of the maximum
+    hybrid(q, d) = score(q, d) + w · σ · (l(q, d) − μ_M) / σ_M                   if d, of modality M, has text
+    hybrid(q, d) = score(q, d)                                                   otherwise
 
-μ_M and σ_M are the mean and deviation of l over the documents of modality M that come nearest to reference queries
-without being their source: a text as wordy as such neighbours usually are gains nothing over a picture, a text that
-shares more words rises, one that shares fewer sinks. σ is the deviation of reference queries' best scores.
+μ_M and σ_M are the mean and deviation of l over the documents of modality M that are nearest to reference queries
+without being their source. A text that shares as many words as such neighbours usually do gains nothing over a picture;
+with more shared words it rises, with fewer it falls. σ is the deviation of reference queries' best scores.
 """
 
 from isthmus.words.bm25 import TextIndex

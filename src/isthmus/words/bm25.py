@@ -1,10 +1,10 @@
-"""BM25 over plain texts, exactly as a collection counts it (SQLite's FTS5).
+"""BM25 over plain texts, exactly as in a collection (SQLite's FTS5).
 
     BM25(q, d) = Σ over the words w of q of BM25(w, d)
 
-BM25 is a sum over the query's words, so a word's share of it, for every text that has the word, is asked of FTS5 once
-and remembered. After that a query is a few additions, and its scores are FTS5's own to the last bit: the same tokens,
-stems and constants.
+BM25 is a sum over the query's words, so the term of a word, for every text that has it, is computed by FTS5 once and
+cached. After that a query is a few additions, and its scores equal FTS5's to the last bit: the same tokens, stems and
+constants.
 
 >>> TextIndex(["a cat on a red sofa", "two dogs", "a cat asleep"]).scores("dog").round(2).tolist()
 [0.0, 0.63, 0.0]
@@ -38,7 +38,7 @@ class TextIndex:
         return self._size
 
     def scores(self, query: str) -> Matrix:
-        """Return the BM25 score of each text, ``(n,)``; 0 where no word is shared."""
+        """Return the BM25 score of each text, ``(n,)``; 0 if no word is shared."""
         scores = np.zeros(self._size)
         for word in query_words(query):
             rows, share = self._share(word)

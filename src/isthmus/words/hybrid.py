@@ -1,4 +1,4 @@
-"""The hybrid score: how the share of words joins the score that vectors give."""
+"""The hybrid score: the lexical share added to the score of the vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEIGHT = 0.75
 
 @dataclass(frozen=True, slots=True)
 class HybridScale:
-    """How much words count beside scores."""
+    """The weight of the lexical share."""
 
     deviation: float  # of reference queries' best scores
     modality: Mapping[str, tuple[float, float]]  # mean and deviation of the share of near documents
@@ -28,7 +28,7 @@ class HybridScale:
 
 
 def moments(values: Sequence[float] | Matrix) -> tuple[float, float]:
-    """Return mean and deviation; a deviation of 1 where it cannot be told."""
+    """Return mean and deviation; a deviation of 1 if it cannot be estimated."""
     array = np.asarray(values, dtype=np.float64)
     if len(array) < 2 or array.std() < 1e-9:
         return (float(array.mean()) if len(array) else 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The words of a query, and the most that BM25 can give them."""
+"""The words of a query, and their maximum BM25 score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def query_words(text: str) -> list[str]:
 
 
 def attainable(total: int, counts: Iterable[int]) -> float:
-    """Return the BM25 score that a document with every word of a query, many times over, comes near to.
+    """Return the upper limit of a BM25 score: every word of the query, many times.
 
     ``total`` is the number of documents, ``counts`` how many of them have each word.
 

@@ -1,4 +1,4 @@
-"""The prompts of captioners and rewriters: a text file each, which a user can put another in place of."""
+"""The prompts of captioners and rewriters: a text file each, which users can replace."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from isthmus.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is told. Lines that begin with # are for people."""
+    """The prompt of a model. Lines that start with # are comments."""
 
     text: str
 
     @property
     def digest(self) -> str:
-        """What tells it from others; captions are kept under it."""
+        """A hash of the prompt, part of the cache key of captions."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
 def read(name: str, instead: str | PathLike[str] | None = None) -> Prompt:
-    """Return a prompt by its name, or that of the file a user gives instead.
+    """Return a prompt by name, or from the user's file.
 
     >>> "200 words" in read("forge").text
     True
@@ -35,9 +35,9 @@ def read(name: str, instead: str | PathLike[str] | None = None) -> Prompt:
         said = _prompt(Path(instead).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"The prompt {instead} cannot be read: {reason}. Give the path of a UTF-8 text file.") from None
+        raise BadInput(f"The prompt {instead} cannot be read: {reason}. Pass the path of a UTF-8 text file.") from None
     if not said.text:
-        raise BadInput(f"The prompt {instead} is empty. Write what the model should do, or leave it out.")
+        raise BadInput(f"The prompt {instead} is empty. Write what the model should do, or use the default prompt.")
     return said
 
 

@@ -54,8 +54,8 @@ def generate(seed: int = 0, count: int = 4000) -> list[str]:
 
 def by_style(seed: int = 0, count: int = 4000) -> dict[str, list[str]]:
     """Make a bank and return its queries by style. Each style fills its share; its templates take turns."""
-    words = Words.read(np.random.default_rng(seed))
-    seen = Seen(frozenset(words.lists["stop"]))
+    words = WordDeck.read(np.random.default_rng(seed))
+    seen = SeenQueries(frozenset(words.lists["stop"]))
     bank: dict[str, list[str]] = {}
     for name, style in tomllib.loads(read("templates.toml")).items():
         bank[name], wanted, alive = [], round(style["share"] * count), list(style["templates"])
@@ -77,7 +77,7 @@ def by_style(seed: int = 0, count: int = 4000) -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordDeck:
     """Lists and tables of words, dealt like cards: none comes again before all have been dealt."""
 
     rng: np.random.Generator
@@ -86,7 +86,7 @@ class Words:
     decks: dict[int, list[object]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, rng: np.random.Generator) -> Words:
+    def read(cls, rng: np.random.Generator) -> WordDeck:
         """Read ``words.toml``."""
         text = tomllib.loads(read("words.toml"))
         lists = {name: [" ".join(word.split()) for word in words.split(",")] for name, words in text["lists"].items()}
@@ -124,7 +124,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenQueries:
     """The queries so far, by the words that carry their meaning."""
 
     stop: frozenset[str]

@@ -1,7 +1,7 @@
-"""Benchmarks in the layouts they are published in: documents, questions and judgements, read from a folder.
+"""Benchmarks in the layouts they are published in: documents, queries and judgements, read from a folder.
 
 load("flickr8k-mix", Path("data"))           a Benchmark
-load("mixbench:MSCOCO", Path("MixBench25"))  what stands after the colon chooses among what is there
+load("mixbench:MSCOCO", Path("MixBench25"))  the name after the colon selects a subset
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ BENCHMARKS: Mapping[str, Loader] = MappingProxyType(
 def load(name: str, data: Path) -> Benchmark:
     """Read a benchmark from the folder its files are in; pictures stay where they are.
 
-    After a colon stand the words that choose among what the benchmark has, with commas between them:
-    ``mixbench:MSCOCO``, ``mm-bright:task2,biology``, ``docvqa:apart``. Each benchmark's module says which.
+    Names after a colon, separated by commas, select subsets: ``mixbench:MSCOCO``, ``mm-bright:task2,biology``,
+    ``docvqa:apart``. Each benchmark's module documents its own.
 
     >>> load("mixbensh", Path("."))
     Traceback (most recent call last):

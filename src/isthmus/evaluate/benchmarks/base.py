@@ -1,4 +1,4 @@
-"""What a benchmark is: documents, questions about them, and which documents answer which question."""
+"""A benchmark: documents, queries, and judgements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.errors import BadInput
 
 @dataclass(frozen=True)
 class Question:
-    """A query of a benchmark; ``kind`` is its type where the benchmark has types, such as TextQ."""
+    """A query of a benchmark; ``kind`` is its type if the benchmark has types, such as TextQ."""
 
     id: str
     query: Query
@@ -21,11 +21,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Documents, questions, and by question which documents are right and how much.
+    """Documents, queries, and the relevance of documents by query.
 
-    ``references`` are queries to calibrate on, from another split, each with the id of the document it was made
-    from: one of ``reference_documents``, or of ``documents`` where there are none of those; None where nobody
-    knows. ``domains`` says the domain of each question, for benchmarks that average over domains.
+    ``references`` are queries to calibrate on, from another split, each with the id of the document it was made from,
+    or None if unknown: one of ``reference_documents``, or of ``documents`` if there are none. ``domains`` holds the
+    domain of each query, for benchmarks that average over domains.
 
     >>> Benchmark("one", [Document("d", "a cat")], [Question("q", Query("cat"))], {"q": {"d": 1}})
     <Benchmark one: 1 text; 1 question>
@@ -43,13 +43,13 @@ class Benchmark:
         asked = _distinct(self.name, "question", [question.id for question in self.questions])
         known = _distinct(self.name, "document", [document.id for document in self.documents])
         if unasked := self.qrels.keys() - asked:
-            raise BadInput(f"The qrels of {self.name} judge {min(unasked)!r}, which is none of its questions.")
+            raise BadInput(f"The qrels of {self.name} judge {min(unasked)!r}, which is not one of its queries.")
         if unjudged := asked - self.qrels.keys():
-            raise BadInput(f"The question {min(unjudged)!r} of {self.name} has no qrels: nothing could answer it.")
+            raise BadInput(f"The query {min(unjudged)!r} of {self.name} has no qrels.")
         sources = {document.id for document in self.reference_documents} or known
         if astray := {source for _, source in self.references if source is not None} - sources:
             raise BadInput(
-                f"A reference query of {self.name} was made from {min(astray)!r}, which is no document of it."
+                f"A reference query of {self.name} was made from {min(astray)!r}, which is not one of its documents."
             )
 
     def __repr__(self) -> str:

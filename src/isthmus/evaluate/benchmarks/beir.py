@@ -1,4 +1,4 @@
-"""Any set of BEIR: texts, and the layout that most retrieval sets are published in.
+"""Any BEIR set: texts, in the layout of most published retrieval sets.
 
     DIR/corpus.jsonl               {"_id", "title", "text"}
     DIR/queries.jsonl              {"_id", "text"}, of every split
@@ -6,7 +6,7 @@
 
 ``beir:scifact`` reads the folder DIR/scifact, ``beir:dev`` the split dev. Documents are title and text, as BEIR
 joins them. References are the queries of the train split (or of dev), each with its first right document. A document
-of neither title nor text, of which some sets have a few, is left out. Reference: Thakur et al., NeurIPS 2021.
+without title and text is left out; some sets have a few. Reference: Thakur et al., NeurIPS 2021.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, judgements, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, judgements, rows, words
 
 HOME = "https://github.com/beir-cellar/beir"
 SPLITS = ("test", "dev", "train")
 
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
-    """Read a set; the words choose a folder of ``data`` and a split."""
+    """Read a set; the names select a folder of ``data`` and a split."""
     split = next((word for word in chosen if word in SPLITS), "test")
     names = [word for word in chosen if word not in SPLITS]
     if len(names) > 1:
         raise BadInput(f"beir reads one set at a time, not {' and '.join(names)}.")
-    folder = Folder(data / names[0] if names else data, "beir", HOME)
+    folder = BenchmarkFolder(data / names[0] if names else data, "beir", HOME)
     documents = [
         Document(str(row["_id"]), text)
         for row in rows(folder.file("corpus.jsonl"), "_id", "text")
@@ -48,7 +48,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     return Benchmark(":".join(["beir", *names]), documents, questions, qrels, references)
 
 
-def _split(folder: Folder, name: str, asked: dict[str, str]) -> dict[str, dict[str, int]]:
+def _split(folder: BenchmarkFolder, name: str, asked: dict[str, str]) -> dict[str, dict[str, int]]:
     path = folder.file(f"qrels/{name}.tsv")
     judged = judgements(path, "query-id", "corpus-id")
     if unknown := judged.keys() - asked.keys():

@@ -1,4 +1,4 @@
-"""What COCO, Flickr30k and Flickr8k have in common: photos, and five captions of each."""
+"""Shared by COCO, Flickr30k and Flickr8k: photos with five captions each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
 
-CAPTIONS = 5  # of a photo; the few that COCO has more of are left out, as everybody does
+CAPTIONS = 5  # of a photo; the few more that COCO has are left out, as is usual
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Captioned:
 
 
 def captions_to_photos(name: str, test: Sequence[Captioned], other: Sequence[Captioned]) -> Benchmark:
-    """Ask for each photo with each of its captions; the other split is to calibrate on."""
+    """Search for each photo with each of its captions; the other split provides references."""
     return Benchmark(
         name,
         [Document(photo.id, image=photo.image) for photo in test],
@@ -34,7 +34,7 @@ def captions_to_photos(name: str, test: Sequence[Captioned], other: Sequence[Cap
 
 
 def photos_to_captions(name: str, test: Sequence[Captioned], other: Sequence[Captioned]) -> Benchmark:
-    """Ask for the five captions of each photo with the photo; the other split is to calibrate on."""
+    """Search for the five captions of each photo with the photo; the other split provides references."""
     return Benchmark(
         name,
         [Document(key, caption) for photo in test for key, caption in _captions(photo)],

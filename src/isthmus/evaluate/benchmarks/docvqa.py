@@ -1,15 +1,15 @@
-"""DocVQA's pages as a corpus: 3,598 questions of the validation split (of the pages at hand), each about one page.
+"""DocVQA's pages as a corpus: 3,598 questions of the validation split (of the available pages), each about one page.
 
     DIR/val_v1.0.json              {"data": [{"questionId", "question", "image": "documents/page.png"}, …]}
     DIR/page_text.json             {"page": "its parsed text", …}; not needed for ``images``
     DIR/documents/page.png         or img640/page.webp (small copies)
 
-DocVQA asks for the answer on a page that is given; here the page is what is asked for. A page is an image+text
-document with its parsed text; ``images`` takes the pages without it, ``apart`` makes the image and the text two
+In DocVQA the page is given and the answer is searched; here the page itself is searched. A page is an image+text
+document with its parsed text. ``images`` uses the pages without it, ``apart`` makes the image and the text two
 documents, both right, and ``mixed`` makes each page a text, an image or both, 1:1:1, always in the same way. Pages
-that nothing was parsed from are images. The validation split is all that is read, so there is nothing to calibrate on,
-unless ``held-out`` is said too: every third of the documents that pages are from is then for that, with its questions,
-and only the rest is asked (``docvqa:mixed,held-out``). Reference: Mathew, Karatzas & Jawahar, DocVQA, WACV 2021.
+without parsed text are images. Only the validation split is read, so there are no references, unless ``held-out`` is
+given too: then every third source document provides references, with its questions, and only the rest is searched
+(``docvqa:mixed,held-out``). Reference: Mathew, Karatzas & Jawahar, DocVQA, WACV 2021.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, content, listed
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, content, listed
 from isthmus.evaluate.builders import mixed
 from isthmus.registry import lookup
 
@@ -34,10 +34,10 @@ THIRD = 3
 
 
 def load(data: Path, words: Sequence[str]) -> Benchmark:
-    """Read pages and questions, as ``both`` (when nothing is said), ``images``, ``apart`` or ``mixed``."""
+    """Read pages and questions, as ``both`` (default), ``images``, ``apart`` or ``mixed``."""
     variant = next((word for word in words if word != HELD_OUT), "both")
     made = lookup(VARIANTS, variant, "variant of docvqa")
-    folder = Folder(data, "docvqa", HOME)
+    folder = BenchmarkFolder(data, "docvqa", HOME)
     if (inner := folder.inside("docvqa")).path.is_dir():
         folder = inner
     path = folder.file("val_v1.0.json", "val_v1.0_withQT.json")
@@ -49,7 +49,7 @@ def load(data: Path, words: Sequence[str]) -> Benchmark:
             Document(page, texts.get(page), _picture(pictures, page)) for page in dict.fromkeys(p for p, _ in asked)
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadFile(f"{path} is not as DocVQA's questions are: {error}.") from None
+        raise BadFile(f"{path} does not have the layout of DocVQA's questions: {error}.") from None
     held_out = _held_out(pages) if HELD_OUT in words else set()
     documents, right = made([page for page in pages if page.id not in held_out])
     seen, sources = made([page for page in pages if page.id in held_out])
@@ -98,7 +98,7 @@ def _question(row: Mapping[str, Any]) -> Question:
 
 
 def _held_out(pages: Sequence[Document]) -> set[str]:
-    """Return the pages of every third document: pages of one document are on one side."""
+    """Return the pages of every third document: pages of one document stay together."""
     documents = sorted({_document(page) for page in pages})
     chosen = set(documents[::THIRD])
     return {page.id for page in pages if _document(page) in chosen}

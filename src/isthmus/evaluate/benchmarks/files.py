@@ -1,4 +1,4 @@
-"""Files of a benchmark: found by name, read row by row, and asked for politely when they are not there."""
+"""Files of a benchmark: find them by name, and read them row by row."""
 
 from __future__ import annotations
 
@@ -18,58 +18,60 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Folder:
-    """The folder of a benchmark, what the benchmark is called, and where its files come from."""
+class BenchmarkFolder:
+    """The folder of a benchmark, its name, and the home page of its files."""
 
     path: Path
     name: str
     home: str
 
     def find(self, *names: str) -> Path | None:
-        """Return the first of these files or folders that is there."""
+        """Return the first of these files or folders that exists."""
         return next((self.path / name for name in names if (self.path / name).exists()), None)
 
     def file(self, *names: str) -> Path:
-        """Return the first of these that is there, or say which is missing and where it comes from."""
+        """Return the first of these that exists, or raise an error with its name and origin."""
         if (found := self.find(*names)) is not None:
             return found
         others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
-        raise BadInput(f"{self.name} needs {self.path / names[0]}{others}, which is not there. It is from {self.home}.")
+        raise BadInput(
+            f"{self.name} needs {self.path / names[0]}{others}, which does not exist. Download it from {self.home}."
+        )
 
-    def inside(self, name: str) -> Folder:
-        """Return a folder of this folder."""
-        return Folder(self.path / name, self.name, self.home)
+    def inside(self, name: str) -> BenchmarkFolder:
+        """Return a folder inside this folder."""
+        return BenchmarkFolder(self.path / name, self.name, self.home)
 
 
 def rows(path: Path, *needs: str) -> Iterator[Row]:
-    """Read rows of JSON Lines (gzipped or not), a JSON list, a table with tabs, or Parquet; each has what is needed."""
+    """Read rows of JSON Lines (gzipped or not), a JSON list, a TSV table, or Parquet; each has the needed columns."""
     for number, row in enumerate(_rows(path), 1):
         if not isinstance(row, Mapping):
-            raise BadFile(f"{path}: row {number} is no object of names and values. Download the file again.")
+            raise BadFile(f"{path}: row {number} is not an object. Download the file again.")
         if missing := [name for name in needs if name not in row]:
             raise BadFile(f"{path}: row {number} has no {missing[0]!r}; it has {', '.join(map(str, row))}.")
         yield row
 
 
 def content(path: Path) -> Any:
-    """Return what a JSON file holds."""
+    """Return the content of a JSON file."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
     except (ValueError, OSError) as error:
-        raise BadFile(f"{path} is not JSON, or cut short: {error}. Download it again.") from None
+        raise BadFile(f"{path} is not JSON, or truncated: {error}. Download it again.") from None
 
 
 def listed(path: Path, name: str) -> list[Any]:
     """Return the list of that name in a JSON file."""
     held = content(path)
     if not isinstance(held, Mapping) or not isinstance(held.get(name), list):
-        raise BadFile(f"{path} holds no list called {name!r}. It is another file than the benchmark's.")
+        raise BadFile(f"{path} has no list {name!r}. It is not the file of the benchmark.")
     found: list[Any] = held[name]
     return found
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Give the lines of a text file, gzipped or not, that are not blank."""
+    """Yield the lines of a text file, gzipped or not, that are not blank."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
             for line in stream:
@@ -92,11 +94,11 @@ def relevance(value: Any, path: Path) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise BadFile(f"{path}: a judgement is a whole number, not {value!r}.") from None
+        raise BadFile(f"{path}: a judgement must be a whole number, not {value!r}.") from None
 
 
 def words(text: object) -> str | None:
-    """Return a text that says something, or None.
+    """Return a stripped text, or None if it is empty.
 
     >>> words(" a cat "), words("  "), words(None)
     ('a cat', None, None)
@@ -105,7 +107,7 @@ def words(text: object) -> str | None:
 
 
 def picture(value: Any, folder: Path) -> Path | bytes | None:
-    """Return a picture: a path in a folder, or the bytes that a table holds."""
+    """Return a picture: a path in a folder, or the bytes in a table."""
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
     if isinstance(value, bytes):
@@ -122,7 +124,7 @@ def _rows(path: Path) -> Iterator[Any]:
     elif kind == "json":
         held = content(path)
         if not isinstance(held, list):
-            raise BadFile(f"{path} is JSON, but no list. It is another file than the benchmark's.")
+            raise BadFile(f"{path} is JSON, but not a list. It is not the file of the benchmark.")
         yield from held
     else:
         for number, line in enumerate(lines(path), 1):

@@ -4,7 +4,7 @@
     DIR/Flickr_8k.testImages.txt   DIR/Flickr_8k.devImages.txt
     DIR/Flicker8k_Dataset/…        or images/, or img224/ (small copies in WebP)
 
-The test split is asked, the dev split is to calibrate on. Reference: Hodosh, Young & Hockenmaier, JAIR 47, 2013.
+The test split is searched, the dev split provides references. Reference: Hodosh, Young & Hockenmaier, JAIR 47, 2013.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from isthmus.evaluate.benchmarks.base import Benchmark
 from isthmus.evaluate.benchmarks.captions import DIRECTIONS, Captioned
-from isthmus.evaluate.benchmarks.files import Folder, lines
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, lines
 from isthmus.registry import lookup
 
 HOME = "https://hockenmaier.cs.illinois.edu/8k-pictures.html"
@@ -23,15 +23,15 @@ ENDINGS = {"img224": ".webp"}
 
 
 def load(data: Path, words: Sequence[str]) -> Benchmark:
-    """Read the test split; ``to-texts`` asks with photos for captions."""
+    """Read the test split; ``to-texts`` searches for captions with photos."""
     direction = lookup(DIRECTIONS, words[0] if words else "to-images", "direction of flickr8k")
-    folder = Folder(data, "flickr8k", HOME)
+    folder = BenchmarkFolder(data, "flickr8k", HOME)
     if (inner := folder.inside("flickr8k")).path.is_dir():
         folder = inner
     return direction(":".join(["flickr8k", *words]), split(folder, "test"), split(folder, "dev"))
 
 
-def split(folder: Folder, name: str) -> list[Captioned]:
+def split(folder: BenchmarkFolder, name: str) -> list[Captioned]:
     """Read a split: ``train``, ``dev`` or ``test``; photos without captions are left out."""
     captions: dict[str, list[str]] = {}
     for line in lines(folder.file("Flickr8k.token.txt")):

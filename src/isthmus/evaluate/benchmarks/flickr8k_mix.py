@@ -1,4 +1,4 @@
-"""Flickr8k's test split as a mixed corpus: 333 texts, 333 photos, 333 of both; asked with other captions.
+"""Flickr8k's test split as a mixed corpus: 333 texts, 333 photos, 333 of both, searched with other captions.
 
     DIR/mix/flickr8k_mix.json      {"docs": [{"id", "text"?, "image"?}], "queries": [{"id", "text", "rel": [id]}]}
     DIR/flickr8k/                  as for ``flickr8k``
@@ -15,18 +15,18 @@ from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.benchmarks import flickr8k
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, listed
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, listed
 
 NAME = "flickr8k-mix"
 KINDS = 3  # a text, a photo, both, in turn
 
 
 def load(data: Path, words: Sequence[str]) -> Benchmark:
-    """Read the mixed corpus and the dev split beside it."""
+    """Read the mixed corpus and the dev split."""
     if words:
-        raise BadInput(f"{NAME} has no variants, so there is none called {words[0]!r}.")
-    path = Folder(data, NAME, f"{flickr8k.HOME}, mixed 1:1:1").file("mix/flickr8k_mix.json")
-    folder = Folder(data / "flickr8k", NAME, flickr8k.HOME)
+        raise BadInput(f"{NAME} has no variants; none is called {words[0]!r}.")
+    path = BenchmarkFolder(data, NAME, f"{flickr8k.HOME}, mixed 1:1:1").file("mix/flickr8k_mix.json")
+    folder = BenchmarkFolder(data / "flickr8k", NAME, flickr8k.HOME)
     photos = folder.file("img224", *flickr8k.FOLDERS)
     try:
         documents = [

@@ -4,8 +4,8 @@
     DIR/dataset_flickr30k.json     DIR/flickr30k-images/…, or DIR/images/…
 
 Both are ``{"images": [{"filename", "split", "imgid", "sentences": [{"raw"}, …]}, …]}``; COCO's have ``filepath``
-too, the folder of the photo. The test split is asked (5,000 photos of COCO, 1,000 of Flickr30k) with five captions
-each, the val split is to calibrate on. Reference: Karpathy & Fei-Fei, Deep Visual-Semantic Alignments, CVPR 2015.
+too, the folder of the photo. The test split is searched (5,000 photos of COCO, 1,000 of Flickr30k) with five captions
+each; the val split provides references. Reference: Karpathy & Fei-Fei, Deep Visual-Semantic Alignments, CVPR 2015.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from isthmus.errors import BadFile
 from isthmus.evaluate.benchmarks.base import Benchmark
 from isthmus.evaluate.benchmarks.captions import DIRECTIONS, Captioned
-from isthmus.evaluate.benchmarks.files import Folder, listed
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, listed
 from isthmus.registry import lookup
 
 SPLITS = "https://cs.stanford.edu/people/karpathy/deepimagesent/"
@@ -32,9 +32,9 @@ FOLDERS = {
 
 
 def load(name: str, data: Path, words: Sequence[str]) -> Benchmark:
-    """Read one of the two; ``to-texts`` asks the other way round, with photos for captions."""
+    """Read one of the two; ``to-texts`` searches for captions with photos."""
     direction = lookup(DIRECTIONS, words[0] if words else "to-images", f"direction of {name}")
-    folder = Folder(data, name, HOMES[name])
+    folder = BenchmarkFolder(data, name, HOMES[name])
     path = folder.file(f"dataset_{name}.json")
     photos = folder.file(*FOLDERS[name])
     splits: dict[str, list[Captioned]] = {}
@@ -44,7 +44,7 @@ def load(name: str, data: Path, words: Sequence[str]) -> Benchmark:
             captions = [sentence["raw"].strip() for sentence in row["sentences"]]
             splits.setdefault(row["split"], []).append(Captioned(row["filename"], where / row["filename"], captions))
         except (KeyError, TypeError) as error:
-            raise BadFile(f"{path}: photo {number} is not as Karpathy's are: {error}.") from None
+            raise BadFile(f"{path}: photo {number} does not have Karpathy's layout: {error}.") from None
     return direction(":".join([name, *words]), splits.get("test", []), splits.get("val", []))
 
 

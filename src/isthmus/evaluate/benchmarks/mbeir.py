@@ -5,12 +5,12 @@
     DIR/query/test/mbeir_mscoco_task0_test.jsonl                {"qid": "9:1", "query_txt"?, "query_img_path"?,
                                                                  "pos_cand_list": ["9:2", …]}
     DIR/qrels/test/mbeir_mscoco_task0_test_qrels.txt            9:1 0 9:2 1 0
-    DIR/mbeir_images/…                                          what the rows name, from DIR
+    DIR/mbeir_images/…                                          the pictures that the rows name
 
-``m-beir`` asks every test query of the global pool; ``m-beir:mscoco_task0`` asks one task's of its own pool, and
-``m-beir:mscoco_task0,global`` of the global one. Where the qrels are missing, the queries' own lists are taken. A
-question's kind is its task. References are the val queries of the same tasks, without their documents. The
-instructions are not put before the queries. Reference: Wei et al., UniIR, ECCV 2024.
+``m-beir`` searches the global pool with every test query; ``m-beir:mscoco_task0`` searches the pool of one task with
+its queries, and ``m-beir:mscoco_task0,global`` the global one. If the qrels are missing, the queries' own lists are
+used. The kind of a query is its task. References are the val queries of the same tasks, without their documents. The
+instructions are not used. Reference: Wei et al., UniIR, ECCV 2024.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, lines, picture, relevance, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, lines, picture, relevance, rows, words
 
 HOME = "https://huggingface.co/datasets/TIGER-Lab/M-BEIR"
 POOL = "cand_pool/global/mbeir_union_test_cand_pool.jsonl"
 
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
-    """Read the test queries of all tasks, or of those that are named."""
-    folder = Folder(data, "m-beir", HOME)
+    """Read the test queries of all tasks, or of those named."""
+    folder = BenchmarkFolder(data, "m-beir", HOME)
     tasks = [word for word in chosen if word != "global"] or _tasks(folder)
     documents: dict[str, Document] = {}
     for pool in _pools(folder, [word for word in chosen if word != "global"], "global" in chosen):
@@ -52,15 +52,15 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     return Benchmark(name, list(documents.values()), questions, qrels, references)
 
 
-def _tasks(folder: Folder) -> list[str]:
+def _tasks(folder: BenchmarkFolder) -> list[str]:
     found = folder.file("query/test").glob("mbeir_*_test.jsonl")
     tasks = sorted(path.name.removeprefix("mbeir_").removesuffix("_test.jsonl") for path in found)
     if not tasks:
-        raise BadInput(f"{folder.path / 'query/test'} holds no queries of m-beir. They are from {HOME}.")
+        raise BadInput(f"{folder.path / 'query/test'} has no queries of m-beir. Download them from {HOME}.")
     return tasks
 
 
-def _pools(folder: Folder, tasks: Sequence[str], whole: bool) -> list[Path]:
+def _pools(folder: BenchmarkFolder, tasks: Sequence[str], whole: bool) -> list[Path]:
     if whole or not tasks:
         return [folder.file(POOL)]
     local = "cand_pool/local/mbeir_"
@@ -72,17 +72,17 @@ def _query(row: Row, data: Path) -> Query:
 
 
 def _right(row: Row) -> list[str]:
-    """Return the right documents; the card shows objects with a ``did``, the files hold the ids alone."""
+    """Return the right documents; the dataset card shows objects with a ``did``, the files hold only ids."""
     return [each["did"] if isinstance(each, Mapping) else str(each) for each in row["pos_cand_list"]]
 
 
-def _judged(folder: Folder, task: str) -> dict[str, dict[str, int]]:
+def _judged(folder: BenchmarkFolder, task: str) -> dict[str, dict[str, int]]:
     """Read TREC's qrels: query, 0, document, relevance, and the number of the task."""
     judged: dict[str, dict[str, int]] = {}
     path = folder.find(f"qrels/test/mbeir_{task}_test_qrels.txt")
     for line in lines(path) if path else ():
         fields = line.split()
         if len(fields) < 4:
-            raise BadFile(f"{path} has a line that is no judgement: {line!r}. Download it again.")
+            raise BadFile(f"{path} has a line that is not a judgement: {line!r}. Download it again.")
         judged.setdefault(fields[0], {})[fields[2]] = relevance(fields[3], path or folder.path)
     return judged

@@ -3,13 +3,13 @@
     DIR/SUBSET/queries.jsonl       {"query_id", "text"?, "image"?}
     DIR/SUBSET/mixed_corpus.jsonl  {"corpus_id", "text"?, "image"?}; corpus.jsonl holds the same before the mixing
     DIR/SUBSET/qrels/qrels.tsv     query_id ⇥ corpus_id ⇥ score
-    DIR/SUBSET/images/…            what the rows name
+    DIR/SUBSET/images/…            the pictures that the rows name
 
-is how it was first published (MixBench25, MixBench2025). MixBench2026 has ``queries.parquet`` and
-``mixed_corpus.parquet`` instead, with ``id``, ``text`` and ``image`` (the bytes of the file, which are held in
+is the first published layout (MixBench25, MixBench2025). MixBench2026 has ``queries.parquet`` and
+``mixed_corpus.parquet`` instead, with ``id``, ``text`` and ``image`` (the bytes of the file, which are kept in
 memory), and lacks the qrels: copy ``qrels/qrels.tsv`` from the first. SUBSET is MSCOCO, Google_WIT, VisualNews or
-OVEN (whose questions have a picture too): ``mixbench:MSCOCO``, or DIR itself; ``mixbench:MSCOCO,corpus`` takes the
-corpus before the mixing. There is no other split to calibrate on. Reference: Li et al., Closing the Modality Gap for
+OVEN (whose questions have a picture too): ``mixbench:MSCOCO``, or DIR itself; ``mixbench:MSCOCO,corpus`` uses the
+corpus before the mixing. There is no other split for references. Reference: Li et al., Closing the Modality Gap for
 Mixed Modality Search, 2025 (arXiv 2507.19054), Section 5.1.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, judgements, picture, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, judgements, picture, rows, words
 from isthmus.registry import lookup
 
 HOME = "https://huggingface.co/datasets/mixed-modality-search/MixBench2025"
@@ -35,7 +35,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     names = [lookup(CHOICES, word, "subset of mixbench") for word in chosen]
     subsets = [name for name in names if name != "corpus"]
     corpus = "corpus" if "corpus" in names else "mixed_corpus"
-    folder = Folder(data, "mixbench", HOME)
+    folder = BenchmarkFolder(data, "mixbench", HOME)
     if len(subsets) > 1 or (not subsets and any((data / subset).is_dir() for subset in SUBSETS)):
         raise BadInput(f"mixbench is {len(SUBSETS)} corpora: choose one, as in mixbench:{SUBSETS[0]}.")
     if subsets and data.name != subsets[0]:
@@ -60,9 +60,9 @@ def _id(row: Row, name: str) -> str:
     return str(key)
 
 
-def _image(row: Row, folder: Folder) -> Path | bytes | None:
+def _image(row: Row, folder: BenchmarkFolder) -> Path | bytes | None:
     found = picture(row.get("image"), folder.path / "images")
     if isinstance(found, Path) and not found.exists():
-        beside = folder.path / str(row["image"])  # some rows name the folder too
+        beside = folder.path / str(row["image"])  # some rows include the folder
         return beside if beside.exists() else found
     return found

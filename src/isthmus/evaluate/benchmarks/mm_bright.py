@@ -1,4 +1,4 @@
-"""MM-BRIGHT: 2,803 questions of Stack Exchange in 29 domains, whose answers take reasoning to find.
+"""MM-BRIGHT: 2,803 questions of Stack Exchange in 29 domains, whose answers need reasoning to find.
 
     DIR/documents/DOMAIN.parquet            id, content
     DIR/examples/DOMAIN.parquet             id, query, gold_ids
@@ -6,16 +6,16 @@
     DIR/examples_images/DOMAIN.parquet      path, bytes: the pictures of the questions
     DIR/document_images/DOMAIN.parquet      path, bytes: those of the documents
 
-``task1`` asks words for texts, ``task2`` (when nothing is said) words and a picture for texts, ``task3`` for pictures,
-``task4`` for texts with a picture: a right text counts 1 alone, 2 with a right picture of its own page. All domains
-that are there are read into one corpus, or those named: ``mm-bright:task2,biology``. Documents carry their domain in
-their metadata.
+``task1`` searches for texts with words, ``task2`` (default) for texts with words and a picture, ``task3`` for pictures,
+``task4`` for texts with a picture: a right text counts 1 alone, 2 with a right picture of its own page. All existing
+domains are read into one corpus, or those named: ``mm-bright:task2,biology``. Documents have their domain in their
+metadata.
 
-How this differs from the authors' code: they search each domain apart (load one at a time to do so) and take the
-documents of ``negative_ids`` and ``negative_images`` out of the ranking; here these stay. A question of several
-pictures is asked with its first. Pictures are bytes inside the tables and are held in memory. The layout is that of
-the authors' code; whether the tables of a large domain are split (``DOMAIN-00000-of-00002.parquet``, which is read too)
-could not be seen. Reference: MM-BRIGHT, 2026 (arXiv 2601.09562).
+How this differs from the authors' code: they search each domain separately (load one at a time to do so) and remove
+the documents of ``negative_ids`` and ``negative_images`` from the ranking; here these stay. Of several pictures of a
+query, the first is used. Pictures are bytes inside the tables and are kept in memory. The layout is that of the
+authors' code; whether the tables of a large domain are split (``DOMAIN-00000-of-00002.parquet``, which is read too) is
+unknown. Reference: MM-BRIGHT, 2026 (arXiv 2601.09562).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, rows, words
 from isthmus.registry import lookup
 
 HOME = "https://huggingface.co/datasets/mm-bright/MM-BRIGHT"
@@ -39,8 +39,8 @@ Right = Callable[["Domain", Row], dict[str, int]]
 
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
-    """Read the domains that are there, or those that are named."""
-    folder = Folder(data, "mm-bright", HOME)
+    """Read all existing domains, or those named."""
+    folder = BenchmarkFolder(data, "mm-bright", HOME)
     task = next((word for word in chosen if word.startswith("task")), "task2")
     documents_of, right_of = lookup(TASKS, task, "task of mm-bright")
     there = {re.sub(r"-\d+-of-\d+$", "", path.stem): True for path in folder.file("documents").glob("*.parquet")}
@@ -65,11 +65,11 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
 
 @dataclass
 class Domain:
-    """One domain's tables; the pictures of its questions are read once, when the first is wanted."""
+    """One domain's tables; the pictures of its queries are read once, on first use."""
 
-    folder: Folder
+    folder: BenchmarkFolder
     name: str
-    asked: Mapping[str, bytes] | None = None
+    query_pictures: Mapping[str, bytes] | None = None
 
     def texts(self) -> list[Document]:
         """Return its documents."""
@@ -87,7 +87,7 @@ class Domain:
         ]
 
     def pairs(self) -> list[Document]:
-        """Return its documents, each alone and again with each of the pictures of its page."""
+        """Return its documents, each alone and with each of the pictures of its page."""
         pictures: dict[str, list[tuple[str, bytes]]] = {}
         for path, image in self.pictures("document_images").items():
             pictures.setdefault(_page(PICTURE, path), []).append((path, image))
@@ -107,13 +107,15 @@ class Domain:
         return self._rows("examples_multimodal" if multimodal else "examples", "id", "query", "gold_ids")
 
     def query(self, row: Row, *, pictures: bool) -> Query:
-        """Return a question as a query, with its first picture that is there."""
+        """Return a row as a query, with its first existing picture."""
         if not pictures:
             return Query(row["query"])
-        if self.asked is None:
-            self.asked = self.pictures("examples_images")
+        if self.query_pictures is None:
+            self.query_pictures = self.pictures("examples_images")
         paths = map(_slashes, _list(row.get("image_paths")))
-        return Query(row["query"], next((self.asked[path] for path in paths if path in self.asked), None))
+        return Query(
+            row["query"], next((self.query_pictures[path] for path in paths if path in self.query_pictures), None)
+        )
 
     def _rows(self, table: str, *needs: str) -> Iterator[Row]:
         tables = self.folder.inside(table)

@@ -1,13 +1,13 @@
-"""MultiModalQA: questions of Wikipedia that a paragraph answers (TextQ) or a picture does (ImageQ).
+"""MultiModalQA: questions about Wikipedia, answered by a paragraph (TextQ) or a picture (ImageQ).
 
     DIR/MMQA_dev.jsonl.gz          {"qid", "question", "metadata": {"type"}, "supporting_context": [{"doc_id", "doc_part"}]}
     DIR/MMQA_texts.jsonl.gz        {"id", "title", "text"}
     DIR/MMQA_images.jsonl.gz       {"id", "title", "path"}
-    DIR/final_dataset_images/…     what they name
+    DIR/final_dataset_images/…     the pictures
 
-or the same without ``.gz``. The corpus is every paragraph and every picture; of the dev split, the questions of those
-two types are asked (the others need tables, or several documents at once); of the train split, they are to calibrate
-on, each with its first supporting document. Reference: Talmor et al., MultiModalQA, ICLR 2021; TextQ and ImageQ as in
+or the same without ``.gz``. The corpus is every paragraph and every picture; the queries are the
+questions of those two types of the dev split (the others need tables, or several documents at once); those of the train
+split are references, each with its first supporting document. Reference: Talmor et al., MultiModalQA, ICLR 2021; TextQ and ImageQ as in
 similarity standardisation (Yamashita et al.).
 """  # noqa: E501
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, rows, words
 
 HOME = "https://github.com/allenai/multimodalqa"
 KINDS = {"TextQ": "text", "ImageQ": "image"}
@@ -28,11 +28,13 @@ KINDS = {"TextQ": "text", "ImageQ": "image"}
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the dev split."""
     if chosen:
-        raise BadInput(f"mmqa has no variants, so there is none called {chosen[0]!r}.")
-    folder = Folder(data, "mmqa", HOME)
+        raise BadInput(f"mmqa has no variants; none is called {chosen[0]!r}.")
+    folder = BenchmarkFolder(data, "mmqa", HOME)
     if (inner := folder.inside("dataset")).path.is_dir():
         folder = inner
-    pictures = Folder(data, "mmqa", HOME).file("final_dataset_images", "dataset/final_dataset_images", "images")
+    pictures = BenchmarkFolder(data, "mmqa", HOME).file(
+        "final_dataset_images", "dataset/final_dataset_images", "images"
+    )
     documents = [
         Document(row["id"], text, metadata={"title": row.get("title", "")})
         for row in rows(_file(folder, "texts"), "id", "text")
@@ -57,17 +59,17 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     )
 
 
-def _file(folder: Folder, name: str) -> Path:
+def _file(folder: BenchmarkFolder, name: str) -> Path:
     return folder.file(f"MMQA_{name}.jsonl", f"MMQA_{name}.jsonl.gz")
 
 
 def _asked(path: Path) -> Iterator[tuple[Question, list[str]]]:
-    """Give the questions of the two types, with the documents of that kind that answer."""
+    """Yield the questions of the two types, with their right documents of that kind."""
     for row in rows(path, "qid", "question", "metadata", "supporting_context"):
         try:
             kind = row["metadata"]["type"]
             right = [each["doc_id"] for each in row["supporting_context"] if each["doc_part"] == KINDS.get(kind)]
         except (KeyError, TypeError) as error:
-            raise BadFile(f"{path}: question {row['qid']!r} is not as MultiModalQA's are: {error}.") from None
+            raise BadFile(f"{path}: question {row['qid']!r} does not have MultiModalQA's layout: {error}.") from None
         if right:
             yield Question(row["qid"], Query(row["question"]), kind), right

@@ -3,13 +3,13 @@
     DIR/multimodal_documents.json        [{"id", "title", "doc_text", "img_url", "doc_image"}]
     DIR/multimodal_test_queries.json     [{"id", "query_text", "query_img", "query_multi"}]
     DIR/multimodal_val_queries.json      the same, of 100
-    DIR/multimodal_finetune_pairs.json   the same with the document, 900, written by people
+    DIR/multimodal_finetune_pairs.json   the same with the document, 900, written by humans
     DIR/multimodal_pretrain_pairs.json   351,979 with ``query_text`` and ``query_img``, made by models
 
-``id`` is that of the document the queries were written for. ``doc_image``, the picture's file in DIR/images (or in
-DIR), is not in the download: its README says to add it after the pictures of ``img_url`` were fetched; a document
-without it is text alone. The queries are words: text-related, image-related and mixed. References are the queries of
-the fine-tuning pairs (or of val, where these are missing); ``mr-right:pretrain`` takes those made by models.
+``id`` is the id of the document. ``doc_image``, the picture's file in DIR/images (or in DIR), is not in the download:
+its README says to add it after fetching the pictures of ``img_url``. A document without it has only text. The queries
+are words: text-related, image-related and mixed. References are the queries of the fine-tuning pairs (or of val, if
+these are missing); ``mr-right:pretrain`` uses those made by models.
 Reference: Hsieh et al., Mr. Right, 2022 (arXiv 2209.13764).
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from isthmus.documents import Document, Query
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
-from isthmus.evaluate.benchmarks.files import Folder, Row, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, rows, words
 from isthmus.registry import lookup
 
 HOME = "https://github.com/hsiehjackson/Mr.Right"
@@ -33,7 +33,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     """Read the test queries."""
     for word in chosen:
         lookup({"pretrain": True}, word, "variant of mr-right")
-    folder = Folder(data, "mr-right", HOME)
+    folder = BenchmarkFolder(data, "mr-right", HOME)
     pictures = folder.find("images") or data
     documents = [
         Document(str(row["id"]), words(row["doc_text"]), _image(row, pictures), {"title": row.get("title", "")})

@@ -1,11 +1,11 @@
-"""Clean questions become what people send: a screenshot, and a paragraph of chat around the rest of the words.
+"""Turn clean queries into realistic input: a screenshot, and a chat message with the rest of the words.
 
-    claim ──half of its content words──▸ a screenshot, among what else is on a screen
-          ──the other words──▸ a message: greeting, tangents, the words, a vague ask
+    claim ──half of its content words──▸ a screenshot, among other things on a screen
+          ──the other words──▸ a message: greeting, tangents, the words, a vague question
 
-A retriever that knew what was meant would find what the claim finds. Everything is drawn from a seed. A word that a
-claim says twice stands on one side both times; only the talk around it may happen to say it as well. That talk comes
-from ``train.toml`` or ``test.toml``, which share no line, so that what is learned on one has to hold for the other.
+An ideal retriever would find the same as for the claim. Everything is seeded. A word that occurs twice in a claim is on
+one side both times; only the surrounding chatter may contain it by accident. The chatter comes from ``train.toml`` or
+``test.toml``, which share no line, so that a model must generalise from one to the other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INK, PAPER, BAR = (34, 34, 40), (250, 250, 248), (222, 226, 232)
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A claim as somebody sends it: a message, and what stands on the screenshot beside it, line by line."""
+    """A claim as a user sends it: a message, and the lines of the screenshot."""
 
     id: str
     claim: str
@@ -45,21 +45,21 @@ class Chat:
 
     @property
     def screen(self) -> str:
-        """What a perfect reader would read on the screenshot."""
+        """The text of the screenshot."""
         return "\n".join(self.lines)
 
     @property
     def image(self) -> bytes:
-        """The screenshot as a PNG, the same for the same lines."""
+        """The screenshot as a deterministic PNG."""
         return drawn(self.lines)
 
 
 def chats(
     claims: Mapping[str, str], *, split: Split, seed: int = 0, hidden: float = 0.5, tangents: Sequence[str] = ()
 ) -> list[Chat]:
-    """Make a chat of each claim, with that share of its content words on the screenshot alone.
+    """Turn each claim into a chat; ``hidden`` is the share of content words that are only on the screenshot.
 
-    ``tangents`` are said too, as often as those of the split.
+    ``tangents`` are used in addition to those of the split, equally often.
 
     >>> (chat,) = chats({"c1": "Vitamin D deficiency raises the risk of asthma attacks."}, split="test")
     >>> [word in chat.text for word in ("Vitamin", "deficiency", "raises", "risk", "asthma", "attacks")]
@@ -68,7 +68,7 @@ def chats(
     [False, False, True, True, False, True]
     """
     if not 0 <= hidden <= 1:
-        raise BadInput(f"hidden is {hidden}; it is the share of words on the screenshot, from 0 to 1.")
+        raise BadInput(f"hidden is the share of words on the screenshot and must be from 0 to 1, not {hidden}.")
     parts = _parts(split)
     return [
         _chat(name, claim, hidden, _with(parts, tangents, rng), rng)
@@ -97,7 +97,7 @@ def _chat(name: str, claim: str, share: float, parts: Mapping[str, Sequence[str]
 
 
 def _alike(words: Sequence[str]) -> list[list[int]]:
-    """Return the places of content words; those that say the same word are together.
+    """Return the positions of content words, grouped by word.
 
     >>> _alike("Mice and rats: rats bite mice/voles".split())
     [[2, 3], [4], [0, 5]]
@@ -112,7 +112,7 @@ def _alike(words: Sequence[str]) -> list[list[int]]:
 
 
 def _message(shown: str, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Iterator[str]:
-    """Yield the sentences of a message, tangents until there is noise enough."""
+    """Yield the sentences of a message, with tangents until there is enough noise."""
     greeting, hedge, ask = (_one(parts[kind], rng) for kind in ("greetings", "hedges", "asks"))
     tangents = [parts["tangents"][place] for place in rng.permutation(len(parts["tangents"]))]
     count = 1 + int(rng.integers(3))
@@ -123,7 +123,7 @@ def _message(shown: str, parts: Mapping[str, Sequence[str]], rng: np.random.Gene
 
 
 def _screen(hidden: Sequence[str], parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> tuple[str, ...]:
-    """Put the hidden words, in their order, among what else is on a screen."""
+    """Put the hidden words, in order, among other things on a screen."""
     clock = f"{int(rng.integers(24)):02d}:{int(rng.integers(60)):02d}"
     title = f"{_one(parts['apps'], rng)} {clock} {int(rng.integers(5, 100))}%"
     around = [parts["lines"][place] for place in rng.permutation(len(parts["lines"]))[: int(rng.integers(1, 4))]]
@@ -156,7 +156,7 @@ def drawn(lines: Sequence[str]) -> bytes:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a line between words, and a word only where it is longer than a line; about 60 letters go on one."""
+    """Break a line between words, and inside a word only if it is longer than a line, about 60 characters."""
     return re.findall(r"\S.{0,58}\S(?=\s|$)|\S{1,60}", line) or [""]
 
 

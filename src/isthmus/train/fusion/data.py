@@ -1,15 +1,15 @@
-"""Documents of text and image, and what is asked of them, in the layout of the Mr. Right benchmark.
+"""Documents of text and image with queries, in the layout of the Mr. Right benchmark.
 
     DIR/multimodal_pretrain_pairs.json      [{"id", "doc_text", "doc_image", "query_text", "query_img"}]
-    DIR/multimodal_finetune_pairs.json      the same; ``query_multi`` too, where people wrote it
-    DIR/multimodal_val_pairs.json           the same, to decide by; or multimodal_val_queries.json, whose documents are
+    DIR/multimodal_finetune_pairs.json      the same; also ``query_multi``, if humans wrote it
+    DIR/multimodal_val_pairs.json           the same, held out; or multimodal_val_queries.json, whose documents are
     DIR/multimodal_documents.json           among these
     DIR/images/                             the pictures
 
-A row may say ``text_id`` and ``image_id``, where a text or a picture stands in several documents: then it is no wrong
-answer there. A mixed query that is not given is the two others, in an order drawn by chance; one that people wrote is
-read where queries are not parted (``pool="mean"``), for nobody says which of its words ask for what. A row whose
-picture is not there, or without one of the queries, is left out, and counted.
+A row may have ``text_id`` and ``image_id``, if a text or a picture is in several documents: these are then not wrong
+answers. A missing mixed query is the two others in random order. A human one is only used if queries are not split
+(``pool="mean"``), because it has no labels for which words describe which part. A row whose picture is missing, or
+without one of the queries, is left out and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from isthmus.errors import BadInput
-from isthmus.evaluate.benchmarks.files import Folder, Row, picture, rows, words
+from isthmus.evaluate.benchmarks.files import BenchmarkFolder, Row, picture, rows, words
 from isthmus.evaluate.benchmarks.mr_right import HOME
 from isthmus.queries.kinds import IMAGE, KINDS, MIXED, TEXT
 
@@ -31,7 +31,7 @@ NAMES = {TEXT: "query_text", IMAGE: "query_img", MIXED: "query_multi"}
 
 @dataclass(frozen=True, slots=True)
 class TrainingPair:
-    """A document, and what is asked of it by kind."""
+    """A document, and its queries by kind."""
 
     text_id: str
     image_id: str
@@ -42,7 +42,7 @@ class TrainingPair:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPairs:
-    """Pairs to learn from, in the order of the stages, those to decide by, and how many rows said too little."""
+    """Pairs to train on, in the order of the stages, held-out pairs, and the number of incomplete rows."""
 
     stages: Mapping[str, Sequence[TrainingPair]]
     held: Sequence[TrainingPair]
@@ -50,8 +50,8 @@ class TrainingPairs:
 
 
 def read(data: Path, *, seed: int = 0) -> TrainingPairs:
-    """Read a set; a stage whose file is not there is left out, but one must be."""
-    folder = Folder(data, "a set to train fusion on", HOME)
+    """Read a set; a stage without a file is left out, but there must be one."""
+    folder = BenchmarkFolder(data, "a set to train fusion on", HOME)
     rng = np.random.default_rng(seed)
     found = {
         stage: [_pair(row, data, rng) for row in rows(path, "id", "doc_text", "doc_image")]
@@ -59,7 +59,7 @@ def read(data: Path, *, seed: int = 0) -> TrainingPairs:
         if (path := folder.find(PAIRS.format(stage))) is not None
     }
     if not found:
-        folder.file(PAIRS.format("pretrain"))  # says what is missing
+        folder.file(PAIRS.format("pretrain"))  # raises an error with the missing file
     found["held"] = [_pair(row, data, rng) for row in _held(folder)]
     kept = {stage: [pair for pair in pairs if pair is not None] for stage, pairs in found.items()}
     if empty := [stage for stage, pairs in kept.items() if not pairs]:
@@ -71,19 +71,19 @@ def read(data: Path, *, seed: int = 0) -> TrainingPairs:
     return TrainingPairs({stage: kept[stage] for stage in kept if stage != "held"}, kept["held"], lost)
 
 
-def _held(folder: Folder) -> list[Row]:
-    """Return the rows to decide by: with their documents, or by id."""
+def _held(folder: BenchmarkFolder) -> list[Row]:
+    """Return the held-out rows: with their documents, or by id."""
     pairs, queries = PAIRS.format("val"), "multimodal_val_queries.json"
     if (path := folder.file(pairs, queries)).name == pairs:
         return list(rows(path, "id", "doc_text", "doc_image"))
-    asked = {str(row["id"]): row for row in rows(path, "id")}
+    by_id = {str(row["id"]): row for row in rows(path, "id")}
     documents = rows(folder.file("multimodal_documents.json"), "id", "doc_text")
-    return [{**row, **asked[str(row["id"])]} for row in documents if str(row["id"]) in asked]
+    return [{**row, **by_id[str(row["id"])]} for row in documents if str(row["id"]) in by_id]
 
 
 def _pair(row: Row, data: Path, rng: np.random.Generator) -> TrainingPair | None:
     said = {kind: text for kind, name in NAMES.items() if (text := words(row.get(name)))}
-    swap = rng.random() < 0.5  # drawn always: what a row lacks changes no other row
+    swap = rng.random() < 0.5  # always drawn: an incomplete row must not change the others
     pictures = data / "images" if (data / "images").is_dir() else data
     text, image = words(row["doc_text"]), picture(row.get("doc_image"), pictures)
     if text is None or not isinstance(image, Path) or not image.is_file() or TEXT not in said or IMAGE not in said:

@@ -2,10 +2,10 @@
 
     document.onnx    text, text_mask, patches, patch_mask, image → vectors, tokens, masks, shares
     query.onnx       words_0, mask_0 (and words_1, mask_1) → vectors, shares
-    choose.onnx      words, mask → logits; where a query has two sides
+    choose.onnx      words, mask → logits; if a query has two sides
     match.onnx       document, masks, similarity, words_0, mask_0 (and words_1, mask_1) → logits
 
-The towers are not copied: they are named, and their identity is checked when the folder is opened.
+The towers are not copied: the folder names them, and their identity is checked when it is opened.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def export(model: Fusion, out: Path, towers: Towers, *, name: str, small: bool =
         {"text": free, "text_mask": free, "patches": {0: N, 1: P}, "patch_mask": {0: N, 1: P}, "image": {0: N}},
         {"vectors": {0: N}, "tokens": {0: N, 1: S}, "masks": {0: N, 2: S}, "shares": {0: N, 1: S}},
     )
-    asked = {f"{what}_{side}": {0: N, 1: f"{T}{side}"} for side in range(sides) for what in ("words", "mask")}
-    write(model.query, (words, there) * sides, out / "query.onnx", asked, {"vectors": {0: N}, "shares": {0: N, 1: S}})
+    axes = {f"{what}_{side}": {0: N, 1: f"{T}{side}"} for side in range(sides) for what in ("words", "mask")}
+    write(model.query, (words, there) * sides, out / "query.onnx", axes, {"vectors": {0: N}, "shares": {0: N, 1: S}})
     if sides > 1:
         write(model.chooser, (words, there), out / "choose.onnx", {"words": free, "mask": free}, {"logits": free})
     write(
@@ -88,7 +88,7 @@ def export(model: Fusion, out: Path, towers: Towers, *, name: str, small: bool =
         (torch.randn(2, 9, shape.dim), torch.ones(2, 2, 9, dtype=torch.bool), torch.zeros(2, sides))
         + (words, there) * sides,
         out / "match.onnx",
-        {"document": {0: N, 1: S}, "masks": {0: N, 2: S}, "similarity": {0: N}, **asked},
+        {"document": {0: N, 1: S}, "masks": {0: N, 2: S}, "similarity": {0: N}, **axes},
         {"logits": {0: N}},
     )
     files = [out / name for name in ("choose.onnx", "document.onnx", "match.onnx", "query.onnx")]

@@ -1,4 +1,4 @@
-"""What the towers see of every text and every picture, computed once: training never runs a tower again."""
+"""Outputs of the towers for every text and picture, computed once before training."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Report = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """The token states of texts, one text after another; a long text is its first passage."""
+    """The token states of texts, concatenated; of a long text only the first passage."""
 
     states: Tensor  # (all tokens, d), half precision
     start: Tensor  # (n + 1,)
 
     @classmethod
     def of(cls, towers: TokenTowers, texts: Sequence[str], role: Role, device: str, report: Report) -> Texts:
-        """Read texts, the shortest first, so that little is padded."""
+        """Encode texts, the shortest first, to reduce padding."""
         split = towers.split([readable(text) for text in texts], role)
         first = [several[0] if several else Passage(0, 0, b"") for several in split]
         order = sorted(range(len(first)), key=lambda row: len(first[row].content))
@@ -46,12 +46,12 @@ class Texts:
             for row, state, there in zip(rows, states, mask, strict=True):
                 found[row] = state[there].astype(np.float16)
             if begin // BATCH % 50 == 0:
-                report(f"read {begin} of {len(order)} texts")
+                report(f"encoded {begin} of {len(order)} texts")
         start = np.concatenate([[0], np.cumsum([len(states) for states in found])])
         return cls(torch.from_numpy(np.concatenate(found)).to(device), torch.from_numpy(start).to(device))
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states of some texts, padded, and which are there: ``(n, t, d)`` and ``(n, t)``."""
+        """Return the states of some texts, padded, and the mask: ``(n, t, d)`` and ``(n, t)``."""
         begin, length = self.start[rows], self.start[rows + 1] - self.start[rows]
         at = torch.arange(max(1, int(length.max())), device=rows.device)
         mask = at < length[:, None]
@@ -68,7 +68,7 @@ class Pictures:
 
     @classmethod
     def of(cls, towers: TokenTowers, paths: Sequence[Path], device: str, report: Report) -> Pictures:
-        """Look at pictures; threads read ahead."""
+        """Encode pictures; threads read ahead."""
         cells: list[Tensor] = []
         vectors: list[Tensor] = []
         batch: list[Pixels] = []
@@ -85,14 +85,14 @@ class Pictures:
                 if len(batch) == BATCH:
                     flush()
                 if number % 1000 == 0:
-                    report(f"looked at {number} of {len(paths)} pictures")
+                    report(f"encoded {number} of {len(paths)} pictures")
         if batch:
             flush()
         return cls(torch.cat(cells), torch.cat(vectors))
 
 
 def seen(texts: Texts, pictures: Pictures, text_rows: Tensor, image_rows: Tensor) -> TowerFeatures:
-    """Put texts and pictures together as documents; rows may be paired in any way."""
+    """Combine texts and pictures to documents; rows may be paired in any way."""
     states, mask = texts.take(text_rows)
     cells = pictures.cells[image_rows].float()
     there = torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device)
@@ -100,7 +100,7 @@ def seen(texts: Texts, pictures: Pictures, text_rows: Tensor, image_rows: Tensor
 
 
 def patch_map(pictures: Pictures, ridge: float = 0.3) -> Tensor:
-    """Return the linear map ``(d, channels)`` that comes nearest to making a picture's vector of its mean cell.
+    """Return the linear map ``(d, channels)`` that best predicts a picture's vector from its mean cell.
 
     Ridge regression of deviations from the mean; the penalty is in units of the mean variance of a channel.
     """

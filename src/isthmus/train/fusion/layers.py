@@ -1,4 +1,4 @@
-"""What the models of fusion are made of: sizes, attention that begins by adding nothing, means under a mask."""
+"""Building blocks of the fusion models: sizes, attention that initially adds nothing, masked means."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Shape:
 
     @property
     def out(self) -> int:
-        """The length of the vectors it gives."""
+        """The dimension of the vectors."""
         return self.dim * (HALVES if self.pool == "kinds" else 1)
 
 
 class Attention(nn.Module):
-    """Tokens look at others; written out so that it exports at any length, and begins by adding nothing."""
+    """Attention; written out so that it exports for any length. It initially adds nothing."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -43,19 +43,19 @@ class Attention(nn.Module):
         self.drop = nn.Dropout(shape.drop)
 
     def forward(self, asking: Tensor, looked_at: Tensor, mask: Tensor) -> Tensor:
-        """Return what ``asking`` (n, a, d) finds in ``looked_at`` (n, b, d), where ``mask`` (n, b) is true."""
-        asked = self.ask(asking).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (n, heads, a, d / heads)
-        held, said = (
+        """Return the attention of ``asking`` (n, a, d) to ``looked_at`` (n, b, d) where ``mask`` (n, b) is true."""
+        query = self.ask(asking).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (n, heads, a, d / heads)
+        key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.hold(looked_at).chunk(2, dim=-1)
         )
         drop = self.drop.p if self.training else 0.0
-        seen = F.scaled_dot_product_attention(asked, held, said, attn_mask=mask[:, None, None], dropout_p=drop)
+        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None], dropout_p=drop)
         found: Tensor = self.drop(self.join(seen.transpose(1, 2).flatten(2)))
         return found
 
 
 class Layer(nn.Module):
-    """Self attention, attention to another sequence where there is one, feed-forward; each behind a norm."""
+    """Self attention, attention to another sequence if there is one, feed-forward; each after a norm."""
 
     def __init__(self, shape: Shape, *, cross: bool = False) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Layer(nn.Module):
     def forward(
         self, seen: Tensor, mask: Tensor, other: Tensor | None = None, other_mask: Tensor | None = None
     ) -> Tensor:
-        """Return the tokens, having looked at their own sequence, and at the other."""
+        """Return the tokens after attention to their own sequence and to the other."""
         behind = self.own_norm(seen)
         seen = seen + self.own(behind, behind, mask)
         if self.other is not None and self.other_norm is not None and other is not None and other_mask is not None:
@@ -84,13 +84,13 @@ class Layer(nn.Module):
 
 
 def answering(masks: Tensor) -> Tensor:
-    """Return which tokens answer what is asked of each kind, ``(n, 2, s)``: of a document of one kind, all of them."""
+    """Return the tokens of each kind, ``(n, 2, s)``; for a document of one kind, all tokens for both."""
     missing = ~masks.any(dim=2, keepdim=True)
     return masks | (missing & torch.cat([masks[:, 1:], masks[:, :1]], dim=1))
 
 
 def mean_weights(mask: Tensor) -> Tensor:
-    """Return the weight of each token in the mean of those that are there, ``(n, t, 1)``; all 0 where none is."""
+    """Return the weight of each token in the masked mean, ``(n, t, 1)``; all 0 if the mask is empty."""
     there = mask.to(torch.float32)
     return (there / there.sum(dim=1, keepdim=True).clamp_min(1.0))[:, :, None]
 
@@ -99,17 +99,17 @@ def unit_mean(tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the tokens, scaled so that their mean has length 1."""
     mean = (tokens * mean_weights(mask)).sum(dim=1, keepdim=True)  # (n, 1, d)
     length = mean.norm(dim=2, keepdim=True)
-    return tokens / torch.where(length > 0, length, 1.0)  # a text without tokens stays as it is
+    return tokens / torch.where(length > 0, length, 1.0)  # a text without tokens is not changed
 
 
 def silent(linear: nn.Linear) -> nn.Linear:
-    """Let a layer begin by adding nothing."""
+    """Initialise a layer so that it adds nothing."""
     for parameter in linear.parameters():
         nn.init.zeros_(parameter)
     return linear
 
 
 def equal(linear: nn.Linear) -> nn.Linear:
-    """Let a layer begin by changing nothing."""
+    """Initialise a layer as the identity."""
     nn.init.eye_(linear.weight)
     return linear

@@ -1,4 +1,4 @@
-"""Pairs as the model meets them: features of documents, of queries by kind, and what each query asks for."""
+"""Pairs as training input: features of documents, of queries by kind, and the ids that each query describes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class FusionLesson:
     image_rows: Tensor  # (n,): the picture of each pair
     ids: Tensor  # (n, 2): of text and of image
     queries: Mapping[str, Texts]
-    first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; UNKNOWN where neither
-    frame: tuple[int, int]  # tokens before and behind each query
+    first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; or UNKNOWN
+    frame: tuple[int, int]  # tokens before and after each query
 
     def documents(self, texts: Tensor, images: Tensor) -> TowerFeatures:
         """Return documents of the texts of some rows and the pictures of some."""
@@ -51,11 +51,11 @@ class FusionLesson:
         documents = torch.stack([self.ids[batch.texts, 0], self.ids[batch.images, 1]], dim=1)
         return cared(documents, batch.kind), documents
 
-    def asked(self, rows: Tensor, kind: str, sides: int) -> list[Tensor]:
-        """Return words and mask of each side of the queries; a side that a kind has no words for is empty.
+    def query_sides(self, rows: Tensor, kind: str, sides: int) -> list[Tensor]:
+        """Return words and mask of each side of the queries; a side without words is empty.
 
-        With one side that is the whole query. With two, a mixed query is given as the two it was made of: in training
-        the words are parted without a mistake.
+        One side is the whole query. With two, a mixed query is given as the two it was made from: in training the words
+        are split correctly.
         """
         if sides == 1:
             return list(self.queries[kind].take(rows))
@@ -67,7 +67,7 @@ class FusionLesson:
         return parts
 
     def chosen(self, rows: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-        """Say which tokens of whole queries ask for which side, ``(n, t, 2)``, and where that is known, ``(n, t)``."""
+        """Return the side of each token of whole queries, ``(n, t, 2)``, and where it is known, ``(n, t)``."""
         whole = self.queries[kind]
         length = whole.start[rows + 1] - whole.start[rows]
         at = torch.arange(max(1, int(length.max())), device=rows.device)
@@ -84,23 +84,23 @@ class FusionLesson:
 
 
 def digest(stages: Mapping[str, FusionLesson]) -> str:
-    """Return what tells other data, or other towers, from these: ids, numbers of tokens, some of the vectors."""
-    told = hashlib.sha256()
+    """Return a fingerprint of data and towers: ids, numbers of tokens, some of the vectors."""
+    digested = hashlib.sha256()
     for stage, known in stages.items():
-        starts = [known.texts.start, *(asked.start for asked in known.queries.values())]
+        starts = [known.texts.start, *(texts.start for texts in known.queries.values())]
         for tensor in (known.ids, *starts, known.pictures.vectors[:16].float().round(decimals=2)):
-            told.update(stage.encode() + tensor.cpu().numpy().tobytes())
-    return told.hexdigest()
+            digested.update(stage.encode() + tensor.cpu().numpy().tobytes())
+    return digested.hexdigest()
 
 
 def cared(ids: Tensor, kind: str) -> Tensor:
-    """Return (text, image) ids with ANY for what a kind of query does not ask for."""
+    """Return (text, image) ids with ANY for the part that a kind of query does not describe."""
     cares = torch.tensor([kind in (TEXT, MIXED), kind in (IMAGE, MIXED)], device=ids.device)
     return torch.where(cares, ids, ANY)
 
 
 def lesson(towers: TokenTowers, pairs: Sequence[TrainingPair], device: str, report: Report = str) -> FusionLesson:
-    """Compute what the towers see of pairs, every picture once."""
+    """Compute the outputs of the towers for pairs, every picture once."""
     pictures = list(dict.fromkeys(pair.image for pair in pairs))
 
     def read(texts: Sequence[str], role: Role, of: str) -> Texts:
@@ -137,7 +137,7 @@ def numbered(pairs: Sequence[TrainingPair]) -> list[list[int]]:
 
 
 def begins(pair: TrainingPair) -> int:
-    """Say which side a mixed query begins with, if it is the two others in a row.
+    """Return which side a mixed query begins with, if it is the concatenation of the two others.
 
     >>> from pathlib import Path
     >>> begins(TrainingPair("t", "i", "", Path(), {TEXT: "a gene", IMAGE: "a dog", MIXED: "a dog a gene"}))

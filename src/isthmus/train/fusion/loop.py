@@ -1,19 +1,19 @@
-"""The training of fusion: ``train``, on one screen.
+"""The training loop of fusion: ``train``.
 
-Each step draws documents and one kind of query; loss = contrast + choice (which words ask for which side) + matching
-+ ranking.
-The towers never change, so what they see is computed once (features). Held-out documents decide which weights are kept.
+Each step draws documents and one kind of query; loss = contrast + choice (the side of each word) + matching + ranking.
+The towers never change, so their outputs are computed once (features). Held-out documents decide which weights are
+kept.
 
-How we differ from the paper, beside what model and objectives say:
-1. The towers are frozen. What begins as their vectors moves slowly or not at all, and so does what looks at patches:
-   the pictures to learn from are those the towers learned from. The rest of the matcher is faster, scalars are fastest.
-2. The queues hold what a slow copy of the model gives (He et al., MoCo, 2020), so that what was let in some steps ago
-   still looks as the model sees it now.
-3. Some documents lose the part that the query does not ask for, so that documents with one part have their place too.
-4. A picture's vector is blurred by what two other pictures differ in: the towers know the pictures they were trained
-   on too well. ``noise`` of mini makes training captions find their picture as rarely as those of unseen pictures do.
-5. A query about the text sees it beside another document's picture, one about the picture beside another's text:
-   else it could be learned which stands beside which.
+Differences from the paper, in addition to those in model and objectives:
+1. The towers are frozen. Weights that start as their vectors change slowly or not at all, and so do those over patches:
+   the towers were trained on the same pictures. The rest of the matcher has a higher rate, scalars the highest.
+2. The queues hold the output of a momentum copy of the model (He et al., MoCo, 2020), so that older entries stay
+   consistent with the current model.
+3. Some documents lose the part that the query does not describe, so that documents with one part are trained too.
+4. A picture's vector is perturbed by the difference of two other pictures: the towers were trained on these pictures.
+   With ``noise`` for mini, training captions find their picture as rarely as captions of new pictures do.
+5. A query about the text sees it with another document's picture, one about the picture with another's text;
+   otherwise the model could memorise the pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from isthmus.queries.kinds import MIXED
 from isthmus.train import checkpoint
 from isthmus.train.fusion.features import Report, patch_map
 from isthmus.train.fusion.lessons import FusionLesson, digest
-from isthmus.train.fusion.measure import coarse, measured, parted
+from isthmus.train.fusion.measure import coarse, measured, word_accuracy
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.recipe import FusionRecipe
 from isthmus.train.fusion.run import FusionRun
@@ -42,9 +42,9 @@ QUICK = ("chooser", "balance", "choose", "kind", "scale", "shift", "log_temperat
 def train(
     recipe: FusionRecipe, stages: Mapping[str, FusionLesson], held: FusionLesson, out: Path, *, report: Report = str
 ) -> Fusion:
-    """Train through the stages and return the best weights; ``out`` gets ``log.jsonl`` and a checkpoint.
+    """Train through the stages and return the best weights; write ``log.jsonl`` and a checkpoint to ``out``.
 
-    Run again it goes on from the checkpoint, as if it had never stopped.
+    A second call resumes from the checkpoint, with the same result.
     """
     torch.manual_seed(recipe.seed)
     device, first = held.ids.device, next(iter(stages.values()))
@@ -83,10 +83,10 @@ def train(
 def _measure(
     model: Fusion, held: FusionLesson, recipe: FusionRecipe, out: Path, when: tuple[str, int], report: Report
 ) -> float:
-    """Measure, write it down and say it; return the mean."""
+    """Measure, log and report; return the mean."""
     numbers = measured(model, held, rerank=bool(recipe.matching))
     if model.query.sides > 1:
-        numbers["words parted"] = parted(model, held, MIXED)
+        numbers["words on the right side"] = word_accuracy(model, held, MIXED)
     row = {"stage": when[0], "step": when[1], **{kind: round(value, 4) for kind, value in numbers.items()}}
     out.mkdir(parents=True, exist_ok=True)
     checkpoint.log(out, row)
@@ -95,7 +95,7 @@ def _measure(
 
 
 def _schedule(step: int, steps: int, warm: float) -> float:
-    """Warm up, then fall along a cosine."""
+    """Warm up, then decay along a cosine."""
     first = max(1, round(warm * steps))
     return (
         (step + 1) / first if step < first else 0.5 + 0.5 * math.cos(math.pi * (step - first) / max(1, steps - first))
@@ -103,7 +103,7 @@ def _schedule(step: int, steps: int, warm: float) -> float:
 
 
 def _groups(model: Fusion, recipe: FusionRecipe, stage: str) -> list[dict[str, Any]]:
-    """Return parameters with their rates; vectors and scalars, and all that is quick, do not decay."""
+    """Return parameters with their rates; vectors, scalars and fast parameters have no weight decay."""
     rates = {"slow": recipe.slow, "match": recipe.match_rate, "quick": recipe.quick}
     pace = recipe.later if stage == "finetune" else 1.0
     groups: dict[tuple[str, bool], list[nn.Parameter]] = {}

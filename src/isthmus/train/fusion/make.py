@@ -1,4 +1,4 @@
-"""``isthmus train fusion``: read pairs, see them through the towers once, train, export."""
+"""``isthmus train fusion``: read pairs, encode them with the towers once, train, export."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def make_fusion(
 ) -> None:
     """Train on a set in the layout of Mr. Right, over the towers of ``mini`` or of another encoder's folder.
 
-    ``tensors`` name where the two towers are cut: the text tower's token states, the image tower's feature map. ``out``
-    gets the encoder, and the log under ``out/run``.
+    ``tensors`` name where the two towers are cut: the text tower's token states, the image tower's feature map. The
+    encoder is written to ``out``, the log to ``out/run``.
     """
     recipe = recipe or FusionRecipe()
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise BadInput(
-            f"The device {device!r} is not there: torch sees no GPU. Leave --device out to train on the CPU."
+            f"The device {device!r} is not available: torch finds no GPU. Leave --device out to train on the CPU."
         )
     folder = EMBEDDED[towers] if towers in EMBEDDED else Path(towers.removeprefix("onnx:")).expanduser()
     if out.resolve() == folder.resolve():
-        raise BadInput(f"{out} holds the towers. Write the new encoder elsewhere.")
+        raise BadInput(f"{out} is the folder of the towers. Write the new encoder to another one.")
     text, image = tensors
     below = TokenTowers.open(folder, Settings(), text=text, image=image)
     read = pairs.read(data, seed=recipe.seed)
     if missing := [stage for stage in read.stages if stage not in recipe.steps]:
-        raise BadInput(f"{data} has pairs to {missing[0]} with, and the recipe says no steps for that.")
+        raise BadInput(f"{data} has pairs for {missing[0]}, and the recipe has no steps for it.")
     counts = ", ".join(f"{len(several)} to {stage}" for stage, several in read.stages.items())
-    report(f"pairs: {counts}, {len(read.held)} to decide by; {read.left_out} rows said too little")
+    report(f"pairs: {counts}, {len(read.held)} held out; {read.left_out} incomplete rows left out")
     stages = {stage: lesson(below, several, device, report) for stage, several in read.stages.items()}
     held = lesson(below, read.held, device, report)
     model = train(recipe, stages, held, out / "run", report=report)

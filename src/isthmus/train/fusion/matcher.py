@@ -1,4 +1,4 @@
-"""Does this document answer this query? A logit for each pair."""
+"""The matcher: a logit for each pair of query and document."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from torch.nn import functional as F
 
 from isthmus.train.fusion.layers import HALVES, Layer, Shape, answering, equal, mean_weights, silent, unit_mean
 
-NEVER = -1e9  # a score that no softmax sees, and that no arithmetic turns into NaN
+NEVER = -1e9  # low enough to vanish in a softmax, without NaN
 
 
 class MatcherModel(nn.Module):
     """Similarity and late interaction, and with layers a transformer over both feature sequences.
 
-    logit = head + Σ over kinds asked for (a · similarity + b · Σ_words w · max_tokens cos + c)
+    logit = head + Σ over described kinds (a · similarity + b · Σ_words w · max_tokens cos + c)
 
-    The similarity is what this kind's half adds to that of the two vectors. The sum of nearest tokens is late
-    interaction (Khattab & Zaharia, ColBERT, 2020); its weights w are read off the query. Words that ask for the text
-    look for text tokens, those that ask for the image for patches; a query of one side (``pool="mean"``) looks for both
-    with all its words. The head, which reads both sequences, is there with layers, and begins at 0.
+    The similarity is the part of the dot product in this kind's half. The sum of nearest tokens is late interaction
+    (Khattab & Zaharia, ColBERT, 2020); its weights w are computed from the query. Words about the text are matched with
+    text tokens, those about the image with patches; a query of one side (``pool="mean"``) matches all its words with
+    both. The head, which reads both sequences, exists only with layers, and starts at 0.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -58,7 +58,7 @@ class MatcherModel(nn.Module):
         return logit
 
     def late(self, kind: int, query: Tensor, query_mask: Tensor, document: Tensor, mask: Tensor) -> Tensor:
-        """Return how near a query's tokens come to their nearest among a document's tokens of a kind, ``(n,)``."""
+        """Return the sum of a query's tokens' similarities to their nearest document token of a kind, ``(n,)``."""
         asking, holding = (self.near_text, self.near_image)[kind]
         asked, held = F.normalize(asking(query), dim=2), F.normalize(holding(document), dim=2)
         cosine = asked @ held.transpose(1, 2)  # (n, t, s)
@@ -69,5 +69,5 @@ class MatcherModel(nn.Module):
 
 
 def alike(queries: Tensor, documents: Tensor, sides: int) -> Tensor:
-    """Return the similarities of vectors, row by row, side by side, ``(n, sides)``."""
+    """Return the similarities of vectors, by row and side, ``(n, sides)``."""
     return (queries * documents).reshape(len(queries), sides, -1).sum(dim=2)

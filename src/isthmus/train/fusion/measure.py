@@ -1,4 +1,4 @@
-"""What a model in training finds among held-out documents: R@1 by kind of query."""
+"""Validation: R@1 on held-out documents, by kind of query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RERANKED = 20  # documents that the matcher reads
 
 @torch.no_grad()
 def measured(model: Fusion, held: FusionLesson, *, rerank: bool = True, chunk: int = 64) -> dict[str, float]:
-    """Return R@1 of the held-out queries by kind, and of what the matcher makes of the first documents."""
+    """Return R@1 of the held-out queries by kind, and after the matcher has reordered the first documents."""
     model.eval()
     numbers: dict[str, float] = {}
     everything = torch.arange(len(held.ids), device=held.ids.device)
@@ -30,13 +30,13 @@ def measured(model: Fusion, held: FusionLesson, *, rerank: bool = True, chunk: i
             truth = right(cared(held.ids, kind), held.ids)
             found, again = [], []
             for rows in torch.split(everything, chunk):
-                asked = held.asked(rows, kind, model.query.sides)
-                queries = model.query(*asked).vectors.float()
+                query_sides = held.query_sides(rows, kind, model.query.sides)
+                queries = model.query(*query_sides).vectors.float()
                 similarity = queries @ documents.vectors.T
                 first = similarity.topk(min(RERANKED, similarity.shape[1]), dim=1).indices  # (n, k)
                 found.append(truth[rows, first[:, 0]])
                 if rerank:
-                    chosen = _matched(model, asked, queries, documents, first)
+                    chosen = _matched(model, query_sides, queries, documents, first)
                     again.append(truth[rows, chosen])
             numbers[kind] = float(torch.cat(found).float().mean())
             if rerank:
@@ -45,8 +45,8 @@ def measured(model: Fusion, held: FusionLesson, *, rerank: bool = True, chunk: i
 
 
 @torch.no_grad()
-def parted(model: Fusion, held: FusionLesson, kind: str, *, chunk: int = 256) -> float:
-    """Return the share of tokens that the chooser gives to the side they came from."""
+def word_accuracy(model: Fusion, held: FusionLesson, kind: str, *, chunk: int = 256) -> float:
+    """Return the share of tokens that the chooser assigns to the right side."""
     hits, known = 0.0, 0.0
     for rows in torch.split(torch.arange(len(held.ids), device=held.ids.device), chunk):
         label, there = held.chosen(rows, kind)
@@ -57,20 +57,20 @@ def parted(model: Fusion, held: FusionLesson, kind: str, *, chunk: int = 256) ->
 
 
 def coarse(device: torch.device) -> AbstractContextManager[object]:
-    """Compute in bfloat16 where that is enough, on a GPU."""
+    """Compute in bfloat16 where possible, on a GPU."""
     return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
 
 
 def _matched(
-    model: Fusion, asked: Sequence[Tensor], queries: Tensor, documents: FusedDocuments, first: Tensor
+    model: Fusion, query_sides: Sequence[Tensor], queries: Tensor, documents: FusedDocuments, first: Tensor
 ) -> Tensor:
-    """Return the document that the matcher puts first among the first ones, for each query."""
+    """Return the document that the matcher ranks first among the first ones, for each query."""
     logits = [
         model.matcher(
             documents.tokens[at],
             documents.masks[at],
             alike(queries, documents.vectors[at], model.query.sides),
-            *asked,
+            *query_sides,
         )
         for at in first.T
     ]

@@ -1,17 +1,17 @@
-"""The model of Mr. Right over two towers: a document of text and image becomes one vector, a query another.
+"""The model of Mr. Right on top of two towers: one vector for a document of text and image, one for a query.
 
     document    [text tokens ; image patches] → (merge attention) → the mean of each kind → projection → unit
-    query       the words that ask for the text, those that ask for the image → (a layer) → means → projection → unit
+    query       words about the text, words about the image → (a layer) → means → projection → unit
 
-A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's own
-vector, plus what a linear map makes of how one cell of the image tower's last feature map differs from the mean cell:
-the mean of an image's patches is its vector. Every layer adds to what it is given and begins by adding nothing, so that
-training starts from the towers' own vectors.
+A text token is the text tower's last state, in units of the length of their mean. An image patch is the image's vector
+plus a linear map of the difference between one cell of the image tower's last feature map and the mean cell: the mean
+of an image's patches is its vector. Every layer is residual and initially adds nothing, so training starts from the
+towers' vectors.
 
-``pool="kinds"`` (ours) keeps the mean of text tokens and the mean of patches apart, ``[t ; v]``. A query's words are
-parted as well (``Chooser``) and each side is read by the tower alone: ``[q_t ; q_v]``; a side without words is 0, and
-then the documents' other half decides nothing. A document of one kind has it in both halves, ``[t ; t]``: it answers
-whatever is asked. ``pool="mean"`` is the paper's: one mean over all tokens, one query.
+``pool="kinds"`` (ours) concatenates the mean of text tokens and the mean of patches, ``[t ; v]``. A query's words are
+split as well (``Chooser``) and the tower reads each side separately: ``[q_t ; q_v]``; a side without words is 0, so the
+documents' half of that kind has no effect. A document of one kind has it in both halves, ``[t ; t]``, and can match
+either side. ``pool="mean"`` is the paper's: one mean over all tokens, one query.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isthmus.train.fusion.matcher import MatcherModel
 
 
 class TowerFeatures(NamedTuple):
-    """What the towers see of documents: text tokens and patches with their masks, and the image's own vector."""
+    """Outputs of the towers for documents: text tokens and patches with their masks, and the image's vector."""
 
     text: Tensor  # (n, t, dim)
     text_mask: Tensor  # (n, t) booleans
@@ -41,7 +41,7 @@ class FusedDocuments(NamedTuple):
 
     vectors: Tensor  # (n, out), unit
     tokens: Tensor  # (n, t + p, dim)
-    masks: Tensor  # (n, 2, t + p): which are text that is there, which are image
+    masks: Tensor  # (n, 2, t + p): masks of text and of image tokens
 
 
 class FusedQueries(NamedTuple):
@@ -58,7 +58,7 @@ class DocumentEncoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.patch = silent(nn.Linear(shape.patch, shape.dim, bias=False))
-        self.kind = nn.Parameter(torch.zeros(HALVES, shape.dim))  # says to the layers what is text and what is image
+        self.kind = nn.Parameter(torch.zeros(HALVES, shape.dim))  # marks text and image tokens for the layers
         self.merge = nn.ModuleList(Layer(shape) for _ in range(shape.merge))
         self.out = equal(nn.Linear(shape.out, shape.out, bias=False))
         self.noise = nn.Dropout(shape.drop)
@@ -72,7 +72,7 @@ class DocumentEncoder(nn.Module):
         mask = torch.cat([seen.text_mask, seen.patch_mask], dim=1)
         marks = torch.cat([self.kind[:1].expand(text.shape[1], -1), self.kind[1:].expand(image.shape[1], -1)])
         for layer in self.merge:
-            tokens = layer(tokens + marks, mask) - marks  # the marks are for looking, not for the mean
+            tokens = layer(tokens + marks, mask) - marks  # the marks are for attention, not for the mean
         masks = torch.stack(
             [F.pad(seen.text_mask, (0, image.shape[1])), F.pad(seen.patch_mask, (text.shape[1], 0))], dim=1
         )
@@ -96,17 +96,17 @@ class DocumentEncoder(nn.Module):
 
 
 class QueryEncoder(nn.Module):
-    """Words become one vector in the documents' space; the text tower is the documents' own.
+    """Encodes words to one vector in the documents' space, with the same text tower.
 
-    It takes as many sides as documents have halves: those words that ask for the text and those that ask for the image,
-    or (``pool="mean"``) all words once.
+    It has as many sides as documents have halves: words about the text and words about the image, or
+    (``pool="mean"``) all words once.
     """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.layer = Layer(shape) if shape.merge else None
         self.sides = shape.out // shape.dim
-        self.balance = nn.Parameter(torch.zeros(self.sides))  # logarithms: how much each side counts
+        self.balance = nn.Parameter(torch.zeros(self.sides))  # logarithms of the weight of each side
         self.out = nn.ModuleList(equal(nn.Linear(shape.dim, shape.dim, bias=False)) for _ in range(self.sides))
 
     def forward(self, *sides: Tensor) -> FusedQueries:
@@ -127,9 +127,9 @@ class QueryEncoder(nn.Module):
 
 
 class Chooser(nn.Module):
-    """Which words of a query ask for the text, and which for the image: a logit for each, by token and its neighbours.
+    """Classifies the words of a query: logits for text and image, by token and its neighbours.
 
-    Words that ask for one thing stand together, and an article alone says nothing: two convolutions over tokens.
+    Words about one part are adjacent, and an article alone is ambiguous: so two convolutions over tokens.
     """
 
     def __init__(self, shape: Shape, width: int = 64, reach: int = 5) -> None:
@@ -160,5 +160,5 @@ class Fusion(nn.Module):
 
     @property
     def temperature(self) -> Tensor:
-        """What similarities are divided by."""
+        """The divisor of similarities."""
         return self.log_temperature.exp().clamp(0.005, 0.5)

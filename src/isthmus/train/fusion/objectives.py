@@ -1,20 +1,19 @@
-"""What is learned: to tell a query's document from others by vectors (contrast), and by reading both (matching).
+"""The losses: find a query's document by vectors (contrast), and by reading both (matching).
 
     contrast    ½ ( H(y, softmax(q · [d ; D] / τ)) + H(y′, softmax(d · [q ; Q] / τ)) )        D, Q: the queues
     matching    binary cross-entropy of the matcher on the right document and three wrong ones
-    ranking     cross-entropy of the right one among these four: a matcher orders, and levels differ between queries
+    ranking     cross-entropy of the right one among these four: a matcher ranks, and score levels differ by query
 
-A query knows what it asks for: the text it was made from, the image, or both; ``ids`` are (text, image), with ANY
-where it does not care. A document is right for it if it agrees in what it cares for, so that the same passage under
-another photo is right for a query about the passage; targets are spread evenly over all that are right.
+A query knows which text and image it describes; ``ids`` are (text, image), with ANY for a part that it does not
+describe. A document is right if the described parts agree, so the same passage with another photo is right for a query
+about the passage; targets are spread evenly over all right documents.
 
 The wrong documents: one drawn from the batch by the contrast's own softmax; the right image with a wrong text, and a
 wrong image with the right text. One that would still be right (the query is about its image alone, or the drawn one
-shares what is asked for) is replaced by another drawn one, unless ``paper`` is asked for, which calls it wrong all the
-same.
+shares the described part) is replaced by another drawn one; with ``paper`` it is called wrong.
 
-Reference: Mr. Right (2022), DQC and DQM. Deviations: the rule of the last sentence, that the wrong part is taken from
-the drawn document, and the ranking loss, which is ours.
+Reference: Mr. Right (2022), DQC and DQM. Deviations: the rule of the last sentence, the wrong part from the drawn
+document, and the ranking loss.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ class WrongPairs(NamedTuple):
 
 
 def right(queries: Tensor, documents: Tensor) -> Tensor:
-    """Say which documents are right for which queries, ``(n, m)``, by their (text, image) ids.
+    """Return which documents are right for which queries, ``(n, m)``, by their (text, image) ids.
 
     >>> about_text, about_both = torch.tensor([[7, ANY], [7, 1]])
     >>> right(torch.stack([about_text, about_both]), torch.tensor([[7, 1], [7, 2], [8, 1]])).int().tolist()
     [[1, 1, 0], [1, 0, 0]]
     """
-    asked, held = queries[:, None], documents[None]
-    return ((asked == ANY) | (asked == held)).all(dim=2)
+    wanted, given = queries[:, None], documents[None]
+    return ((wanted == ANY) | (wanted == given)).all(dim=2)
 
 
 def spread(logits: Tensor, truth: Tensor) -> Tensor:
-    """Return the cross-entropy of each row with targets spread evenly over what is right in it, the mean over rows."""
+    """Return the cross-entropy of each row with targets spread evenly over right columns; the mean over rows."""
     target = truth.to(logits.dtype)
     target = target / target.sum(dim=1, keepdim=True)
     return -(target * F.log_softmax(logits, dim=1)).sum(dim=1).mean()
@@ -69,16 +68,16 @@ def contrast(
     query_ids, document_ids = ids
     (past_queries, past_query_ids), (past_documents, past_document_ids) = queues
     found = queries @ _with(documents, past_documents).T / temperature  # (n, n + k)
-    asked = documents @ _with(queries, past_queries).T / temperature
+    reverse = documents @ _with(queries, past_queries).T / temperature
     forth = spread(found, right(query_ids, _with(document_ids, past_document_ids)))
-    back = spread(asked, right(_with(query_ids, past_query_ids), document_ids).T)
+    back = spread(reverse, right(_with(query_ids, past_query_ids), document_ids).T)
     return (forth + back) / 2
 
 
 def drawn(similarity: Tensor, truth: Tensor, temperature: Tensor | float, count: int, rng: torch.Generator) -> Tensor:
     """Draw wrong documents for each query from softmax(similarity / τ), ``(n, count)``; never one that is right.
 
-    A query for which every document of the batch is right gets its neighbour in the batch: there is nothing else.
+    If every document of the batch is right for a query, its neighbour in the batch is used.
     """
     logits = (similarity.detach().float() / temperature).masked_fill(truth, -torch.inf)
     chance = logits.softmax(dim=1)

@@ -1,4 +1,4 @@
-"""Recent representations: more to contrast with than a batch holds."""
+"""Queues of recent vectors: more negatives than a batch has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The last ``room`` vectors and whose they are, the oldest first.
+    """The last ``room`` vectors and their ids, the oldest first.
 
     >>> queue = Queue(3)
     >>> for number in range(4):
@@ -24,7 +24,7 @@ class Queue:
     ids: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.long))  # (k, 2): of text and of image
 
     def put(self, vectors: Tensor, ids: Tensor) -> None:
-        """Let new ones in at the end, and the oldest out."""
+        """Append new ones, and drop the oldest."""
         if self.room < 1:
             return
         held = [self.vectors] if len(self.vectors) else []

@@ -1,4 +1,4 @@
-"""How fusion is trained: every number that a run depends on."""
+"""The settings of a fusion training."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class FusionRecipe:
     """How it is trained."""
 
     steps: Mapping[str, int] = field(default_factory=lambda: {"pretrain": 300, "finetune": 100})
-    slow: float = 0.0  # rates: of what begins as the towers' own vectors; 0 keeps these
+    slow: float = 0.0  # rates: of weights that start as the towers' vectors; 0 keeps them
     match_rate: float = 3e-5
     quick: float = 3e-3
-    later: float = 0.5  # times the rates, in fine-tuning
+    later: float = 0.5  # factor of the rates in fine-tuning
     batch: int = 512
     matched: int = 128  # queries of a batch that the matcher reads; wrong documents are drawn from all of it
     queue: int = 2048
-    momentum: float = 0.995  # of the slow copy
+    momentum: float = 0.995  # of the momentum copy
     decay: float = 0.05
     warm: float = 0.05  # of the steps of a stage
     temperature: float = 0.05
-    matching: float = 1.0  # weight of the matching losses beside the contrast's
-    paper: bool = False  # wrong documents, and how they are told, as the paper has them
-    anew: bool = True  # a query about one part sees it beside another document's other part
-    alone: float = 0.1  # of the documents lose what the query does not ask for
+    matching: float = 1.0  # weight of the matching losses relative to the contrast
+    paper: bool = False  # wrong documents and losses as in the paper
+    anew: bool = True  # a query about one part sees it with another document's other part
+    alone: float = 0.1  # share of documents that lose the part not described by the query
     noise: float = 0.85  # of the difference of two other pictures, added to a picture's vector
     pool: Pool = "kinds"
     merge: int = 0  # layers
@@ -40,7 +40,7 @@ class FusionRecipe:
     def __post_init__(self) -> None:
         for name, least in (("batch", 2), ("matched", 1), ("queue", 0), ("every", 1), ("merge", 0), ("match", 0)):
             if getattr(self, name) < least:
-                raise BadInput(f"{name} is {getattr(self, name)}; it must be at least {least}.")
+                raise BadInput(f"{name} must be at least {least}, not {getattr(self, name)}.")
 
     def shape(self, dim: int, patch: int) -> Shape:
         """Return the sizes of the model it trains."""
@@ -60,4 +60,4 @@ PAPERS = FusionRecipe(
     merge=2,
     match=2,
 )
-"""The paper's own, over towers that stay as they are: one mean, merge attention, a transformer to match."""
+"""The paper's model on frozen towers: one mean, merge attention, a transformer in the matcher."""

@@ -1,4 +1,4 @@
-"""What a training has come to: all that it takes to go on after an interruption, as if there had been none."""
+"""The state of a training: everything needed to resume with the same result."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from isthmus.train.fusion.recipe import FusionRecipe
 
 @dataclass(slots=True, eq=False)
 class FusionRun:
-    """A model in training, its slow copy, the queues, and the best weights so far."""
+    """A model in training, its momentum copy, the queues, and the best weights so far."""
 
     recipe: FusionRecipe
-    lessons: str  # a digest of what is learned from
+    lessons: str  # a digest of the training data
     model: Fusion
     rng: torch.Generator
     stage: int = 0
@@ -33,14 +33,14 @@ class FusionRun:
     kept: dict[str, Tensor] = field(default_factory=dict)
     slow: Fusion = field(init=False)
     queues: tuple[Queue, Queue] = field(init=False)
-    _optimiser: Any = None  # the state that waits for its optimiser
+    _optimiser: Any = None  # the saved state, until the optimiser exists
 
     def __post_init__(self) -> None:
         self.slow = copy.deepcopy(self.model).eval()
         self._empty()
 
     def begin(self, stage: int, optimiser: torch.optim.Optimizer) -> None:
-        """Begin a stage, or go on with the one that was interrupted."""
+        """Start a stage, or resume the interrupted one."""
         if stage != self.stage:
             self.stage, self.step = stage, 0
             self._empty()
@@ -73,7 +73,7 @@ class FusionRun:
         checkpoint.save(out, state)
 
     def resume(self, out: Path) -> bool:
-        """Take up what a checkpoint says, if there is one; the log is what it was then."""
+        """Load a checkpoint, if there is one, and truncate the log to it."""
         saved = checkpoint.load(out, self.rng.device)
         if saved is None:
             (out / LOG).unlink(missing_ok=True)
@@ -93,14 +93,15 @@ class FusionRun:
         return True
 
     def _check(self, path: Path, saved: Mapping[str, Any]) -> None:
-        """Refuse to go on with what another training left."""
+        """Reject a checkpoint of another training."""
         before, now = saved["recipe"], asdict(self.recipe)
         other = [f"{name} ({before[name]}, now {now[name]})" for name in checkpoint.changed(before, now)]
         other += ["data or towers"] * (saved["lessons"] != self.lessons)
         other += [f"device ({saved['device']})"] * (saved["device"] != self.rng.device.type)
         if other:
             raise BadInput(
-                f"{path} is of a training with another {', '.join(other)}. Go on with that, or write elsewhere."
+                f"{path} is of a training with another {', '.join(other)}. Continue with that, or write to another "
+                "folder."
             )
 
     def _empty(self) -> None:

@@ -1,4 +1,4 @@
-"""What one step of training does: draw documents and queries, compute the losses, remember what was seen."""
+"""What one step of training does: draw documents and queries, compute the losses, update the queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Queues = tuple[Queue, Queue]
 
 
 def draw(known: FusionLesson, recipe: FusionRecipe, rng: torch.Generator, kind: str | None = None) -> FusionBatch:
-    """Draw documents, and a kind of query; one about a part finds it beside another's other part."""
+    """Draw documents, and a kind of query; a query about one part sees it with another document's other part."""
     rows = torch.randint(len(known.ids), (recipe.batch,), generator=rng, device=rng.device)
     kind = kind or KINDS[int(torch.randint(len(KINDS), (1,), generator=rng, device=rng.device))]
     others = rows[torch.randperm(len(rows), generator=rng, device=rng.device)] if recipe.anew else rows
@@ -32,7 +32,7 @@ def step_loss(
     model.train()
     kind, rows, ids = batch.kind, batch.rows, known.ids_of(batch)
     fused = model.document(noisy(known.documents(batch.texts, batch.images), kind, recipe, rng))
-    queries = model.query(*known.asked(rows, kind, model.query.sides)).vectors.float()
+    queries = model.query(*known.query_sides(rows, kind, model.query.sides)).vectors.float()
     past_queries, past_documents = ((queue.vectors, queue.ids) for queue in queues)
     with torch.autocast(rows.device.type, enabled=False):
         loss = contrast(queries, fused.vectors.float(), ids, (past_queries, past_documents), model.temperature)
@@ -66,28 +66,28 @@ def matched(
     pairs = wrong(negatives, (query_ids[:n], document_ids), paper=recipe.paper)
     texts, images = batch.texts[pairs.text.T.flatten()], batch.images[pairs.image.T.flatten()]
     others = model.document(noisy(known.documents(texts, images), batch.kind, recipe, rng))
-    asked = known.asked(batch.rows[:n], batch.kind, model.query.sides)
+    query_sides = known.query_sides(batch.rows[:n], batch.kind, model.query.sides)
     several = [FusedDocuments(*(part[:n] for part in fused))]
     several += [FusedDocuments(*parts) for parts in zip(*(part.chunk(NEGATIVES) for part in others), strict=True)]
     columns = []
     for one in several:
         similarity = alike(queries[:n], one.vectors, model.query.sides).detach()
-        columns.append(model.matcher(one.tokens, one.masks, similarity, *asked))
+        columns.append(model.matcher(one.tokens, one.masks, similarity, *query_sides))
     return torch.stack(columns, dim=1).float()
 
 
 @torch.no_grad()
 def level(model: Fusion, known: FusionLesson, recipe: FusionRecipe, rng: torch.Generator) -> None:
-    """Shift the matcher so that right and wrong documents begin on either side of 0.
+    """Shift the matcher so that right and wrong documents start on opposite sides of 0.
 
-    Else the first thing to be learned would be to say no to everything, by whatever means.
+    Otherwise it would first learn to reject everything.
     """
     model.eval()
     middle = []
     for kind in (TEXT, IMAGE):
         batch = draw(known, recipe, rng, kind)
         fused = model.document(noisy(known.documents(batch.texts, batch.images), kind, recipe, rng))
-        queries = model.query(*known.asked(batch.rows, kind, model.query.sides)).vectors.float()
+        queries = model.query(*known.query_sides(batch.rows, kind, model.query.sides)).vectors.float()
         logits = matched(model, known, batch, (queries, fused), recipe, rng)
         middle.append((logits[:, 0].mean() + logits[:, 1:].mean()) / 2)
     found = torch.stack(middle)
@@ -96,22 +96,22 @@ def level(model: Fusion, known: FusionLesson, recipe: FusionRecipe, rng: torch.G
 
 @torch.no_grad()
 def remember(model: Fusion, known: FusionLesson, batch: FusionBatch, queues: Queues) -> None:
-    """Let what a model makes of a batch into the queues of queries and of documents."""
+    """Append a batch to the queues of queries and of documents."""
     queries, documents = queues
     query_ids, document_ids = known.ids_of(batch)
-    queries.put(model.query(*known.asked(batch.rows, batch.kind, model.query.sides)).vectors, query_ids)
+    queries.put(model.query(*known.query_sides(batch.rows, batch.kind, model.query.sides)).vectors, query_ids)
     documents.put(model.document(known.documents(batch.texts, batch.images)).vectors, document_ids)
 
 
 @torch.no_grad()
 def follow(slow: Fusion, model: Fusion, momentum: float) -> None:
-    """Move a copy a little of the way to the model."""
+    """Update the momentum copy."""
     for one, other in zip(slow.parameters(), model.parameters(), strict=True):
         one.lerp_(other.to(one), 1 - momentum)
 
 
 def noisy(documents: TowerFeatures, kind: str, recipe: FusionRecipe, rng: torch.Generator) -> TowerFeatures:
-    """Blur the pictures' vectors, and hide from some documents what the query does not ask for."""
+    """Perturb the pictures' vectors, and hide from some documents the part that the query does not describe."""
     image, device = documents.image, documents.image.device
     if recipe.noise:
         one, other = (torch.randperm(len(image), generator=rng, device=device) for _ in range(2))

@@ -19,7 +19,7 @@ class Closes(Protocol):
 Kept = TypeVar("Kept", bound=Closes)
 
 
-class Opened(Generic[Kept]):
+class OpenFiles(Generic[Kept]):
     """Readings that go on, the least recently used one first."""
 
     def __init__(self) -> None:
