@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image as Picture
+from typer.testing import CliRunner
 
 from isthmus import Collection, Document, Image, Part, Query, Text
+from isthmus.cli import app
 from isthmus.documents import MAX_DOCUMENT_PARTS
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
@@ -191,3 +194,28 @@ def test_a_segment_pairs_with_the_nearest_of_every_other_kind(kinds: list[str]) 
             nearest = min(places, key=lambda at: (abs(at - number), at))
             assert any(nearest in row for row in mine)
     assert pairs(parts, range(len(parts)), alone=True) == [(at,) for at in range(len(parts))]
+
+
+def test_parts_survive_an_export_and_another_index(tmp_path: Path, encoder: Encoder) -> None:
+    Picture.fromarray(pixels(6)).save(tmp_path / "cat.png")
+    with Collection.open(tmp_path / "a", "mini", calibration="none", follow=False) as things:
+        file = Document("file", parts=[Image(tmp_path / "cat.png"), Text(CAT), Image(pixels(3))])
+        things.add([article(), file, Document("plain", DOG, pixels(4))])
+    assert (
+        CliRunner().invoke(app, ["export", "--to", str(tmp_path / "all.jsonl"), "--in", str(tmp_path / "a")]).exit_code
+        == 0
+    )
+    with (
+        Collection.open(tmp_path / "a", create=False, follow=False) as things,
+        Collection.open(tmp_path / "b", "mini", calibration="none", follow=False) as again,
+    ):
+        assert again.index(tmp_path / "all.jsonl").added == 3
+        assert [document.parts for document in again] == [document.parts for document in things]
+    for row, why in (
+        ('{"id": "x", "parts": [{"kind": "image"}]}', "without content or path"),
+        ('{"id": "x", "parts": [{"kind": "smell", "content": "x"}]}', "No kind of part"),
+        ('{"id": "x", "parts": [{"kind": "text", "content": 5}]}', "not a string"),
+    ):
+        (tmp_path / "bad.jsonl").write_text(row)
+        with Collection.open(":memory:", encoder, calibration="none") as things:
+            assert why in things.index(tmp_path / "bad.jsonl").skipped[0].why

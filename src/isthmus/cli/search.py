@@ -14,8 +14,9 @@ from isthmus.atomic import replacing
 from isthmus.cli import no_hits, progress, show
 from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, weights
 from isthmus.cli.terminal import echo, echo_json
-from isthmus.documents import Document, Image, Query, Text
+from isthmus.documents import Document, Image, Part, Query, Text
 from isthmus.errors import CannotWrite, counted
+from isthmus.kinds import IMAGE, TEXT
 from isthmus.search import Collection, Hit
 from isthmus.search.json_forms import document_json, hit_json
 
@@ -173,10 +174,27 @@ def _export(things: Collection, to: Path, *, quiet: bool) -> tuple[int, str]:
     raise typer.BadParameter(f"{to.name} does not end in .jsonl, .npz or .calibration. Name it after what to export.")
 
 
+def usual(document: Document) -> list[Part]:
+    """Return a document's first text and first image: what a row has fields for."""
+    first = {part.kind: part for part in reversed(document.parts)}
+    return [first[kind] for kind in (TEXT, IMAGE) if kind in first]
+
+
+def _content(part: Part) -> str | None:
+    """Return what a row holds of a part: its text, or its bytes as a data: URI; nothing for a file."""
+    if isinstance(part.content, bytes):
+        return f"data:;base64,{b64encode(part.content).decode()}"
+    return None if part.path is not None else str(part.content)
+
+
 def _row(document: Document) -> dict[str, Any]:
     """Return a document as a row that `isthmus index` can read, with the bytes of a picture that has no file."""
     row: dict[str, Any] = {**document_json(document)}
-    if isinstance(document.image, bytes):
-        row["image"] = f"data:;base64,{b64encode(document.image).decode()}"
+    parts = [{**part, "content": _content(whole)} for part, whole in zip(row.pop("parts"), document.parts, strict=True)]
+    if document == Document.restored(document.id, usual(document), document.metadata, document.vectors):
+        image = next((part for part in parts if part["kind"] == IMAGE), None)
+        row["image"] = image and (image["path"] or image["content"])
+    else:
+        row = {**{name: value for name, value in row.items() if name not in (TEXT, IMAGE)}, "parts": parts}
     vectors = {part: vector.tolist() for part, vector in document.vectors.items()}
     return row | ({"vectors": vectors} if vectors else {})

@@ -3,6 +3,8 @@
 id, _id                              the document's id
 text, else caption, content, body    its text; a title is put before it
 image                                a path, a data: URI, or bytes if the format allows
+parts                                [{"kind": "text", "content": "…"}, {"kind": "image", "path": "a.jpg"}, …] in place
+                                     of text and image; content that is not text is a data: URI
 vectors                              {"text": [0.1, …], "image": […]}
 text_vector, image_vector, vector    the same as columns; a plain vector stands for all parts of the row
 metadata                             an object
@@ -20,16 +22,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from isthmus import kinds
 from isthmus.budget import METADATA_VALUES, too_long, too_much_metadata
-from isthmus.documents import Document, ImageLike
-from isthmus.errors import BadInput
+from isthmus.documents import Document, ImageLike, Part
+from isthmus.errors import BadInput, shown
 from isthmus.sources.base import Found, Skipped
 from isthmus.sources.files import File
 
 IDS = ("id", "_id")
 TEXTS = ("text", "caption", "content", "body")
 VECTORS = {"text_vector": "text", "image_vector": "image"}
-FIELDS = (*TEXTS, "title", "image", "vectors", *VECTORS, "vector")  # a row without any of them is skipped
+FIELDS = (*TEXTS, "title", "image", "parts", "vectors", *VECTORS, "vector")  # a row without any of them is skipped
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -69,8 +72,13 @@ class Table:
         if not left.keys() & set(FIELDS):
             raise BadInput(f"has no {', '.join(FIELDS[:-1])} or {FIELDS[-1]}. Rename the field that holds the text")
         name = self._id(left, number)
+        folder = Path(self.file.path).parent
+        if is_parts(left.get("parts")):
+            parts = [_part(one, folder) for one in left.pop("parts")]
+            vectors = _vectors(left, None, None)
+            return Document(name, metadata={**self.facts, **_metadata(left)}, vectors=vectors, parts=parts)
         text = _text(left)
-        image = _image(left.pop("image", None), Path(self.file.path).parent)
+        image = _image(left.pop("image", None), folder)
         vectors = _vectors(left, text, image)
         metadata = {**self.facts, **_metadata(left)}
         return Document(id=name, text=text, image=image, metadata=metadata, vectors=vectors)
@@ -159,6 +167,27 @@ def _image(given: object, folder: Path) -> ImageLike | None:
     if URL.match(given):
         raise BadInput(f"has an image at {given[:80]}: isthmus does not download files. Download it and give its path")
     return str(folder / given)
+
+
+def is_parts(given: object) -> bool:
+    """Whether a field is a list of parts; a field of that name may also be metadata."""
+    return bool(given) and isinstance(given, list) and all(isinstance(one, Mapping) and "kind" in one for one in given)
+
+
+def _part(given: Mapping[str, Any], folder: Path) -> Part:
+    kind, content, path = given["kind"], given.get("content"), given.get("path")
+    if kind == kinds.TEXT:
+        problem = (
+            too_long(content) if isinstance(content, str) else f"has a text that is {shown(content)}, not a string"
+        )
+        if problem is not None:
+            raise BadInput(problem)
+        return Part(kind, storable(content or "", "text"))
+    if content is None and path is None:
+        raise BadInput(f"has a part of kind {shown(kind)} without content or path. Give it one of them")
+    where = content if path is None else path
+    found = _image(where, folder) if isinstance(kinds.get(kind), kinds.FileKind) else where
+    return Part(kind, found)
 
 
 def _from_uri(uri: str) -> bytes:
