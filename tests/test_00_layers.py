@@ -60,3 +60,30 @@ def test_a_module_imports_only_from_its_own_layer_or_below_and_parts_are_blind_t
         for other in imports(path) - {own}:
             assert layer(other) <= layer(own), f"{path} imports {other}"
             assert not {own, other} <= PARTS, f"{path}: parts meet in search, as arrays"
+
+
+# Where kinds are named: their table, what reads, makes or encodes texts and pictures, and the fields of JSON.
+NAME_KINDS = (
+    "kinds.py",
+    "encoders/",
+    "sources/",
+    "isolated/",
+    "words/",
+    "align/",
+    "queries/",
+    "samples/",
+    "evaluate/",
+    "train/",
+)
+NAME_KINDS += ("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py")
+NAME_KINDS += ("storage/sqlite/migrations.py", "cli/", "diagnose/")
+
+
+def test_no_kind_is_named_outside_its_table_its_readers_and_its_encoders() -> None:
+    found: list[str] = []
+    for path in ROOT.rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(NAME_KINDS):
+            nodes = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant))
+            found += [f"{name}:{node.lineno}" for node in nodes if node.value in ("text", "image", "image+text")]
+    assert found == []

@@ -72,12 +72,13 @@ class Vectors:
         >>> Vectors.of(np.eye(2), ["text", "image"]).modality.tolist()
         ['text', 'image']
         """
-        matrix = _array("text", matrix)
+        matrix = _array("vectors", matrix)
         rows = len(matrix) if matrix.ndim else 0
         names = _array("modality", modality)
         if names.dtype.kind != "U" and not all(isinstance(name, str) for name in names.flat):
             raise BadVectors(f"modality is {shown(modality)}; give a name such as 'text', or one for each row.")
         names = names.astype(str)
+        empty = str(names) if names.ndim == 0 else "none"  # the part of vectors without any row
         if names.ndim == 0:
             names = np.full(rows, str(names))
         if names.shape != (rows,):
@@ -85,7 +86,7 @@ class Vectors:
                 f"{rows} vectors came with {names.size} modalities. Give one modality per row, or one for all."
             )
         present = {str(name): names == name for name in np.unique(names)}
-        return cls(parts=dict.fromkeys(present or {"text": None}, matrix), present=present)
+        return cls(parts=dict.fromkeys(present or {empty: None}, matrix), present=present)
 
     @property
     def dim(self) -> int:
