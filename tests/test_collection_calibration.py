@@ -14,7 +14,7 @@ from isthmus import Collection, Document, Query
 from isthmus.calibration import Fitted, Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, BadSpec, CannotFit, UnknownName
-from isthmus.search import snapshot, snapshot_manager
+from isthmus.search import snapshot, snapshot_builder
 from isthmus.storage.sqlite import calibrations
 from stock import Counting, database, dense, mixed, own, pixels, unit, words
 
@@ -78,7 +78,7 @@ def test_scores_stay_when_worn_shelves_are_built_again(
     things: Collection, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "REBUILD", (5, 0.0))
-    monkeypatch.setattr(snapshot_manager, "DRIFT", np.inf)
+    monkeypatch.setattr(snapshot_builder, "DRIFT", np.inf)
     things._snapshots.follows = True
     there = {document.id: document for document in mixed(60)}
     things.search("dog")

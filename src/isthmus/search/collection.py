@@ -488,7 +488,7 @@ class Collection:
         if self._handle.database.closed:
             return
         try:
-            self._snapshots.wait()
+            self._snapshots.worker.close()
             self._log.flush()
             self.retry_if_reencoded(self._snapshots.persist)
         finally:

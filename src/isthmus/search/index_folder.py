@@ -70,6 +70,11 @@ def places(folder: Path | None, version: int) -> list[Path]:
     return [place for _, place in sorted(mine, reverse=True)]
 
 
+def sequence(place: Path) -> int:
+    """Return the state of the documents that an index is of, by its name."""
+    return (_numbers(place) or (0, -1))[1]
+
+
 def keep_only(folder: Path | None, name: str | None) -> None:
     """Remove every index but one, and what killed processes left; by whoever holds the lock.
 

@@ -25,7 +25,8 @@ from isthmus.search import versions
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.ingest import Encoding, prepared
 from isthmus.search.snapshot import Snapshot
-from isthmus.search.snapshot_manager import Progress, SnapshotManager
+from isthmus.search.snapshot_builder import Progress
+from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
 from isthmus.storage.protocols import Staging, Store
 

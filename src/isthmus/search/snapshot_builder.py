@@ -1,0 +1,288 @@
+"""Making snapshots: fit a calibration, fold every document by it, put them in indexes, on disk where we may write.
+
+Nothing here serves a search. ``SnapshotManager`` does that, and runs this on the calling thread (``calibrate``,
+``refresh``, ``compact``) or on the maintenance thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from isthmus import calibration
+from isthmus.calibration import Statistics
+from isthmus.errors import BadFile, CannotWrite, IsthmusError
+from isthmus.kinds import TEXT
+from isthmus.search import calibrate, hybrid, index_folder, modality_indexes, query_log, references, versions
+from isthmus.search.handle import NO_ENCODER, Handle, encodings
+from isthmus.search.index_folder import Origin
+from isthmus.search.modality_indexes import FoldedBlock, folded
+from isthmus.search.snapshot import Calibrated, Snapshot, unknown
+from isthmus.storage.base import State
+from isthmus.storage.protocols import Store
+from isthmus.types import Vectors
+
+DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
+GROWTH = 2.0  # times as many vectors of a part as at the fit
+
+Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+
+@dataclass(slots=True, eq=False)
+class SnapshotBuilder:
+    """Makes snapshots of one store."""
+
+    opened: Handle
+    store: Store
+    spec: str = "auto"  # what a first calibration is
+    coming: set[int] = field(default_factory=set, init=False)  # calibrations that this process will serve in a moment
+    lock: BaseFileLock | None = field(default=None, init=False)  # of ``index/``
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the index is kept; None where there is no such place."""
+        return self.store.folder
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process may change the collection."""
+        return self.store.database.writable
+
+    @property
+    def requested_spec(self) -> str:
+        """What the collection was told to calibrate by: ``auto``, or a spec."""
+        return self.store.calibrations.spec() or self.spec
+
+    def version(self) -> int:
+        """Return the number of the published calibration, 0 for none."""
+        return self.store.calibrations.served()
+
+    def read(self, version: int) -> Calibrated:
+        """Read a calibration from the store."""
+        return versions.read(self.store.calibrations, version)
+
+    def published(self) -> Calibrated | None:
+        """Read the published calibration; None before the first."""
+        with self.store.database.reading():
+            version = self.version()
+            return self.read(version) if version else None
+
+    def own_queries(self) -> references.Own:
+        """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
+        without = self.opened.name == NO_ENCODER  # nobody could read them
+        return [] if without else query_log.kept(self.store.queries)
+
+    def drifted(self, fitted_on: Statistics) -> bool:
+        """Whether a re-fit pays: a mean has moved since the fit, or a part has grown out of it."""
+        now = self.store.statistics()
+        before = fitted_on.parts
+        if not now.parts or not before:
+            return False
+        grown = any(now.parts[part].count > GROWTH * before[part].count for part in now.parts if part in before)
+        return grown or max(calibration.drift(fitted_on, now).values()) > DRIFT
+
+    @contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the lock of ``index/``; yields whether this process has it, and may write there."""
+        from filelock import FileLock, Timeout  # late: readers never need it
+
+        if not self.writable or self.folder is None:
+            yield False
+            return
+        self.store.database.check_place()  # a lock would make a folder that is gone anew
+        if self.lock is None:
+            self.lock = FileLock(self.folder / index_folder.LOCK, timeout=0)
+        try:
+            self.lock.acquire()
+        except (Timeout, OSError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self.lock.release()
+
+    def sweep(self) -> None:
+        """Remove what killed processes left: drafts of indexes and of calibrations, unless one is at work now."""
+        places = {place.name for place in index_folder.entries(self.folder)}
+        drafts = max(self.store.calibrations.versions(), default=0) > self.version()
+        if places <= {self._newest()} and not drafts:
+            return  # as nearly always: no lock is needed
+        with self.building() as mine:
+            if mine:
+                index_folder.keep_only(self.folder, self._newest())
+                self.store.calibrations.forget_drafts()
+
+    def _newest(self) -> str | None:
+        """Return the name of the newest index that is of this history, as far as its description tells."""
+        for place in index_folder.places(self.folder, self.version()):
+            try:
+                about = index_folder.described(place)
+                if self.store.passed(State(int(about["sequence"]), str(about["token"]))):
+                    return place.name
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                continue
+        return None
+
+    def on_disk(self, snapshot: Snapshot) -> bool:
+        """Whether the index on the disk is of the same state as a snapshot."""
+        name = Origin.of(snapshot.calibrated, snapshot.state, snapshot.last).name
+        return name in [place.name for place in index_folder.places(self.folder, self.version())]
+
+    def damaged(self) -> list[str]:
+        """Return what is wrong with the indexes on the disk, every byte of which is read."""
+        found: list[str] = []
+        with self.store.database.reading():
+            version = self.version()
+            try:
+                calibrated = self.read(version)
+            except BadFile:
+                return []  # there is none yet, or it is damaged, which others report
+            for place in index_folder.places(self.folder, version):
+                try:
+                    index_folder.read(place, calibrated)
+                except index_folder.OtherHistory:
+                    continue
+                except IsthmusError as error:
+                    found.append(str(error))
+        return found
+
+    def loaded(self, version: int) -> Snapshot | None:
+        """Read the newest index of a calibration from the disk; None where none is whole and of this history."""
+        calibrated = self.read(version)
+        for place in index_folder.places(self.folder, version):
+            try:
+                snapshot = index_folder.read(place, calibrated)
+            except (IsthmusError, OSError):
+                continue  # damaged: made again from the store
+            if self.store.passed(snapshot.state):  # else it is of a store that was since put back to an older state
+                return snapshot
+        return None
+
+    def loaded_or_built(self, version: int) -> Snapshot:
+        """Read the index of a calibration from the disk, or build it again."""
+        found = self.loaded(version)
+        if found is not None:
+            return found
+        calibrated = self.read(version)
+        if unknown(calibrated.fitted, self.store):
+            return Snapshot(calibrated, State(-1, ""), -1, ())  # whoever follows it sees what it cannot fold
+        return self.built(calibrated)
+
+    def built(self, calibrated: Calibrated, *, trim: bool = True) -> Snapshot:
+        """Fold every document and put them in indexes: on the disk where we may write, else in memory.
+
+        With ``trim`` the store forgets what only an older index needs to be followed.
+        """
+        with self.building() as mine, self.store.database.reading():
+            state, last = self.store.state(), self.store.last()
+            snapshot = self._built_from(calibrated, state, last, on_disk=mine)
+            if mine and calibrated.version == self.version() and self.on_disk(snapshot):
+                index_folder.keep_only(self.folder, Origin.of(calibrated, state, last).name)
+                if trim:
+                    self.store.trim(snapshot.sequence)
+        return snapshot
+
+    def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Snapshot:
+        if calibrated.version and on_disk and self.folder is not None:
+            try:
+                origin = Origin.of(calibrated, state, last)
+                place = index_folder.write(self.folder, self.pieces(calibrated, last), origin)
+                return index_folder.read(place, calibrated)
+            except (BadFile, CannotWrite, OSError):
+                if self.store.database.closed:
+                    raise
+                # the disk is full, or fails: serve from memory
+        return Snapshot(calibrated, state, last, modality_indexes.in_memory(self.pieces(calibrated, last)))
+
+    def pieces(self, calibrated: Calibrated, last: int) -> Iterator[FoldedBlock]:
+        """Fold every document up to a row, block by block."""
+        for block in self.store.blocks(last=last):
+            yield from folded(calibrated.fitted, block, calibrated.sources)
+
+    def made(
+        self,
+        spec: str,
+        own: references.Own = (),
+        *,
+        keep: bool = True,
+        asked: str | None = None,
+        replacing: bool = False,
+        progress: Progress = lambda _, __: None,
+    ) -> Snapshot:
+        """Fit a calibration on what is there now, build its indexes, learn what its scores are worth, and publish it.
+
+        With ``keep``, and where we may write, other processes are served by it, too: unless somebody has made another
+        meanwhile, or ``replacing`` that as well. The next one is made as this was ``asked`` for (default: its spec).
+        What is published is in ``coming`` until the caller serves it.
+        """
+        keep = keep and self.writable
+        encoding = encodings(self.store.database)
+        with self.building() if keep else nullcontext(False) as mine:
+            with self.store.database.reading():
+                before = None if replacing else self.version()
+                if not self.store.count():
+                    return self._nothing()
+                snapshot = self.fitted(spec, own, keep=keep, on_disk=mine, progress=progress)
+            calibrated = snapshot.calibrated
+            if keep:
+                with self._about_to_serve(calibrated.version):
+                    versions.publish(self.store.calibrations, calibrated, asked or spec, over=before, encoding=encoding)
+            if mine and self.version() == calibrated.version:
+                index_folder.keep_only(self.folder, Origin.of(calibrated, snapshot.state, snapshot.last).name)
+        return snapshot
+
+    @contextmanager
+    def _about_to_serve(self, version: int) -> Iterator[None]:
+        """Note that this process will serve a calibration: searches until then are answered by the one before."""
+        self.coming.add(version)
+        try:
+            yield
+        except BaseException:
+            self.coming.discard(version)
+            raise
+
+    def fitted(
+        self,
+        spec: str,
+        own: references.Own = (),
+        *,
+        keep: bool,
+        on_disk: bool,
+        progress: Progress = lambda _, __: None,
+    ) -> Snapshot:
+        """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
+        state, last = self.store.state(), self.store.last()
+        trials = len(calibration.AUTO_GRID)
+        steps = trials + 3  # references, trials, index, P(match)
+        progress(0, steps)
+        gathered = references.gather(self.store, self.opened.load(), [*self.own_queries(), *own])
+        progress(1, steps)
+        fitted = calibrate.chosen(spec, gathered, self.store.counts(), lambda done, _: progress(1 + done, steps))
+        progress(1 + trials, steps)
+        fitted = replace(fitted, statistics=self.store.statistics())
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        calibrated = Calibrated(0, state.sequence, made, fitted, None, gathered.real.by_document())
+        if keep:
+            calibrated = versions.draft(self.store.calibrations, calibrated)
+        built = self._built_from(calibrated, state, last, on_disk=on_disk)
+        progress(2 + trials, steps)
+        match = calibrate.matched(built, self.store, gathered)
+        joined = hybrid.fit(built, self.store, gathered.real)
+        progress(steps, steps)
+        return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
+
+    def _nothing(self) -> Snapshot:
+        """Return an empty collection: nothing to fit, nothing to find."""
+        one = Vectors.of(np.ones((1, 1), dtype=np.float32), TEXT)
+        fitted = replace(calibration.fit("none", one, one), statistics=Statistics({}))
+        return Snapshot(Calibrated(0, 0, "", fitted), self.store.state(), -1, ())
