@@ -14,7 +14,7 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
-from isthmus.search import index_folder, snapshot, snapshot_builder, snapshot_manager
+from isthmus.search import explain, index_folder, snapshot, snapshot_builder, snapshot_manager
 from isthmus.search.maintenance import NAME, MaintenanceWorker
 from isthmus.search.snapshot_builder import SnapshotBuilder
 from stock import Counting, mixed, unit
@@ -193,6 +193,23 @@ def test_what_another_process_has_indexed_is_loaded_rather_than_folded_again(
         assert len(found) == 40
         assert things._snapshots.current is not None
         assert not things._snapshots.current.recent
+
+
+def test_an_explanation_folds_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Collection.open(folder, follow=False) as things:
+        things.search(ASKED)
+        monkeypatch.setattr(SnapshotBuilder, "pieces", None)
+        assert things.search(ASKED, explain=True)[0].explanation is not None
+        assert things._snapshots.raw_snapshot is None
+
+
+def test_a_rank_before_calibration_is_told_as_far_as_candidates_are_looked_at(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "RANKS", 3)
+    with Collection.open(folder, follow=False) as things:
+        told = [hit.explanation for hit in things.search(ASKED, k=20, explain=True)]
+    assert sorted(one.rank_before for one in told if one is not None and one.rank_before is not None) == [1, 2, 3]
 
 
 def test_the_worker_runs_one_task_at_a_time_and_none_after_it_is_closed() -> None:

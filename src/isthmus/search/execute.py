@@ -65,14 +65,14 @@ def search_many(
     manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
 ) -> list[list[Hit]]:
     """Answer queries together, all of them from one state of the collection."""
-    with manager.view(raw=options.raw or options.explain) as view:
+    with manager.view(raw=options.raw) as view:
         return _answered(manager.store, view, load, asked, options)
 
 
 def _answered(
     store: Store, view: SearchView, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
 ) -> list[list[Hit]]:
-    snapshot = view.raw if options.raw and view.raw is not None else view.snapshot
+    snapshot = view.raw or view.snapshot
     if not snapshot.all_indexes:
         return [[] for _ in asked]
     vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
@@ -84,7 +84,7 @@ def _answered(
             )
     allowed = _allowed(store, options.where)
     answers = _shown(snapshot, store, asked, vectors, options, allowed)
-    before = ranks_before(view.raw, vectors) if options.explain and view.raw is not None else None
+    before = ranks_before(store, snapshot, vectors) if options.explain else None
     fetched = Fetched.of(store, snapshot, vectors, answers, before)
     return [fetched.hits(at, answer, options.offset) for at, answer in enumerate(answers)]
 

@@ -12,19 +12,40 @@ from isthmus.calibration.none import Raw
 from isthmus.search.hits import Explanation, Hit
 from isthmus.search.ranking import ranked
 from isthmus.search.snapshot import Snapshot
+from isthmus.storage.protocols import Store
 from isthmus.storage.segments import Segment, assembled, combination
-from isthmus.types import Vectors
+from isthmus.types import Matrix, Rows, Vectors
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
 
-RANKS = 1000  # how far down the raw ranking is looked for a hit's rank before calibration
+RANKS = 1000  # how far down a hit's rank before calibration is told, and how many candidates of each modality count
 
 
-def ranks_before(raw: Snapshot, vectors: Vectors) -> list[dict[int, int]]:
-    """Return each query's ranks by raw cosine, over the whole collection."""
-    lists = ranked(raw, vectors, RANKS)
-    return [{int(row): rank + 1 for rank, row in enumerate(one.documents)} for one in lists]
+def ranks_before(store: Store, snapshot: Snapshot, vectors: Vectors) -> list[dict[int, int]]:
+    """Return each query's ranks by raw cosine, by the documents' rows, up to ``RANKS``.
+
+    Ranked are the first ``RANKS`` documents of each modality, by their stored vectors. Calibration moves modalities
+    against one another far more than the documents within one, so these are nearly always the ones that raw cosine
+    puts first; where a modality has no more than so many documents, they are exactly those.
+    """
+    unit = Raw().queries(vectors, np.float32)
+    found = [ranked(snapshot, vectors, RANKS, modalities=[name]) for name in snapshot.modalities]
+    return [
+        _raw_ranks(store, np.concatenate([lists[at].documents for lists in found]), query)
+        for at, query in enumerate(unit)
+    ]
+
+
+def _raw_ranks(store: Store, documents: Rows, query: Matrix) -> dict[int, int]:
+    block = store.sample(np.unique(documents).tolist())  # in the order of the rows
+    if not len(block.rows):
+        return {}
+    by_passage = np.vecdot(Raw().documents(block.vectors, np.float32), query)
+    similarity = np.full(len(block.rows), -np.inf, dtype=np.float32)
+    np.maximum.at(similarity, block.owner, by_passage)
+    order = np.argsort(-similarity, kind="stable")[:RANKS]
+    return {int(row): rank for rank, row in enumerate(block.rows[order], 1)}
 
 
 def explained(
