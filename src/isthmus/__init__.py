@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from isthmus import calibration, encoders
     from isthmus.documents import Document, Query
     from isthmus.kinds import Image, Part, Text
-    from isthmus.search import Collection
+    from isthmus.search import Collection, SearchRequest
     from isthmus.types import Folded, Vectors
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Image",
     "Part",
     "Query",
+    "SearchRequest",
     "Text",
     "Vectors",
     "__version__",
@@ -40,6 +41,7 @@ CLASSES = {
     "Image": "isthmus.kinds",
     "Part": "isthmus.kinds",
     "Query": "isthmus.documents",
+    "SearchRequest": "isthmus.search",
     "Text": "isthmus.kinds",
     "Vectors": "isthmus.types",
 }

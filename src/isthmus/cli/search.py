@@ -17,7 +17,7 @@ from isthmus.cli.terminal import echo, echo_json
 from isthmus.documents import Document, Image, Part, Query, Text
 from isthmus.errors import CannotWrite, counted
 from isthmus.kinds import IMAGE, TEXT
-from isthmus.search import Collection, Hit
+from isthmus.search import Collection, Hit, SearchRequest
 from isthmus.search.json_forms import document_json, hit_json
 
 
@@ -87,21 +87,22 @@ def search(  # noqa: PLR0913 - one name per option
     pictures = [str(path) for path in image or []]
     parts = [*([Text(text)] if text else []), *map(Image, pictures)]
     query = Query(weights=weights(part_weights), parts=parts)
+    request = SearchRequest(
+        query,
+        k=k,
+        offset=offset,
+        where=conditions(where or []),
+        modalities=modality,
+        hybrid=hybrid,
+        align=align,
+        min_probability=min_probability,
+        explain=explain,
+        group=group,
+        calibration=calibration,
+        rerank=rerank,
+    )
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
-        found = things.search(
-            query,
-            k,
-            offset,
-            where=conditions(where or []),
-            modalities=modality,
-            hybrid=hybrid,
-            align=align,
-            min_probability=min_probability,
-            explain=explain,
-            group=group,
-            calibration=calibration,
-            rerank=rerank,
-        )
+        found = things.search(request)
         if explain_maps is not None:
             searched = query if align is None else things.align(query, align).query
             _maps(things, searched, found, explain_maps, quiet=json)

@@ -9,6 +9,7 @@ from isthmus.search.collection import Collection
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.maps import Map, Shares, WordShare
 from isthmus.search.reencode import Reencoded
+from isthmus.search.request import SearchRequest
 from isthmus.search.reranking import Reranker
 from isthmus.search.snapshot import Calibrated
 from isthmus.search.stats import Stats
@@ -26,6 +27,7 @@ __all__ = [
     "Passage",
     "Reencoded",
     "Reranker",
+    "SearchRequest",
     "Shares",
     "Skipped",
     "Stats",

@@ -180,13 +180,13 @@ def check_parts(asked: Iterable[Query], held: Callable[[], set[str]]) -> None:
                 raise BadInput(f"The query has a vector of a part that is not in this collection: {error}") from None
 
 
-def queries(several: Any) -> list[Query]:
+def queries(several: Any) -> list[Any]:
     """Return several queries."""
     if isinstance(several, str | Query):
         raise BadInput("search_many takes a list of queries. Use search for one.")
     if not is_several(several):
         raise BadInput(f"search_many takes a list of queries, not {shown(several)}.")
-    return [Query.of(one) for one in several]
+    return list(several)
 
 
 def references(several: Any) -> list[tuple[Query, str | None]]:

@@ -28,7 +28,6 @@ from isthmus.errors import BadVectors, CannotWrite, UnknownDocument
 from isthmus.prefetch import prefetch
 from isthmus.registry import suggestion
 from isthmus.search import arguments, calibrate
-from isthmus.search.execute import Options
 from isthmus.search.export import exported
 from isthmus.search.handle import Handle, Result, open_handle
 from isthmus.search.hits import Hit
@@ -37,6 +36,7 @@ from isthmus.search.maps import Map, mapped
 from isthmus.search.query_log import QueryLog, of_words
 from isthmus.search.reencode import Reencoded, reencode
 from isthmus.search.references import Own, ReferenceSets, gather
+from isthmus.search.request import SearchRequest
 from isthmus.search.reranking import Reranker
 from isthmus.search.searcher import Searcher
 from isthmus.search.snapshot import Calibrated, Snapshot
@@ -282,9 +282,9 @@ class Collection:
         """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
         return self._handle.retry_if_reencoded(work)
 
-    def search(  # noqa: PLR0913 - one name per wish
+    def search(  # noqa: PLR0913 - one name per option
         self,
-        query: str | Query,
+        query: str | Query | SearchRequest,
         k: int = 10,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
@@ -300,14 +300,7 @@ class Collection:
     ) -> list[Hit]:
         """Find the ``k`` best documents for words, a picture, both, or a vector.
 
-        ``offset`` skips the first ones; ``where`` looks at metadata (see ``isthmus.search.filters``); ``modalities``
-        names those wanted, or with a minus sign those not; ``hybrid`` weighs the words themselves as well (BM25);
-        ``align`` has pictures put into words and talk left out before anything is searched: ``"auto"``, ``"caption"``,
-        ``"forge-mini"`` … (see ``isthmus.align``); ``min_probability`` leaves out hits less likely to match;
-        ``explain`` says how each score came about; ``group`` puts near-duplicates under the first of them;
-        ``calibration="none"`` ranks by raw cosine, for comparison; ``rerank`` has the first ``offset + k`` hits ordered
-        again by what reads query and document together: ``"mini-fusion"``, ``"onnx:FOLDER"`` with a matcher, or a
-        ``Reranker`` of your own.
+        ``SearchRequest`` says what the options mean. ``search(SearchRequest(…))`` takes one that has them inside.
         """
         return self.search_many(
             [query],
@@ -326,7 +319,7 @@ class Collection:
 
     def search_many(  # noqa: PLR0913 - as search
         self,
-        queries: Iterable[str | Query],
+        queries: Iterable[str | Query | SearchRequest],
         k: int = 10,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
@@ -341,23 +334,23 @@ class Collection:
         rerank: str | Reranker | None = None,
     ) -> list[list[Hit]]:
         """Search for several queries at once, in batches; the options are those of ``search``."""
-        raw = arguments.calibration(calibration)
-        arguments.named("align", align, "align")
-        arguments.named("rerank", rerank, "scores")
-        asked = arguments.queries(queries)
-        arguments.check_parts(asked, self._store.parts)
-        options = Options(
-            k=arguments.count("k", k, least=1),
-            offset=arguments.count("offset", offset, least=0),
-            where=arguments.mapping("where", where),
-            modalities=arguments.modalities(modalities),
-            hybrid=arguments.option("hybrid", hybrid),
-            min_probability=arguments.share("min_probability", min_probability),
-            explain=arguments.option("explain", explain),
-            group=arguments.option("group", group),
-            raw=raw,
+        options = SearchRequest(
+            "any",  # checked where there is no query, too
+            k=k,
+            offset=offset,
+            where=where,
+            modalities=modalities,
+            hybrid=hybrid,
+            align=align,
+            min_probability=min_probability,
+            explain=explain,
+            group=group,
+            calibration=calibration,
+            rerank=rerank,
         )
-        return self._searches.many(asked, options, align, rerank)
+        requests = options.each(arguments.queries(queries))
+        arguments.check_parts((one.asked for one in requests), self._store.parts)
+        return self._searches.many(requests)
 
     def align(self, query: str | Query, align: str | Aligner) -> Aligned:
         """Return what a search with ``align`` makes of a query before it is searched."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotFit, UnknownModality
+from isthmus.errors import CannotFit, UnknownModality
 from isthmus.search import hybrid
 from isthmus.search.explain import ranks_before
 from isthmus.search.hits import Hit
 from isthmus.search.probability import FIELD, field_of
 from isthmus.search.query_vectors import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
+from isthmus.search.request import SearchRequest
 from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
@@ -27,50 +26,16 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 from isthmus.words import query_words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a search may be told; ``Collection.search`` says what each means."""
-
-    k: int = 10
-    offset: int = 0
-    where: Mapping[str, Any] | None = None
-    modalities: str | Sequence[str] | None = None
-    hybrid: bool = False
-    min_probability: float | None = None
-    explain: bool = False
-    group: bool = False
-    raw: bool = False
-
-    def __post_init__(self) -> None:
-        if self.raw and (self.hybrid or self.min_probability is not None):
-            raise BadInput("Raw cosine has neither words nor probabilities: leave hybrid and min_probability out.")
-        for name, value, least in (("k", self.k, 1), ("offset", self.offset, 0)):
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-                raise BadInput(f"{name} is {value!r}; it must be a whole number of at least {least}.")
-        p = self.min_probability
-        if p is not None and (not isinstance(p, Real) or not 0 <= float(p) <= 1):
-            raise BadInput(f"min_probability is {p!r}; it must lie between 0 and 1.")
-
-    def from_the_first(self) -> Options:
-        """Return the same with those before the offset among the hits."""
-        return replace(self, k=self.offset + self.k, offset=0)
-
-    @property
-    def depth(self) -> int:
-        """How many documents have to be looked at to give what is asked."""
-        return max(self.offset + self.k, FIELD + 1)
-
-
 def search_many(
-    manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
+    manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
 ) -> list[list[Hit]]:
-    """Answer queries together, all of them from one state of the collection."""
-    with manager.view(raw=options.raw) as view:
-        return _answered(manager.store, view, load, asked, options)
+    """Answer queries together by the options of one request, all of them from one state of the collection."""
+    with manager.view(raw=request.raw) as view:
+        return _answered(manager.store, view, load, asked, request)
 
 
 def _answered(
-    store: Store, view: SearchView, load: Callable[[], Encoder | None], asked: Sequence[Query], options: Options
+    store: Store, view: SearchView, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
 ) -> list[list[Hit]]:
     snapshot = view.raw or view.snapshot
     if not snapshot.all_indexes:
@@ -82,11 +47,11 @@ def _answered(
                 f"This collection was calibrated without any {modality} query. Give it some: "
                 "things.calibrate(queries=[Query(vectors={…}), …])."
             )
-    allowed = _allowed(store, options.where)
-    answers = _shown(snapshot, store, asked, vectors, options, allowed)
-    before = ranks_before(store, snapshot, vectors) if options.explain else None
+    allowed = _allowed(store, request.where)
+    answers = _shown(snapshot, store, asked, vectors, request, allowed)
+    before = ranks_before(store, snapshot, vectors) if request.explain else None
     fetched = Fetched.of(store, snapshot, vectors, answers, before)
-    return [fetched.hits(at, answer, options.offset) for at, answer in enumerate(answers)]
+    return [fetched.hits(at, answer, request.offset) for at, answer in enumerate(answers)]
 
 
 def _shown(
@@ -94,16 +59,16 @@ def _shown(
     store: Store,
     asked: Sequence[Query],
     vectors: Vectors,
-    options: Options,
+    request: SearchRequest,
     allowed: Allowed | None,
 ) -> list[Answer]:
     """Return what is shown of each answer: likely enough, grouped, and of the stretch that was asked for."""
-    last = options.offset + options.k
-    depth = options.depth
+    last = request.offset + request.k
+    depth = request.depth
     while True:
-        found = _answers(snapshot, store, asked, vectors, options, allowed, depth)
-        whole = [answer.probable(options.min_probability) for answer in found]
-        if not options.group:
+        found = _answers(snapshot, store, asked, vectors, request, allowed, depth)
+        whole = [answer.probable(request.min_probability) for answer in found]
+        if not request.group:
             break
         alone = [grouped(answer, store) for answer in whole]
         pairs = zip(whole, alone, strict=True)
@@ -111,7 +76,7 @@ def _shown(
             whole = alone
             break
         depth *= 4  # so many were nearly the same that too few are left
-    return [answer.take(np.arange(options.offset, min(last, len(answer.ranking)))) for answer in whole]
+    return [answer.take(np.arange(request.offset, min(last, len(answer.ranking)))) for answer in whole]
 
 
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
@@ -133,17 +98,17 @@ def _answers(
     store: Store,
     asked: Sequence[Query],
     vectors: Vectors,
-    options: Options,
+    request: SearchRequest,
     allowed: Allowed | None,
     depth: int,
 ) -> list[Answer]:
-    modalities = wanted(snapshot, options.modalities)
-    joined = snapshot.calibrated.hybrid if options.hybrid else None
-    if options.hybrid and joined is None:
+    modalities = wanted(snapshot, request.wanted)
+    joined = snapshot.calibrated.hybrid if request.hybrid else None
+    if request.hybrid and joined is None:
         raise CannotFit(
             "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
         )
-    _check_probability(snapshot, vectors, options)
+    _check_probability(snapshot, vectors, request)
     together = ranked(snapshot, vectors, depth, allowed=allowed, modalities=modalities)
     fields = _fields(snapshot, vectors, together, everywhere=allowed is None and modalities is None)
     answers: list[Answer] = []
@@ -154,7 +119,7 @@ def _answers(
             answers.append(Answer(ranking, p))
             continue
         one = vectors.take(np.array([row]))
-        condition = parse(options.where) if options.where else None
+        condition = parse(request.where) if request.where else None
         said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
         found = hybrid.candidates(snapshot, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
         share = hybrid.shares_of(store, found, said, query.text)
@@ -177,10 +142,10 @@ def _probability(snapshot: Snapshot, modality: str, scores: Matrix, field: float
     return None if match is None else match.probability(modality, scores, field)
 
 
-def _check_probability(snapshot: Snapshot, vectors: Vectors, options: Options) -> None:
+def _check_probability(snapshot: Snapshot, vectors: Vectors, request: SearchRequest) -> None:
     """Refuse a least probability where nobody can say how probable a match is."""
     match = snapshot.calibrated.match
-    if options.min_probability is None or (match and all(name in match.curves for name in vectors.modalities)):
+    if request.min_probability is None or (match and all(name in match.curves for name in vectors.modalities)):
         return
     asked = " and ".join(vectors.modalities)
     raise CannotFit(

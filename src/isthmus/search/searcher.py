@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from isthmus.documents import Query
 from isthmus.errors import BadInput
 from isthmus.search import arguments, execute, explain
-from isthmus.search.execute import Options
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
 from isthmus.search.query_log import QueryLog
-from isthmus.search.reranking import Reranker, Rerankers, check_words, reranked
+from isthmus.search.request import SearchRequest
+from isthmus.search.reranking import Rerankers, check_words, reranked
 from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.writer import BATCH
 
@@ -37,39 +38,33 @@ class Searcher:
         self.rerankers = Rerankers(opened)
         self._handle, self._snapshots, self._log = opened, manager, log
 
-    def many(
-        self,
-        queries: Sequence[str | Query],
-        options: Options,
-        align: str | Aligner | None,
-        rerank: str | Reranker | None,
-    ) -> list[list[Hit]]:
-        """Return the hits of each query; ``Collection.search`` says what the options mean."""
-        reranker = None if rerank is None else self.rerankers.get(rerank)
-        asked = [Query.of(query) for query in queries]
+    def many(self, requests: Sequence[SearchRequest]) -> list[list[Hit]]:
+        """Return the hits of each request; those in a row with the same options are answered together."""
         hits: list[list[Hit]] = []
-        for start in range(0, len(asked), BATCH):
-            hits += self._together(asked[start : start + BATCH], options, align, reranker)
-        self._log.note(asked)  # as they were asked: what stands in a picture is not for the log
+        while len(hits) < len(requests):
+            first = requests[len(hits)]
+            ahead = requests[len(hits) : len(hits) + BATCH]
+            together = [one.asked for one in takewhile(first.same_options, ahead)]
+            hits += self._together(together, first)
+        self._log.note([one.asked for one in requests])  # as they were asked: what stands in a picture is not logged
         return hits
 
-    def _together(
-        self, asked: Sequence[Query], options: Options, align: str | Aligner | None, reranker: Reranker | None
-    ) -> list[list[Hit]]:
-        aligned = self.aligners.aligned(asked, align)
+    def _together(self, asked: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
+        reranker = None if request.rerank is None else self.rerankers.get(request.rerank)
+        aligned = self.aligners.aligned(asked, request.align)
         searched = asked if aligned is None else [one.query for one in aligned]
         arguments.check_lengths(searched)
         if reranker is None:
-            found = self._found(searched, options)
+            found = self._found(searched, request)
         else:
             check_words(searched)
-            first = self._found(searched, options.from_the_first())
-            found = [again[options.offset :] for again in reranked(reranker, searched, first)]
+            first = self._found(searched, request.from_the_first())
+            found = [again[request.offset :] for again in reranked(reranker, searched, first)]
         return found if aligned is None else explain.with_alignment(found, aligned)
 
-    def _found(self, searched: Sequence[Query], options: Options) -> list[list[Hit]]:
+    def _found(self, searched: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
         return self._handle.retry_if_reencoded(
-            partial(execute.search_many, self._snapshots, self._handle.load, searched, options)
+            partial(execute.search_many, self._snapshots, self._handle.load, searched, request)
         )
 
     def aligned(self, query: str | Query, align: str | Aligner) -> Aligned:
