@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
+from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search import Hit
 from isthmus.search.reranking import order, reordered
@@ -117,12 +120,29 @@ def test_a_matcher_orders_the_hits_of_any_encoder(things: Collection, fusion: st
     assert len(both) == 5
 
 
-def test_the_collections_own_encoder_is_not_loaded_twice(fusion: str, tmp_path: Path) -> None:
+def test_each_encoder_is_loaded_once_for_all_that_a_collection_does(
+    fusion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loads = encoders.load, Counter[str]()
+
+    def counting(name: str, **settings: Any) -> Encoder:
+        loads[name] += 1
+        return load(name, **settings)
+
+    monkeypatch.setattr(encoders, "load", counting)
+    write_fusion(tmp_path / "other", write_encoder(tmp_path / "below"), seed=3)
+    other = f"onnx:{tmp_path / 'other'}"
     with Collection.open(tmp_path / "c", fusion, calibration="none") as things:
         things.add(mixed(6))
-        hits = things.search("dog", 6, rerank=fusion)
-        assert len(hits) == 6
-        assert things._searches.rerankers.get(fusion).reranker.documents is things.encoder.document  # type: ignore[attr-defined,union-attr]
+        for rerank in (fusion, other, fusion, other):
+            assert len(things.search("dog", 6, rerank=rerank)) == 6
+        hits = things.search(Query("a cat", pixels(7)), 6, align="caption", rerank=fusion)
+        assert things.maps("a cat", hits)
+        things.calibrate("center")
+        assert loads == {fusion: 1, other: 1}
+        things.reencode(other)
+        assert len(things.search("dog", 6, rerank=other)) == 6
+        assert loads == {fusion: 1, other: 2}  # re-encoding reads the files again: they may have changed
 
 
 def test_a_query_without_words_is_refused(things: Collection) -> None:

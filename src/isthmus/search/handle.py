@@ -42,6 +42,7 @@ class Handle:
     threads: int | None = None
     encoder: Encoder | None = None
     encoding: int = 0  # how often the collection had been re-encoded when ``name`` was read
+    others: dict[str, Encoder] = field(default_factory=dict)  # loaded for a search that named them, as to rerank
     guard: RLock = field(default_factory=RLock)
 
     @property
@@ -71,10 +72,21 @@ class Handle:
             return there
         with self.guard:
             if self.encoder is None:
-                encoder = encoders.load(self.name, device=self.device, threads=self.threads)
+                encoder = self.others.pop(self.name, None)
+                if encoder is None or not _is_own(self.database, encoder):  # its files may have changed since
+                    encoder = encoders.load(self.name, device=self.device, threads=self.threads)
                 check(self.folder, self.database, encoder)
                 self.encoder = encoder
             return self.encoder
+
+    def named(self, name: str) -> Encoder:
+        """Return an encoder by name: the collection's own, or another; each is loaded once."""
+        with self.guard:
+            if name == self.name:
+                return self._loaded()
+            if name not in self.others:
+                self.others[name] = encoders.load(name, device=self.device, threads=self.threads)
+            return self.others[name]
 
     def reload_if_reencoded(self) -> int:
         """Return how often the collection has been re-encoded; its encoder since then takes the other's place."""
@@ -125,23 +137,30 @@ def open_handle(
         there = (folder / FILE).exists()
     except (OSError, ValueError) as error:
         raise BadInput(f"{folder} cannot be looked at: {getattr(error, 'strerror', None) or error}.") from None
+    loaded = None
     if not there:
         if not create:
             raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
         if isinstance(encoder, str) and encoder != NO_ENCODER:
-            encoders.load(encoder, device=device, threads=threads)  # what cannot be loaded leaves nothing behind
+            loaded = encoders.load(encoder, device=device, threads=threads)  # what cannot be leaves nothing behind
         _make(folder)
     store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
-        return _with_encoder(folder, store, encoder, device, threads)
+        return _with_encoder(folder, store, encoder, device, threads, loaded)
     except BaseException:
         store.database.close()
         raise
 
 
 def _with_encoder(
-    folder: Path, store: Store, encoder: str | Encoder | None, device: str, threads: int | None
+    folder: Path,
+    store: Store,
+    encoder: str | Encoder | None,
+    device: str,
+    threads: int | None,
+    loaded: Encoder | None = None,
 ) -> Handle:
+    """Open a store with its encoder; ``loaded`` is the one that ``encoder`` names, if it is loaded already."""
     database = store.database
     encoding = encodings(database)  # before the name: what changes in between is noticed later
     known = database.manifest("encoder").get("encoder")
@@ -150,10 +169,10 @@ def _with_encoder(
         return Handle(folder, store, str(known), device, threads, encoder, encoding)
     if known is None:
         name = asked or "mini"
-        found = Handle(folder, store, name, device, threads, None if isinstance(encoder, str) else encoder)
+        found = Handle(folder, store, name, device, threads, loaded if isinstance(encoder, str) else encoder)
         if _sign(found):
             return found
-        return _with_encoder(folder, store, encoder, device, threads)  # another process made it meanwhile
+        return _with_encoder(folder, store, encoder, device, threads, loaded)  # another process made it meanwhile
     if asked is not None and asked != known:
         raise BadFile(
             f"{folder} was made with the encoder {known} and was opened with {asked}: vectors of different encoders "
@@ -162,7 +181,9 @@ def _with_encoder(
         )
     if encoder is not None and not isinstance(encoder, str):
         check(folder, database, encoder)
-    return Handle(folder, store, str(known), device, threads, encoding=encoding)
+    if loaded is not None:
+        check(folder, database, loaded)
+    return Handle(folder, store, str(known), device, threads, loaded, encoding)
 
 
 def _sign(found: Handle) -> bool:

@@ -18,7 +18,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from isthmus import encoders
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import CanMatch
@@ -75,9 +74,7 @@ class Rerankers:
             return rerank
         with self._lock:
             if rerank not in self._loaded:
-                own = self.opened.load() if rerank == self.opened.name else None
-                found = own or encoders.load(rerank, device=self.opened.device, threads=self.opened.threads)
-                self._loaded[rerank] = _matcher(rerank, found)
+                self._loaded[rerank] = _matcher(rerank, self.opened.named(rerank))
             return self._loaded[rerank]
 
 
