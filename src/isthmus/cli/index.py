@@ -46,6 +46,14 @@ def index(  # noqa: PLR0913 - one name per option
             help="folder, jsonl, csv, parquet, beir, webdataset, clip-retrieval …; default: detected automatically"
         ),
     ] = None,
+    index_kind: Annotated[
+        str | None,
+        typer.Option(
+            "--index",
+            help="how vectors are searched: exact, ivf-sq8, hnsw, or auto (by size); default: the collection's, auto "
+            "for a new one",
+        ),
+    ] = None,
     prune: Annotated[
         bool | None,
         typer.Option(help="remove documents whose files are gone; default: yes, unless a path has no files left"),
@@ -72,7 +80,9 @@ def index(  # noqa: PLR0913 - one name per option
             raise typer.BadParameter(f"{path} does not exist. Check its name.")
         sources.open_source(path, kind=kind)  # refuse unreadable paths before anything is created
     quiet = quiet or json
-    with Collection.open(into, encoder, calibration, follow=False, device=device, threads=threads) as things:
+    with Collection.open(
+        into, encoder, calibration, follow=False, index=index_kind, device=device, threads=threads
+    ) as things:
         try:
             with progress.indexing(quiet=quiet) as tell:
                 report = things.index(*paths, kind=kind, prune=prune, progress=tell)

@@ -13,8 +13,8 @@
 """
 
 from isthmus.index.base import Index
-from isthmus.index.choice import choose
-from isthmus.index.kinds import KINDS, build, load
+from isthmus.index.choice import AUTO, choose, fits
+from isthmus.index.kinds import KINDS, build, checked_kind, load
 from isthmus.index.neighbours import FaissNeighbours
 
-__all__ = ["KINDS", "FaissNeighbours", "Index", "build", "choose", "load"]
+__all__ = ["AUTO", "KINDS", "FaissNeighbours", "Index", "build", "checked_kind", "choose", "fits", "load"]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from isthmus._optional import need
 from isthmus.index.base import Index, Progress, checked_vectors
-from isthmus.index.choice import choose
+from isthmus.index.choice import AUTO, choose
 from isthmus.index.exact import Exact
 from isthmus.index.hnsw import Hnsw
 from isthmus.index.ivf import Ivf
@@ -33,12 +34,26 @@ KINDS: Mapping[str, IndexKind] = {
 }
 
 
+def checked_kind(kind: str) -> str:
+    """Return the name of a kind, or ``auto``; what cannot be built here is refused, before hours of encoding.
+
+    >>> checked_kind("hnws")
+    Traceback (most recent call last):
+    isthmus.errors.UnknownName: No kind of index is called 'hnws'. Did you mean 'hnsw'?
+    """
+    lookup({AUTO: None, **KINDS}, kind, "kind of index")
+    if kind not in (AUTO, "exact"):
+        need("faiss", extra="ann")
+    return kind
+
+
 def build(
     vectors: Matrix, kind: str | None = None, *, threads: int | None = None, progress: Progress | None = None
 ) -> Index:
     """Build an index over the rows, which are kept, not copied; without a kind, the one that suits their number.
 
-    ``threads`` bounds the cores used (all, when None); ``progress(done, total)`` is called as rows are added.
+    ``auto`` is no kind either. ``threads`` bounds the cores used (all, when None); ``progress(done, total)`` is called
+    as rows are added.
 
     >>> import numpy as np
     >>> shelf = build(np.eye(3, dtype=np.float32))
@@ -46,7 +61,7 @@ def build(
     ('exact', 3)
     """
     vectors = checked_vectors(vectors)
-    made = lookup(KINDS, kind or choose(*vectors.shape), "kind of index")
+    made = lookup(KINDS, choose(*vectors.shape) if kind is None or kind == AUTO else kind, "kind of index")
     return made.build(vectors, threads, progress)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
-from operator import index
+from operator import index as whole
 from os import PathLike
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, shown
+from isthmus.index import checked_kind
 from isthmus.search.hits import Hit
 from isthmus.types import part_name
 
@@ -30,7 +31,7 @@ def count(name: str, value: object, *, least: int) -> int:
     isthmus.errors.BadInput: k is 2.0; it must be a whole number of at least 1.
     """
     try:
-        number = None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]  # what has none raises
+        number = None if isinstance(value, bool) else whole(value)  # type: ignore[arg-type]  # what has none raises
     except TypeError:
         number = None
     if number is None or number < least:
@@ -225,6 +226,15 @@ def path(given: object) -> str | PathLike[str]:
     if not readable:
         raise BadInput(f"{shown(name)} cannot be a path: it holds NUL or half a character (a lone surrogate).")
     return given
+
+
+def index(given: object) -> None:
+    """Check the kind of index; None keeps the collection's."""
+    if given is None:
+        return
+    if not isinstance(given, str):
+        raise BadInput(f"index is {shown(given)}; give 'auto', or a kind of index such as 'hnsw'.")
+    checked_kind(given)
 
 
 def device(given: object) -> None:

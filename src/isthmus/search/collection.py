@@ -73,6 +73,7 @@ class Collection:
         *,
         create: bool = True,
         follow: bool = True,
+        index: str | None = None,
         device: str = "cpu",
         threads: int | None = None,
     ) -> Collection:
@@ -81,20 +82,25 @@ class Collection:
         ``encoder``: a name, an encoder, or ``"none"`` for documents that bring their own vectors; left out, the
         collection's own, and ``mini`` for a new one. ``calibration``: what the first calibration is. ``create=False``
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
-        drifted. ``device`` and ``threads`` are for the encoder. The path ``":memory:"`` makes a new collection that is
-        never written to disk and ends with this object.
+        drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
+        used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
+        ``device`` and ``threads`` are for the encoder. The path ``":memory:"`` makes a new collection that is never
+        written to disk and ends with this object.
         """
         arguments.path(path)
         if encoder is not None:
             arguments.encoder(encoder)
         calibrate.checked(calibration)  # before hours of encoding
         create, follow = arguments.flag("create", create), arguments.flag("follow", follow)
+        arguments.index(index)
         arguments.device(device)
         threads = None if threads is None else arguments.count("threads", threads, least=1)
         found = open_handle(path, encoder, create=create, device=device, threads=threads)
         made = cls(found, calibration=calibration, follow=follow)
         try:
             made._snapshots.sweep()
+            if index is not None:
+                made._snapshots.use_index(index)
         except BaseException:
             made.close()
             raise

@@ -116,7 +116,7 @@ def _numbers(place: Path) -> tuple[int, int] | None:
     return (int(version), int(sequence)) if version.isdecimal() and sequence.isdecimal() else None
 
 
-def write(folder: Path, pieces: Iterator[FoldedBlock], origin: Origin) -> Path:
+def write(folder: Path, pieces: Iterator[FoldedBlock], origin: Origin, kind: str = indexes.AUTO) -> Path:
     """Write an index and move it into place in one step; blocks pass through, none is kept."""
     place = folder / FOLDER / origin.name
     place.parent.mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ def write(folder: Path, pieces: Iterator[FoldedBlock], origin: Origin) -> Path:
         of_modalities = _written(draft, pieces)
         for number, described in enumerate(of_modalities):
             vectors = np.memmap(draft / f"{number}.vectors", np.float32, "r", shape=tuple(described["shape"]))
-            made = indexes.build(vectors)
+            made = indexes.build(vectors, kind)
             made.save(draft, str(number))
             described["kind"] = made.kind
         about = {"format": FORMAT, "version": origin.version, "identity": origin.identity, "last": origin.last}

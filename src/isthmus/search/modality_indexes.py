@@ -57,7 +57,7 @@ def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> It
         yield FoldedBlock(modality, made.vectors[of_modality], rows[of_modality].astype(np.int64), active)
 
 
-def in_memory(pieces: Iterator[FoldedBlock], kind: str | None = None) -> tuple[ModalityIndex, ...]:
+def in_memory(pieces: Iterator[FoldedBlock], kind: str = indexes.AUTO) -> tuple[ModalityIndex, ...]:
     """Put folded blocks in indexes without a file."""
     by_modality: dict[str, list[FoldedBlock]] = {}
     for piece in pieces:
@@ -65,7 +65,7 @@ def in_memory(pieces: Iterator[FoldedBlock], kind: str | None = None) -> tuple[M
     return tuple(_index_of(name, several, kind) for name, several in sorted(by_modality.items()))
 
 
-def _index_of(modality: str, pieces: list[FoldedBlock], kind: str | None) -> ModalityIndex:
+def _index_of(modality: str, pieces: list[FoldedBlock], kind: str) -> ModalityIndex:
     vectors = np.concatenate([piece.vectors for piece in pieces])
     rows = np.concatenate([piece.rows for piece in pieces])
     active = [piece.active for piece in pieces if piece.active is not None]

@@ -18,6 +18,7 @@ import numpy as np
 from isthmus import calibration
 from isthmus.calibration import Statistics
 from isthmus.errors import BadFile, CannotWrite, IsthmusError
+from isthmus.index import AUTO, fits
 from isthmus.kinds import TEXT
 from isthmus.search import calibrate, hybrid, index_folder, modality_indexes, query_log, references, versions
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
@@ -28,6 +29,7 @@ from isthmus.storage.base import State
 from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
 
+INDEX_KIND = "index_kind"  # its name in the manifest
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
 GROWTH = 2.0  # times as many vectors of a part as at the fit
 
@@ -61,6 +63,22 @@ class SnapshotBuilder:
     def requested_spec(self) -> str:
         """What the collection was told to calibrate by: ``auto``, or a spec."""
         return self.store.calibrations.spec() or self.spec
+
+    @property
+    def index_kind(self) -> str:
+        """The kind of index that the collection was told to use, or ``auto``."""
+        return str(self.store.database.manifest(INDEX_KIND).get(INDEX_KIND, AUTO))
+
+    def use_index(self, kind: str) -> None:
+        """Keep a kind of index for this build and later ones."""
+        if kind != self.index_kind:
+            with self.store.database.writing() as transaction:
+                self.store.database.put(transaction, **{INDEX_KIND: kind})
+
+    def other_index(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot's indexes are not of the kind that the collection was told to use."""
+        kind = self.index_kind
+        return not all(fits(one.engine.kind, kind, *one.vectors.shape) for one in snapshot.built)
 
     def version(self) -> int:
         """Return the number of the published calibration, 0 for none."""
@@ -193,16 +211,17 @@ class SnapshotBuilder:
         return snapshot
 
     def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Snapshot:
+        kind = self.index_kind
         if calibrated.version and on_disk and self.folder is not None:
             try:
                 origin = Origin.of(calibrated, state, last)
-                place = index_folder.write(self.folder, self.pieces(calibrated, last), origin)
+                place = index_folder.write(self.folder, self.pieces(calibrated, last), origin, kind)
                 return index_folder.read(place, calibrated)
             except (BadFile, CannotWrite, OSError):
                 if self.store.database.closed:
                     raise
                 # the disk is full, or fails: serve from memory
-        return Snapshot(calibrated, state, last, modality_indexes.in_memory(self.pieces(calibrated, last)))
+        return Snapshot(calibrated, state, last, modality_indexes.in_memory(self.pieces(calibrated, last), kind))
 
     def pieces(self, calibrated: Calibrated, last: int) -> Iterator[FoldedBlock]:
         """Fold every document up to a row, block by block."""

@@ -226,7 +226,8 @@ class SnapshotManager(SnapshotBuilder):
             return
         encoding = encodings(self.store.database)
         snapshot = self.latest()
-        if snapshot.needs_persist or not index_folder.places(self.folder, snapshot.calibrated.version):
+        there = index_folder.places(self.folder, snapshot.calibrated.version)
+        if snapshot.needs_persist or not there or self.other_index(snapshot):
             self._rebuilt(snapshot.calibrated, encoding)
 
     def tidy(self) -> None:
@@ -236,7 +237,7 @@ class SnapshotManager(SnapshotBuilder):
             return
         encoding = encodings(self.store.database)
         snapshot = self.latest()
-        if self.folder is not None and not self.on_disk(snapshot):
+        if self.folder is not None and (self.other_index(snapshot) or not self.on_disk(snapshot)):
             self._rebuilt(snapshot.calibrated, encoding)
         self.store.trim(snapshot.sequence)
 
@@ -255,7 +256,7 @@ class SnapshotManager(SnapshotBuilder):
         self.checked = snapshot.sequence  # what fails is not tried again before the documents change
         if snapshot.unknown(self.store) or self.drifted(snapshot.calibrated.fitted.statistics):
             self._in_background(lambda builder: builder.made(builder.requested_spec))
-        elif snapshot.needs_rebuild:
+        elif snapshot.needs_rebuild or self.other_index(snapshot):
             self._in_background(lambda builder: builder.built(snapshot.calibrated, trim=False))
 
     def _in_background(self, make: Callable[[SnapshotBuilder], Snapshot], version: int | None = None) -> None:

@@ -1,0 +1,79 @@
+"""A collection can be told which kind of index to use, and keeps to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from isthmus import Collection, Query
+from isthmus.cli import app
+from isthmus.errors import BadInput, MissingExtra, UnknownName
+from stock import own, unit
+
+ROWS = unit(np.random.default_rng(0).normal(size=(40, 8)))
+ASKED = Query(vectors={"text": ROWS[3]})
+
+
+def kinds(things: Collection) -> set[str]:
+    return {index.engine.kind for index in things.snapshot().built}
+
+
+@pytest.mark.parametrize("kind", ["exact", "ivf-sq8", "hnsw"])
+def test_a_chosen_index_is_built_kept_and_shown(tmp_path: Path, kind: str) -> None:
+    with Collection.open(tmp_path / "c", "none", "none", index=kind) as things:
+        things.add(own(ROWS))
+        assert things.search(ASKED, k=1)[0].id == "v3"
+        assert kinds(things) == {kind}
+    with Collection.open(tmp_path / "c") as things:
+        assert kinds(things) == {kind}
+        assert things.stats().index == {"text": f"{kind}, 40 rows"}
+        things.calibrate("center", queries=[Query("a", vectors={"text": row}) for row in ROWS])
+        assert kinds(things) == {kind}
+
+
+def test_another_choice_is_built_when_the_collection_is_next_written(tmp_path: Path) -> None:
+    with Collection.open(tmp_path / "c", "none", "none", follow=False) as things:
+        things.add(own(ROWS))
+        things.search(ASKED)
+        assert kinds(things) == {"exact"}
+    for kind, built in (("hnsw", "hnsw"), ("auto", "exact")):
+        with Collection.open(tmp_path / "c", index=kind, follow=False) as things:
+            assert things.search(ASKED, k=1)[0].id == "v3"
+            things.refresh()
+            assert kinds(things) == {built}
+        with Collection.open(tmp_path / "c", follow=False) as things:
+            assert kinds(things) == {built}
+
+
+def test_a_collection_in_memory_takes_a_kind_too() -> None:
+    with Collection.open(":memory:", "none", "none", index="hnsw") as things:
+        things.add(own(ROWS))
+        assert things.search(ASKED, k=1)[0].id == "v3"
+        assert kinds(things) == {"hnsw"}
+
+
+def test_a_kind_that_does_not_exist_or_cannot_be_built_here_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'hnsw'"):
+        Collection.open(tmp_path / "c", "none", index="hsnw")
+    with pytest.raises(BadInput, match="a kind of index such as 'hnsw'"):
+        Collection.open(tmp_path / "c", "none", index=3)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtra, match="ann"):
+        Collection.open(tmp_path / "c", "none", index="hnsw")
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_command_line_chooses_an_index_and_shows_it(tmp_path: Path) -> None:
+    rows = [{"id": f"v{i}", "vectors": {"text": row.tolist()}} for i, row in enumerate(ROWS)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    place = str(tmp_path / "c")
+    given = ["index", str(tmp_path / "rows.jsonl"), "--into", place, "--encoder", "none", "--calibration", "none"]
+    assert CliRunner().invoke(app, [*given, "--index", "hnsw"]).exit_code == 0
+    assert "index        text: hnsw, 40 rows" in CliRunner().invoke(app, ["stats", "--in", place]).stdout
