@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import TypeVar
 
 from isthmus._optional import need
@@ -13,6 +16,30 @@ from isthmus._optional import need
 Result = TypeVar("Result")
 
 
+class Working:
+    """How many threads work on pieces now: there is no use in more than there are cores."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._count = 0
+
+    @contextmanager
+    def reserved(self, wanted: int) -> Iterator[int]:
+        """Count the calling thread and those that may help it, up to ``wanted`` in all; yield how many may help."""
+        with self._lock:
+            helpers = max(0, min(wanted, cores() - self._count) - 1)
+            self._count += 1 + helpers
+        try:
+            yield helpers
+        finally:
+            with self._lock:
+                self._count -= 1 + helpers
+
+
+_working = Working()
+
+
+@cache
 def cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -25,20 +52,33 @@ def pool(threads: int) -> ThreadPoolExecutor:
 
 
 def in_pieces(work: Callable[[int, int], object], total: int, size: int, threads: int | None = None) -> None:
-    """Call ``work(start, stop)`` for each piece of ``range(total)``; one piece is done right here.
+    """Call ``work(start, stop)`` for each piece of ``range(total)``, here and on other threads that are idle.
+
+    The calling thread takes pieces like all others. Where several searches run at once, each does its own.
 
     >>> done = []
     >>> in_pieces(lambda start, stop: done.append((start, stop)), 5, 2, threads=1)
     >>> done
     [(0, 2), (2, 4), (4, 5)]
     """
-    pieces = [(start, min(start + size, total)) for start in range(0, total, size)]
-    threads = min(threads or cores(), len(pieces))
-    if threads <= 1:
-        for piece in pieces:
-            work(*piece)
-    else:
-        list(pool(threads).map(lambda piece: work(*piece), pieces))
+    left = deque(range(0, total, size))
+
+    def take() -> None:
+        while left:
+            try:
+                start = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            work(start, min(start + size, total))
+
+    with _working.reserved(min(threads or cores(), len(left))) as helpers:
+        others = [pool(cores()).submit(take) for _ in range(helpers)]
+        try:
+            take()
+        finally:
+            for other in others:
+                if not other.cancel():  # one that has not begun is not needed any more
+                    other.result()
 
 
 def limited(work: Callable[[], Result], threads: int | None) -> Result:
