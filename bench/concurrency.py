@@ -1,11 +1,11 @@
 """Searches on several threads, and while the collection is calibrated again.
 
-    python bench/concurrency.py [--rows 200000] [--seconds 2] [--turns 10] [--index auto] [--real FILE.npz]
+    python bench/concurrency.py [--rows 150000] [--seconds 2] [--turns 10] [--index auto]
 
-A collection of texts and images (vectors made from real ones, `bench/real_like.py`) is searched with words. Its encoder
-looks vectors up, so that searching is measured and no model. Each turn searches on one thread, idle and while another
-thread runs ``calibrate``, then on one thread and on eight. Turns are short and alternate, for machines drift; the last
-line has the medians of their ratios. Read the ratios, not the milliseconds.
+A collection of texts and images (vectors made from those of `mini`, `bench/real_like.py`) is searched with words that
+`mini` encodes on one core each. Each turn searches on one thread, idle and while the collection calibrates again in the
+background, then on one thread and on eight. Turns are short and alternate, for machines drift; the last line has the
+medians of their ratios. Read the ratios, not the milliseconds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
+from unittest.mock import patch
 
 import numpy as np
 from real_like import many, seeds
 
-from isthmus import Collection, Document, Query
+from isthmus import Collection, Document, Query, encoders
+from isthmus.encoders import Encoder
+from isthmus.encoders.bank import queries
+from isthmus.search import snapshot_builder
 from isthmus.types import Matrix, Rows, Vectors
 
 SPEC = "center+nnn(k=16)+standardize"
@@ -34,21 +38,28 @@ THREADS = 8
 
 @dataclass(frozen=True)
 class LookUp:
-    """An encoder without a model: ready vectors, chosen by a text's or a picture's checksum."""
+    """The encoder ``mini`` for queries; for documents ready vectors, chosen by a checksum, which takes no time."""
 
     vectors: dict[str, Matrix]
-    name: str = "look-up"
-    modalities: tuple[str, ...] = ("text", "image", "image+text")
+    mini: Encoder
+
+    @property
+    def name(self) -> str:
+        return self.mini.name
 
     @property
     def identity(self) -> str:
-        return f"look-up {zlib.crc32(self.vectors['text'][0].tobytes())} {len(self.vectors['text'])}"
+        return self.mini.identity
 
     @property
     def dim(self) -> int:
-        return int(self.vectors["text"].shape[1])
+        return self.mini.dim
 
-    def encode_documents(self, documents: Sequence[Document | Query]) -> Vectors:
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        return self.mini.modalities
+
+    def encode_documents(self, documents: Sequence[Document]) -> Vectors:
         given: dict[str, list[object]] = {
             "text": [one.text for one in documents],
             "image": [one.image for one in documents],
@@ -63,7 +74,7 @@ class LookUp:
         return self.encode_documents(documents), np.arange(len(documents))
 
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
-        return self.encode_documents([Query.of(one) for one in queries])
+        return self.mini.encode_queries(queries)
 
     def split(self, text: str) -> list[tuple[int, int]]:
         return [(0, len(text))]
@@ -78,51 +89,57 @@ def filled(things: Collection, rows: int) -> None:
     things.refresh()
 
 
-def latencies(things: Collection, searches: list[Query], seconds: float) -> Matrix:
+def latencies(things: Collection, words: Iterator[str], seconds: float) -> Matrix:
     """Search for so long on one thread; return what each search took."""
     taken, end = [], perf_counter() + seconds
-    for query in cycle(searches):
-        start = perf_counter()
-        if start > end:
-            break
-        things.search(query)
+    while (start := perf_counter()) < end:
+        things.search(next(words))
         taken.append(perf_counter() - start)
     return np.array(taken)
 
 
-def per_second(things: Collection, searches: list[Query], threads: int, seconds: float) -> float:
+def fresh() -> Iterator[str]:
+    """Yield words that nobody has searched for: an encoder remembers queries."""
+    return (f"{text} {turn}" for turn in count(int(perf_counter() * 1e6)) for text in queries()[:400])
+
+
+def per_second(things: Collection, threads: int, seconds: float) -> float:
     """Return how many searches all threads together finish in a second."""
     with ThreadPoolExecutor(threads) as pool:
-        rolled = [[*searches[n * 7 :], *searches[: n * 7]] for n in range(threads)]
-        found = list(pool.map(lambda own: len(latencies(things, own, seconds)), rolled))
+        found = list(pool.map(lambda _: len(latencies(things, fresh(), seconds)), range(threads)))
     return sum(found) / seconds
 
 
 @contextmanager
-def refitting(things: Collection) -> Iterator[list[int]]:
-    """Calibrate over and over on another thread; yield a list that grows by one for each time."""
-    over, done = Event(), list[int]()
+def refitting(things: Collection) -> Iterator[None]:
+    """Have the collection calibrate again in the background, over and over; in the end wait for it."""
+    over = Event()
 
-    def work() -> None:
+    def change() -> None:
+        number = 0
         while not over.is_set():
-            things.calibrate(SPEC)
-            done.append(1)
+            things.add([Document("changing", text=f"note {perf_counter()} {number}")])
+            number += 1
+            over.wait(0.2)
 
-    thread = Thread(target=work)
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
+    with patch.object(snapshot_builder, "DRIFT", -1.0):  # every change counts as drift
+        thread = Thread(target=change)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+    while things.stats().refitting:
+        over.wait(0)
 
 
-def turn(things: Collection, searches: list[Query], seconds: float) -> tuple[float, float]:
+def turn(things: Collection, seconds: float) -> tuple[float, float]:
     """Measure everything once; return the ratio of the 99th percentiles, and that of the rates."""
-    idle = latencies(things, searches, seconds)
+    idle = latencies(things, fresh(), seconds)
     with refitting(things):
-        busy = latencies(things, searches, seconds)
-    one, eight = (per_second(things, searches, threads, seconds) for threads in (1, THREADS))
+        busy = latencies(things, fresh(), seconds)
+    one, eight = (per_second(things, threads, seconds) for threads in (1, THREADS))
     (a, b), (c, d) = (np.quantile(taken, [0.5, 0.99]) * 1e3 for taken in (idle, busy))
     print(
         f"idle p50 {a:.1f}, p99 {b:.1f} ms; during a re-fit p50 {c:.1f}, p99 {d:.1f} ms: × {d / b:.2f};   "
@@ -134,24 +151,23 @@ def turn(things: Collection, searches: list[Query], seconds: float) -> tuple[flo
 
 def main(options: argparse.Namespace) -> None:
     rng = np.random.default_rng(0)
-    encoder = LookUp({kind: many(rows, options.rows // 2, rng) for kind, rows in seeds(options.real).items()})
-    searches = [Query(f"what about {n}?") for n in range(400)]
+    mini = encoders.load("mini", threads=1)
+    encoder = LookUp({kind: many(rows, options.rows // 2, rng) for kind, rows in seeds(None).items()}, mini)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch, "bench.isthmus")
-        with Collection.open(place, encoder, follow=False, index=options.index) as things:
+        with Collection.open(place, encoder, index=options.index) as things:
             filled(things, options.rows)
             print(f"{options.rows:,} documents: {dict(things.stats().index)}", flush=True)
-            latencies(things, searches, 1)
-            found = [turn(things, searches, options.seconds) for _ in range(options.turns)]
+            latencies(things, fresh(), 1)
+            found = [turn(things, options.seconds) for _ in range(options.turns)]
     p99, rate = np.median(found, axis=0)
     print(f"median of {options.turns}: p99 during a re-fit × {p99:.2f}; {THREADS} threads × {rate:.2f}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rows", type=int, default=150_000)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--index", default="auto")
-    parser.add_argument("--real", type=Path, help="an npz of real vectors, arrays named …_img and …_txt")
     main(parser.parse_args())

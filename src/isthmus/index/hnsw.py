@@ -103,7 +103,8 @@ class Hnsw:
         """Walk, and return the rows met."""
         settings = need("faiss", extra="ann").SearchParametersHNSW(sel=approximate.selector(allowed), efSearch=effort)
         wide = widened(queries, self.graph.d)
-        return np.asarray(limited(lambda: self.graph.search(wide, quota, params=settings)[1], self.threads))
+        threads = 1 if len(queries) == 1 else self.threads
+        return np.asarray(limited(lambda: self.graph.search(wide, quota, params=settings)[1], threads))
 
 
 def _squares(rows: Matrix) -> Matrix:

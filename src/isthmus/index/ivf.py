@@ -125,7 +125,8 @@ class Ivf:
     def _look(self, queries: Matrix, quota: int, cells: int, chosen: Any) -> Rows:
         wide = widened(queries, self.cells.d)
         settings = need("faiss", extra="ann").SearchParametersIVF(sel=chosen, nprobe=min(cells, self.cells.nlist))
-        return np.asarray(limited(lambda: self.cells.search(wide, quota, params=settings)[1], self.threads))
+        threads = 1 if len(queries) == 1 else self.threads
+        return np.asarray(limited(lambda: self.cells.search(wide, quota, params=settings)[1], threads))
 
     def _reach(self, queries: Matrix, effort: int, allowed: Mask) -> Rows:
         """Return how many cells to look at, nearest first, until they hold ``effort`` cells' worth of allowed rows."""

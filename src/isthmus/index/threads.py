@@ -82,17 +82,19 @@ def in_pieces(work: Callable[[int, int], object], total: int, size: int, threads
 
 
 def limited(work: Callable[[], Result], threads: int | None) -> Result:
-    """Run Faiss with so many threads: in a thread of its own, for OpenMP keeps the number per calling thread.
+    """Run Faiss with so many threads; OpenMP keeps the number per calling thread, which gets its own back.
+
+    A single query needs one. With more, each thread that searches would have idle ones of OpenMP, which spin.
 
     >>> limited(lambda: 1 + 1, None)
     2
     """
     if threads is None:
         return work()
-
-    def alone() -> Result:
-        need("faiss", extra="ann").omp_set_num_threads(threads)
+    faiss = need("faiss", extra="ann")
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
         return work()
-
-    with ThreadPoolExecutor(1) as one:
-        return one.submit(alone).result()
+    finally:
+        faiss.omp_set_num_threads(before)
