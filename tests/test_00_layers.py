@@ -64,19 +64,21 @@ def test_a_module_imports_only_from_its_own_layer_or_below_and_parts_are_blind_t
 
 # Where kinds are named: their table, what reads, makes or encodes texts and pictures, and the fields of JSON.
 NAME_KINDS = (
-    "kinds.py",
-    "encoders/",
-    "sources/",
-    "isolated/",
-    "words/",
-    "align/",
-    "queries/",
-    "samples/",
-    "evaluate/",
-    "train/",
+    *(
+        "kinds.py",
+        "encoders/",
+        "sources/",
+        "isolated/",
+        "words/",
+        "align/",
+        "queries/",
+        "samples/",
+        "evaluate/",
+        "train/",
+    ),
+    *("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py"),
+    *("storage/sqlite/migrations.py", "cli/", "diagnose/"),
 )
-NAME_KINDS += ("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py")
-NAME_KINDS += ("storage/sqlite/migrations.py", "cli/", "diagnose/")
 
 
 def test_no_kind_is_named_outside_its_table_its_readers_and_its_encoders() -> None:
