@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import pytest
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.search import explain, index_folder, snapshot, snapshot_builder, snapshot_manager
-from isthmus.search.maintenance import NAME, MaintenanceWorker
+from isthmus.search.maintenance import NAME, SWITCH, MaintenanceWorker, giving_way
 from isthmus.search.snapshot_builder import SnapshotBuilder
 from stock import Counting, mixed, unit
 from test_snapshots import ASKED, ROWS, folder, generation
@@ -227,3 +228,18 @@ def test_the_worker_runs_one_task_at_a_time_and_none_after_it_is_closed() -> Non
     worker.close()
     assert not worker.start(task)
     assert done == [NAME, NAME]
+
+
+def test_tasks_give_way_and_the_interpreter_is_as_before_afterwards() -> None:
+    usual, seen = sys.getswitchinterval(), []
+
+    def task() -> None:
+        with giving_way():
+            seen.append(sys.getswitchinterval())
+
+    for _ in range(2):  # each on a thread of its own: its priority stays lower
+        worker = MaintenanceWorker()
+        assert worker.start(task)
+        worker.close()
+    assert seen == [pytest.approx(SWITCH)] * 2
+    assert sys.getswitchinterval() == usual
