@@ -26,7 +26,7 @@ from isthmus import Document
 from isthmus._optional import need
 from isthmus.encoders import images
 from isthmus.errors import BadImage
-from isthmus.sources import Skipped, open_source
+from isthmus.sources import SkippedInput, open_source
 
 HUGE = [
     b"99999999999999999999",
@@ -195,9 +195,9 @@ def run(reader: str, rng: np.random.Generator, count: int, folder: Path | None =
     return seen
 
 
-def _found(folder: Path) -> Iterator[Document | Skipped]:
+def _found(folder: Path) -> Iterator[Document | SkippedInput]:
     for unit in open_source(folder).units():
-        yield from [unit] if isinstance(unit, Skipped) else unit.read()
+        yield from [unit] if isinstance(unit, SkippedInput) else unit.read()
 
 
 def _check(document: Document) -> None:

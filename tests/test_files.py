@@ -19,7 +19,7 @@ from isthmus.encoders.folder import describe
 from isthmus.errors import BadFile, BadImage
 from isthmus.files import digest_regular, open_regular, read_regular
 from isthmus.search.ingest import prepared
-from isthmus.sources import Skipped, open_source, text
+from isthmus.sources import SkippedInput, open_source, text
 from isthmus.sources.files import File
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
@@ -122,7 +122,7 @@ def test_an_encoder_whose_file_is_a_pipe_is_refused(name: str, tmp_path: Path) -
 def test_a_pipe_with_the_name_of_a_store_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "collection.sqlite")
     (tmp_path / "a.txt").write_text("a cat")
-    found = {unit.where if isinstance(unit, Skipped) else unit.key for unit in open_source(tmp_path).units()}
+    found = {unit.where if isinstance(unit, SkippedInput) else unit.key for unit in open_source(tmp_path).units()}
     assert found == {"a.txt", "collection.sqlite"}
 
 

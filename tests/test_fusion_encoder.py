@@ -17,7 +17,7 @@ from isthmus.encoders.folder import DESCRIPTION
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.heads import asked_for
 from isthmus.encoders.images import read
-from isthmus.encoders.once import Unit
+from isthmus.encoders.once import VectorInput
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.errors import BadFile, BadImage, BadInput
 from isthmus.train.fusion.matcher import alike
@@ -178,7 +178,7 @@ def test_a_picture_asks_for_the_image_and_counts_as_much_as_the_words_beside_it(
     nothing = torch.zeros_like(vector), ~there
     np.testing.assert_allclose(row, two.model.query(*nothing, vector, there).vectors[0].numpy(), atol=1e-4)
     fed = encoder.query.feed(
-        [Unit(encoder.towers.split(["red cat"], "query")[0][0], read(pixels(5), encoder.towers.frame))]
+        [VectorInput(encoder.towers.split(["red cat"], "query")[0][0], read(pixels(5), encoder.towers.frame))]
     )
     words, mask = fed["words_1"][0], fed["mask_1"][0]
     assert mask[-1]
@@ -243,7 +243,7 @@ def test_a_matcher_gives_the_trained_models_logit_of_the_best_passage(two: Made)
     encoder, asked = two.load(), "a cat on the red sofa"
     found = encoder.matcher().scores(Query(asked), GIVEN)
     query = torch.from_numpy(encoder.encode_queries([asked]).parts["text"])
-    fed = encoder.query.feed([Unit(encoder.towers.split([asked], "query")[0][0])])
+    fed = encoder.query.feed([VectorInput(encoder.towers.split([asked], "query")[0][0])])
     words = [torch.from_numpy(each) for each in fed.values()]
     for document, logit in zip(GIVEN, found, strict=True):
         fused = [two.model.document(each) for each in seen(encoder.towers, document)]

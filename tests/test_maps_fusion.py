@@ -20,7 +20,7 @@ from isthmus.encoders import apart
 from isthmus.encoders.apart import Apart
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.images import read
-from isthmus.encoders.once import Unit
+from isthmus.encoders.once import VectorInput
 from isthmus.errors import BadInput
 from isthmus.search import Map
 from isthmus.types import Matrix
@@ -79,7 +79,7 @@ def document_by_hand(made: Made, text: str | None, image: Any, words: Sequence[i
     """Pool the fused tokens without some, by numpy: the mean of each kind or of all, then the projection."""
     towers = made.encoder.towers
     passage = towers.split([text], "document")[0][0] if text else None
-    fused = made.encoder.document.fuse([Unit(passage, None if image is None else read(image, towers.frame))])
+    fused = made.encoder.document.fuse([VectorInput(passage, None if image is None else read(image, towers.frame))])
     tokens, masks = fused.tokens[0].astype(np.float64), fused.masks[0]
     left = masks.copy()
     left[0, list(words)] = False
@@ -104,7 +104,7 @@ def query_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int]
     """Pool what the query's layer gives without some tokens of the text, on whichever side they stand."""
     queries, model = made.encoder.query, made.model.query
     passage = made.encoder.towers.split([text], "query")[0][0] if text else None
-    feed = queries.feed([Unit(passage, None if image is None else read(image, made.encoder.towers.frame))])
+    feed = queries.feed([VectorInput(passage, None if image is None else read(image, made.encoder.towers.frame))])
     seen: list[Matrix] = []
     hook = model.layer.register_forward_hook(lambda _, __, out: seen.append(numbers(out[0])))
     model(*(torch.from_numpy(each) for each in feed.values()))

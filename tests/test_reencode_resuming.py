@@ -10,7 +10,7 @@ import pytest
 
 from isthmus import Collection, Document
 from isthmus.errors import CannotWrite
-from isthmus.storage.base import Begun
+from isthmus.storage.base import UnfinishedReencode
 from moving import Answers, alike, answers, counted, interrupted
 from stock import looked_at, mixed, pixels
 from test_reliability import line, process
@@ -30,7 +30,7 @@ def test_killed_at_any_point_it_serves_one_of_both_and_the_same_command_goes_on(
         list(pool.map(lambda point: _killed(folders[point], tiny, other, point), POINTS))
     for point, done in {"after 15": 15, "calibrating": 30, "switching": 30}.items():
         with Collection.open(folders[point], follow=False) as things:
-            assert things.stats().reencoding == Begun(other, done, 30)
+            assert things.stats().reencoding == UnfinishedReencode(other, done, 30)
             assert things.verify() == []
             counting = counted(other)
             assert things.reencode(counting).earlier == done
@@ -88,7 +88,9 @@ def test_what_changed_between_two_runs_comes_out_right(tmp_path: Path, thirty: P
         things.update("d0-1", metadata={"lang": "en"})
         things.add([Document("new", text="a dog runs", image=pixels(77)), Document("again", text=mixed(30)[6].text)])
         assert len(things.search("dog", k=100)) == 30
-        assert things.stats().reencoding == Begun(other, 17, 30)  # two of those done have new rows, one is gone
+        assert things.stats().reencoding == UnfinishedReencode(
+            other, 17, 30
+        )  # two of those done have new rows, one is gone
         done = things.reencode(counting)
         assert (done.encoded, done.earlier) == (13, 17)
         rest = [one for one in mixed(30)[20:] if one.id != "d0-25"]
@@ -108,7 +110,7 @@ def test_another_encoder_begins_anew_and_the_old_one_calls_it_off(
         for name, begun in ((other, other), (fusing, fusing)):
             with pytest.raises(KeyboardInterrupt):
                 things.reencode(name, progress=interrupted(10))
-            assert things.stats().reencoding == Begun(begun, 10, 30)
+            assert things.stats().reencoding == UnfinishedReencode(begun, 10, 30)
         done = things.reencode(tiny)
         assert (done.already, done.encoded) == (True, 0)
         assert things.stats().reencoding is None
@@ -123,6 +125,6 @@ def test_damaged_beginnings_are_begun_anew(thirty: Path, other: str) -> None:
                 things.reencode(other, progress=interrupted(10))
             file = thirty / "reencode" / "collection.sqlite"
             file.write_bytes(file.read_bytes()[:20_000] if damage == b"cut" else damage)
-            assert things.stats().reencoding in (None, Begun(other, 0, 30))
+            assert things.stats().reencoding in (None, UnfinishedReencode(other, 0, 30))
         assert things.reencode(other).earlier == 0
         assert things.verify() == []

@@ -14,7 +14,7 @@ from PIL import Image
 from isthmus import samples
 from isthmus.documents import Document
 from isthmus.encoders.bank.views import PICTURES
-from isthmus.sources import Skipped, open_source
+from isthmus.sources import SkippedInput, open_source
 
 Pixels = NDArray[np.float64]
 FOLDER = samples.folder()
@@ -24,8 +24,8 @@ DRAWINGS = sorted((FOLDER / "drawings").glob("*.png"))
 
 @pytest.fixture(scope="module")
 def documents() -> dict[str, Document]:
-    found = [one for unit in open_source(FOLDER).units() if not isinstance(unit, Skipped) for one in unit.read()]
-    assert not [one for one in found if isinstance(one, Skipped)]
+    found = [one for unit in open_source(FOLDER).units() if not isinstance(unit, SkippedInput) for one in unit.read()]
+    assert not [one for one in found if isinstance(one, SkippedInput)]
     return {document.id: document for document in found if isinstance(document, Document)}
 
 

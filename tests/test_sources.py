@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from damage import pdf
 from isthmus.documents import Document
 from isthmus.errors import BadInput, UnknownName
-from isthmus.sources import KINDS, Skipped, open_source
-from isthmus.sources.base import Unit
+from isthmus.sources import KINDS, SkippedInput, open_source
+from isthmus.sources.base import SourceUnit
 from isthmus.sources.names import readable, true_path
 
 PNG = b"\x89PNG not looked at"
@@ -35,7 +35,7 @@ def read(path: Path, kind: str | None = None) -> tuple[dict[str, Document], dict
     documents: dict[str, Document] = {}
     skipped: dict[str, str] = {}
     for unit in open_source(path, kind=kind).units():
-        for found in [unit] if isinstance(unit, Skipped) else unit.read():
+        for found in [unit] if isinstance(unit, SkippedInput) else unit.read():
             if isinstance(found, Document):
                 assert found.id not in documents
                 documents[found.id] = found
@@ -45,7 +45,7 @@ def read(path: Path, kind: str | None = None) -> tuple[dict[str, Document], dict
 
 
 def stamps(path: Path) -> dict[str, str]:
-    return {unit.key: unit.stamp for unit in open_source(path).units() if isinstance(unit, Unit)}
+    return {unit.key: unit.stamp for unit in open_source(path).units() if isinstance(unit, SourceUnit)}
 
 
 def test_a_folder_of_mixed_files_is_one_source(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ import pytest
 
 from damage import make_damaged_folder
 from isthmus.documents import Document
-from isthmus.sources import Skipped, open_source
+from isthmus.sources import SkippedInput, open_source
 from isthmus.sources.sidecars import is_picture
 
 
 def test_two_thousand_files_of_which_five_hundred_are_damaged(tmp_path: Path) -> None:
     good, bad = make_damaged_folder(tmp_path, np.random.default_rng(0))
     documents: list[str] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedInput] = []
     for unit in open_source(tmp_path).units():
-        for found in [unit] if isinstance(unit, Skipped) else unit.read():
+        for found in [unit] if isinstance(unit, SkippedInput) else unit.read():
             if isinstance(found, Document):
                 documents.append(found.id)
             else:

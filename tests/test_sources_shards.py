@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isthmus.sources import Unit, open_source, shards
+from isthmus.sources import SourceUnit, open_source, shards
 from test_sources import PNG, read, stamps, write
 from test_sources_tables import table
 
@@ -139,7 +139,7 @@ def test_shards_of_vectors_are_units_in_order_and_a_zero_row_is_skipped(tmp_path
     for shard in ("10", "9"):
         clip(tmp_path, ONES * [[1], [0], [1]], None, None, shard)
     source = open_source(tmp_path)
-    assert [unit.key for unit in source.units() if isinstance(unit, Unit)] == ["shard 9", "shard 10"]
+    assert [unit.key for unit in source.units() if isinstance(unit, SourceUnit)] == ["shard 9", "shard 10"]
     documents, skipped = read(tmp_path)
     assert list(documents) == ["9-0", "9-2", "10-0", "10-2"]
     assert set(skipped) == {"shard 9, row 1", "shard 10, row 1"}

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from isthmus import budget
 from isthmus._optional import need
 from isthmus.documents import Document
-from isthmus.sources import Skipped, Unit, delimited, jsonl, open_source
+from isthmus.sources import SkippedInput, SourceUnit, delimited, jsonl, open_source
 from isthmus.sources.delimited import fields_of
 from isthmus.sources.files import File
 from isthmus.sources.rows import Table
@@ -256,14 +256,14 @@ def test_beir_puts_the_title_before_the_text(tmp_path: Path) -> None:
     assert skipped == {}
     source = open_source(tmp_path)
     assert source.root == str(tmp_path)
-    assert [unit.key for unit in source.units() if isinstance(unit, Unit)] == ["corpus.jsonl"]
+    assert [unit.key for unit in source.units() if isinstance(unit, SourceUnit)] == ["corpus.jsonl"]
 
 
 def test_a_long_table_takes_no_memory(tmp_path: Path) -> None:
     with (tmp_path / "a.jsonl").open("w") as file:
         file.writelines(f'{{"id": {i}, "text": "some words {i}", "year": {i % 50}}}\n' for i in range(100_000))
     unit = next(open_source(tmp_path / "a.jsonl").units())
-    assert isinstance(unit, Unit)
+    assert isinstance(unit, SourceUnit)
     tracemalloc.start()
     try:
         found = unit.read()
@@ -299,10 +299,10 @@ def test_any_row_is_a_document_that_json_can_hold_or_is_skipped(row: dict[str, A
 def test_a_row_whose_text_is_blank_is_called_that(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text,year\n1,a cat,2020\n2,,2021\n")
     (unit,) = open_source(tmp_path / "a.csv").units()
-    assert isinstance(unit, Unit)
+    assert isinstance(unit, SourceUnit)
     good, bad = unit.read()
     assert isinstance(good, Document)
-    assert isinstance(bad, Skipped)
+    assert isinstance(bad, SkippedInput)
     assert "its text is blank" in bad.why
 
 
@@ -326,9 +326,9 @@ def test_a_row_with_very_many_fields_is_skipped_before_it_is_taken_apart(
     many = budget.COLUMNS * 2
     rows = ["one,1", "x," * many, "two,2", f'"{"a, " * many}",3', f'"he said\n""{"a, " * many}""\n",4', '"a\n",' * many]
     (tmp_path / "a.csv").write_text("text,n\n" + "\n".join(rows) + "\n")
-    found = [f for unit in open_source(tmp_path).units() for f in cast("Unit", unit).read()]
+    found = [f for unit in open_source(tmp_path).units() for f in cast("SourceUnit", unit).read()]
     assert [f.metadata["n"] for f in found if isinstance(f, Document)] == ["1", "2", "3", "4"]
-    skipped = [f.why for f in found if isinstance(f, Skipped)]
+    skipped = [f.why for f in found if isinstance(f, SkippedInput)]
     assert skipped[0] == skipped[1] == "has more than 10,000 columns"
 
 
@@ -352,9 +352,9 @@ def test_a_quote_that_is_never_closed_ends_the_table_and_its_lines_are_not_taken
 ) -> None:
     monkeypatch.setattr(delimited, "ROW_LINES", 100)
     (tmp_path / "a.csv").write_text("text,n\none,1\n" + '"two\n' + "x\n" * 1000)
-    found = [f for unit in open_source(tmp_path).units() for f in cast("Unit", unit).read()]
+    found = [f for unit in open_source(tmp_path).units() for f in cast("SourceUnit", unit).read()]
     assert [f.text for f in found if isinstance(f, Document)] == ["one"]
-    assert [(f.where, f.why) for f in found if isinstance(f, Skipped)] == [
+    assert [(f.where, f.why) for f in found if isinstance(f, SkippedInput)] == [
         ("a.csv, row 2", "has more than 100 lines"),
         ("a.csv", "was read in part, and the rest was skipped: row 2 has no end"),
     ]

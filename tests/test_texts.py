@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from isthmus.encoders.texts import Passage, Splitter
+from isthmus.encoders.texts import Splitter, TextPassage
 from isthmus.errors import BadFile
 from tiny import LENGTH, WORDS, tokenizer
 
@@ -19,7 +19,7 @@ ROOM = LENGTH - 2
 CLS, SEP = 2, 3
 
 
-def inner(passages: list[Passage]) -> list[int]:
+def inner(passages: list[TextPassage]) -> list[int]:
     return [token for passage in passages for token in passage.tokens.tolist()[1:-1]]
 
 

@@ -10,7 +10,7 @@ from isthmus.cli.terminal import echo, line
 from isthmus.kinds import IMAGE
 from isthmus.queries.phrases import SENTENCE, content_words
 from isthmus.search import Hit, Skipped
-from isthmus.storage.base import Begun
+from isthmus.storage.base import UnfinishedReencode
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
@@ -79,7 +79,7 @@ def alignment(aligned: Aligned | None) -> None:
         echo(f"{'so far':<12} {aligned.counts}")
 
 
-def unfinished(folder: object, begun: Begun) -> str:
+def unfinished(folder: object, begun: UnfinishedReencode) -> str:
     """Say how far a re-encoding has come, and how to continue it."""
     return f"{begun}; run `isthmus reencode --in {folder} --encoder {begun.encoder}` to continue"
 

@@ -43,7 +43,7 @@ from isthmus.encoders.base import Encoder, Role, Settings
 from isthmus.encoders.images import read
 from isthmus.encoders.items import readable
 from isthmus.encoders.onnx import Model
-from isthmus.encoders.texts import Passage, TokenizedWord
+from isthmus.encoders.texts import TextPassage, TokenizedWord
 from isthmus.encoders.tokens import POOLED, TokenTowers
 from isthmus.encoders.tower import tail
 from isthmus.errors import BadInput
@@ -96,7 +96,7 @@ def without(states: Matrix, pieces: Sequence[Sequence[int]]) -> Matrix:
 
 def said(
     towers: TokenTowers, text: str | None, role: Role, passage: int | None
-) -> list[tuple[Passage, list[TokenizedWord]]]:
+) -> list[tuple[TextPassage, list[TokenizedWord]]]:
     """Return the passages of a text, or the one that is wanted, each with its words."""
     several = list(zip(*towers.words(readable(text or ""), role), strict=True))
     return several if passage is None else several[passage : passage + 1]
@@ -162,7 +162,7 @@ class TowersApart:
         parts = {"text": mean_of(passages)} if passages else {}
         return parts if image is None else {**parts, "image": self._picture(image)}
 
-    def _passage(self, passage: Passage, words: Sequence[TokenizedWord]) -> Apart:
+    def _passage(self, passage: TextPassage, words: Sequence[TokenizedWord]) -> Apart:
         states = self.towers.read([passage]).states[0]  # (t, d)
         left = unit(without(states, [word.tokens for word in words]))
         return Apart(unit(states.mean(axis=0, dtype=np.float64)), Left(left, spans(words)))

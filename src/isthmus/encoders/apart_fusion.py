@@ -33,7 +33,7 @@ from isthmus.encoders.base import Role
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.heads import TokenShares
 from isthmus.encoders.images import read
-from isthmus.encoders.once import Unit
+from isthmus.encoders.once import VectorInput
 from isthmus.encoders.texts import TokenizedWord
 from isthmus.errors import BadInput
 from isthmus.types import Matrix, Rows
@@ -57,7 +57,7 @@ class FusionApart:
         if not passages and image is None:
             raise BadInput(NOTHING)
         pixels = None if image is None else read(image, self.encoder.towers.frame)
-        units = [(Unit(one, pixels), words) for one, words in passages] or [(Unit(None, pixels), [])]
+        units = [(VectorInput(one, pixels), words) for one, words in passages] or [(VectorInput(None, pixels), [])]
         part = "+".join(["image"] * (image is not None) + ["text"] * bool(passages))
         notes = (NO_PATCHES,) if image is not None and role == "query" else ()
         return {part: mean_of([self._apart(added(one), words, notes) for one, words in units])}

@@ -24,7 +24,7 @@ from isthmus.encoders.folder import Description, FusionSection
 from isthmus.encoders.heads import SIDES, DocumentHead, QueryHead
 from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
 from isthmus.encoders.matching import Matcher
-from isthmus.encoders.once import Run, Shown, Unit
+from isthmus.encoders.once import EncoderRun, Shown, VectorInput
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix, Rows, Vectors
@@ -137,12 +137,12 @@ class FusionEncoder:
         encode = (self.document if role == "document" else self.query).encode
         total = sum(map(len, written.values())) + len(pictures)
         identity = f"{self.identity} {role}"  # the same content is another vector as a query
-        run = Run(name=self.name, dim=self.dim, identity=identity, settings=self.settings, total=total)
+        run = EncoderRun(name=self.name, dim=self.dim, identity=identity, settings=self.settings, total=total)
         shown = {row: Shown(image, written.get(row, ())) for row, image in pictures.items()}
         found = run.shown(encode, self.towers.frame, shown, given.leave_out)
         words = {row: passages for row, passages in written.items() if row not in pictures}
         text = run.texts(
-            lambda passages: encode([Unit(passage) for passage in passages]),
+            lambda passages: encode([VectorInput(passage) for passage in passages]),
             [p for each in words.values() for p in each],
         )
         ends = np.cumsum([len(passages) for passages in words.values()], dtype=np.intp)

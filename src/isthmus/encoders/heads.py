@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from isthmus.encoders.base import Settings
 from isthmus.encoders.folder import Description, FusionSection
 from isthmus.encoders.images import Pixels
-from isthmus.encoders.once import Unit
+from isthmus.encoders.once import VectorInput
 from isthmus.encoders.onnx import Model
-from isthmus.encoders.texts import Passage
+from isthmus.encoders.texts import TextPassage
 from isthmus.encoders.tokens import TokenStates, TokenTowers
 from isthmus.types import Mask, Matrix, Rows
 
@@ -68,16 +68,16 @@ class DocumentHead:
         """Load the model."""
         return cls(towers, Model.described(described, "document.onnx", DOCUMENT, "vectors", settings))
 
-    def encode(self, units: Sequence[Unit]) -> Matrix:
+    def encode(self, units: Sequence[VectorInput]) -> Matrix:
         """Return one row per unit."""
         return self.model.run(self._feed(units))
 
-    def fuse(self, units: Sequence[Unit]) -> Fused:
+    def fuse(self, units: Sequence[VectorInput]) -> Fused:
         """Return the vectors and the tokens behind them."""
         vectors, tokens, masks = self.model.several(self._feed(units), ["vectors", "tokens", "masks"])
         return Fused(vectors, tokens, masks.astype(bool))
 
-    def added(self, unit: Unit) -> TokenShares:
+    def added(self, unit: VectorInput) -> TokenShares:
         """Return what each token of a text and each cell of a picture adds."""
         feed = self._feed([unit])
         (shares,) = self.model.several(feed, ["shares"])  # (1, t + p, out)
@@ -89,7 +89,7 @@ class DocumentHead:
         token[text], cell[behind] = text, image
         return TokenShares(shares[0], mean, token, cell)
 
-    def _feed(self, units: Sequence[Unit]) -> Mapping[str, NDArray[Any]]:
+    def _feed(self, units: Sequence[VectorInput]) -> Mapping[str, NDArray[Any]]:
         text = states(self.towers, [unit.passage for unit in units])
         seen = cells(self.towers, [unit.pixels for unit in units], self.model.width("patches"))
         return dict(zip(DOCUMENT, (text.states, text.mask, seen.cells, seen.mask, seen.vectors), strict=True))
@@ -116,11 +116,11 @@ class QueryHead:
             return cls(towers, model, None)
         return cls(towers, model, Model.described(described, "choose.onnx", ["words", "mask"], "logits", settings))
 
-    def encode(self, units: Sequence[Unit]) -> Matrix:
+    def encode(self, units: Sequence[VectorInput]) -> Matrix:
         """Return one row per unit."""
         return self.model.run(self.feed(units))
 
-    def added(self, unit: Unit) -> TokenShares:
+    def added(self, unit: VectorInput) -> TokenShares:
         """Return what each token adds, side after side; a word that asks for both stands on both."""
         feed, (asks,) = self.feed([unit]), self.asks([unit.passage])
         (shares,) = self.model.several(feed, ["shares"])  # (1, s, out)
@@ -131,12 +131,12 @@ class QueryHead:
             token.append(np.append(places, np.full(len(there) - len(places), -1)))
         return TokenShares(shares[0], np.concatenate(mean), np.concatenate(token), np.full(shares.shape[1], -1))
 
-    def sides(self, passages: Sequence[Passage | None]) -> list[list[Passage | None]]:
+    def sides(self, passages: Sequence[TextPassage | None]) -> list[list[TextPassage | None]]:
         """Return, for each side, what is asked of it; all of it where there is one side."""
         several = list(zip(passages, self.asks(passages), strict=True))
         return [[_some(passage, asks[:, side]) for passage, asks in several] for side in range(self.count)]
 
-    def asks(self, passages: Sequence[Passage | None]) -> list[Mask]:
+    def asks(self, passages: Sequence[TextPassage | None]) -> list[Mask]:
         """Say which tokens of each passage stand on which side, ``(t, sides)``; its frame stands beside them."""
         asked = [passage for passage in passages if passage is not None]
         chosen = iter(self._chosen(asked) if asked else [])
@@ -147,7 +147,7 @@ class QueryHead:
         """How many sides there are."""
         return 1 if self.chooser is None else len(SIDES)
 
-    def _chosen(self, passages: Sequence[Passage]) -> Iterator[Mask]:
+    def _chosen(self, passages: Sequence[TextPassage]) -> Iterator[Mask]:
         if self.chooser is None:
             yield from (np.ones((len(passage.tokens), 1), bool) for passage in passages)
             return
@@ -161,7 +161,7 @@ class QueryHead:
             asks[inside] = own
             yield asks
 
-    def feed(self, units: Sequence[Unit]) -> dict[str, NDArray[Any]]:
+    def feed(self, units: Sequence[VectorInput]) -> dict[str, NDArray[Any]]:
         """Return what the models read of queries: the words of each side and their mask, ``words_0``, ``mask_0`` …."""
         shown = np.array([unit.pixels is not None for unit in units])
         pictures = looked_at(self.towers, [unit.pixels for unit in units])  # (n, d)
@@ -223,12 +223,12 @@ def asked_for(logits: Matrix) -> Mask:
     return asks
 
 
-def _some(passage: Passage | None, kept: Mask) -> Passage | None:
+def _some(passage: TextPassage | None, kept: Mask) -> TextPassage | None:
     """Make a passage of some tokens of another."""
-    return Passage(0, 0, passage.tokens[kept].tobytes()) if passage is not None and kept.any() else None
+    return TextPassage(0, 0, passage.tokens[kept].tobytes()) if passage is not None and kept.any() else None
 
 
-def states(towers: TokenTowers, passages: Sequence[Passage | None]) -> TokenStates:
+def states(towers: TokenTowers, passages: Sequence[TextPassage | None]) -> TokenStates:
     """Return the token states of passages, ``(n, t, d)``; each different passage is read once."""
     distinct = {passage.content: passage for passage in passages if passage is not None}
     if not distinct:

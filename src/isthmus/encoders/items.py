@@ -11,7 +11,7 @@ import numpy as np
 
 from isthmus.budget import too_long
 from isthmus.documents import Document, Query
-from isthmus.encoders.texts import Passage
+from isthmus.encoders.texts import TextPassage
 from isthmus.errors import BadInput
 from isthmus.kinds import TEXT
 from isthmus.types import Mask
@@ -25,13 +25,13 @@ class Given:
     """The items of one call, those that cannot be encoded reported and out."""
 
     items: Items
-    passages: list[list[Passage]]  # of each item; none where it is out
+    passages: list[list[TextPassage]]  # of each item; none where it is out
     kept: Mask  # (n,): which items could be encoded so far
     names: Sequence[str]
     refuse: Refuse
 
     @classmethod
-    def of(cls, items: Items, passages: Sequence[list[Passage]], names: Sequence[str], refuse: Refuse) -> Given:
+    def of(cls, items: Items, passages: Sequence[list[TextPassage]], names: Sequence[str], refuse: Refuse) -> Given:
         """Take items with their passages, unchecked."""
         return cls(items, list(passages), np.ones(len(items), dtype=bool), names, refuse)
 
@@ -51,7 +51,7 @@ class Given:
 
 
 def _problem(
-    item: Document | Query, passages: Sequence[Passage], encoder: str, modalities: Sequence[str]
+    item: Document | Query, passages: Sequence[TextPassage], encoder: str, modalities: Sequence[str]
 ) -> BadInput | None:
     problem = too_long(item.text)
     if problem is not None:

@@ -21,9 +21,9 @@ from isthmus.encoders.folder import Description
 from isthmus.encoders.heads import DocumentHead, Fused, QueryHead, inputs_of
 from isthmus.encoders.images import Pixels, file_bytes, in_order, read
 from isthmus.encoders.items import texts_of
-from isthmus.encoders.once import Unit
+from isthmus.encoders.once import VectorInput
 from isthmus.encoders.onnx import Model
-from isthmus.encoders.texts import Passage
+from isthmus.encoders.texts import TextPassage
 from isthmus.errors import BadImage, BadInput
 from isthmus.types import Matrix
 
@@ -63,7 +63,7 @@ class Matcher:
         asked = self.asked(Query.of(query))
         best = np.full(len(documents), np.nan, dtype=np.float32)
         owners: list[int] = []
-        batch: list[Unit] = []
+        batch: list[VectorInput] = []
         for owner, unit in self.units(documents):
             owners.append(owner)
             batch.append(unit)
@@ -79,10 +79,10 @@ class Matcher:
         (passages,) = self.queries.towers.split(texts_of([query]), "query")
         if not passages:
             raise BadInput("A matcher reads words, and the query has none. Ask with words, or align the query first.")
-        fed = [self.queries.feed([Unit(passage)]) for passage in passages]
+        fed = [self.queries.feed([VectorInput(passage)]) for passage in passages]
         return [Asking(sides, self.queries.model.run(sides)[0]) for sides in fed]
 
-    def units(self, documents: Sequence[Document]) -> Iterator[tuple[int, Unit]]:
+    def units(self, documents: Sequence[Document]) -> Iterator[tuple[int, VectorInput]]:
         """Yield each passage beside its document's picture; threads read pictures ahead."""
         towers, settings, pillow = self.documents.towers, self.settings, Lock()
 
@@ -100,8 +100,8 @@ class Matcher:
         pictures = [document.image for document in documents]
         with closing(in_order(opened, pictures, workers=settings.workers, ahead=2 * settings.batch)) as ahead:
             for owner, (several, pixels) in enumerate(zip(passages, ahead, strict=True)):
-                beside: Sequence[Passage | None] = several or ([] if pixels is None else [None])
-                yield from ((owner, Unit(passage, pixels)) for passage in beside)
+                beside: Sequence[TextPassage | None] = several or ([] if pixels is None else [None])
+                yield from ((owner, VectorInput(passage, pixels)) for passage in beside)
 
     def logits(self, asked: Sequence[Asking], fused: Fused) -> Matrix:
         """Return a logit for each fused passage, ``(n,)``."""

@@ -24,7 +24,7 @@ from isthmus.encoders.base import Progress, Role, Settings
 from isthmus.encoders.cache import Cache
 from isthmus.encoders.images import Frame, Pixels
 from isthmus.encoders.st import splitter, torch_threads, weights
-from isthmus.encoders.texts import Passage, Splitter, Strings
+from isthmus.encoders.texts import Splitter, Strings, TextPassage
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
@@ -92,7 +92,7 @@ def _encoder(model: Any, name: str, settings: Settings) -> TowerEncoder:
         raise BadInput(f"{name} reads {' and '.join(modalities)}; isthmus encodes texts and images.")
     text = MtebText(model, _strings(model, name), settings) if "text" in modalities else None
     images = MtebImages(model, settings)
-    probe = images.encode([GREY]) if text is None else text.encode([Passage(0, 1, b"document\na")])
+    probe = images.encode([GREY]) if text is None else text.encode([TextPassage(0, 1, b"document\na")])
     return TowerEncoder(
         name=name,
         dim=probe.shape[1],
@@ -111,11 +111,11 @@ class MtebText:
     strings: Strings
     settings: Settings
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text, as stretches of it."""
         return self.strings.split(texts, role)
 
-    def encode(self, passages: Sequence[Passage]) -> Matrix:
+    def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage."""
         role, texts = self.strings.read(passages)
         return _encoded(self.model, "text", texts, role, self.settings)

@@ -15,7 +15,7 @@ from isthmus.documents import ImageLike
 from isthmus.encoders.base import Role, Settings, unit
 from isthmus.encoders.cache import key
 from isthmus.encoders.images import Frame, Pixels, file_bytes, in_order, read, read_bytes, source_name
-from isthmus.encoders.texts import Passage
+from isthmus.encoders.texts import TextPassage
 from isthmus.errors import BadFile, BadImage, BadInput
 from isthmus.types import Matrix
 
@@ -25,10 +25,10 @@ Item = TypeVar("Item")
 class TextTower(Protocol):
     """Splits texts into passages and encodes passages."""
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text; none for a text in which there is nothing to read."""
 
-    def encode(self, passages: Sequence[Passage]) -> Matrix:
+    def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage, of any length."""
 
 
@@ -43,10 +43,10 @@ class ImageTower(Protocol):
         """Return one row per picture, of any length; each fits the frame."""
 
 
-class Unit(NamedTuple):
+class VectorInput(NamedTuple):
     """What becomes one vector: a passage, a picture, or both."""
 
-    passage: Passage | None = None
+    passage: TextPassage | None = None
     pixels: Pixels | None = None
 
 
@@ -55,7 +55,7 @@ class Shown:
     """A picture, and the passages that stand beside it, each a vector with it; none: the picture alone is one."""
 
     image: ImageLike
-    passages: Sequence[Passage] = ()
+    passages: Sequence[TextPassage] = ()
 
     @property
     def count(self) -> int:
@@ -68,13 +68,13 @@ class Opened:
     """A picture's keys, one for each vector; its pixels if some are wanted and there was no problem."""
 
     keys: Sequence[bytes]
-    wanted: Mapping[bytes, Passage | None] = field(default_factory=dict)
+    wanted: Mapping[bytes, TextPassage | None] = field(default_factory=dict)
     pixels: Pixels | None = None
     problem: BadImage | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Run:
+class EncoderRun:
     """One call of an encoder: what is known so far, and how far it has come."""
 
     name: str
@@ -88,7 +88,7 @@ class Run:
     claims: Lock = field(default_factory=Lock)
     pillow: Lock = field(default_factory=Lock)  # one Pillow image may stand in two documents; it loads once
 
-    def texts(self, encode: Callable[[Sequence[Passage]], Matrix], passages: Sequence[Passage]) -> Matrix:
+    def texts(self, encode: Callable[[Sequence[TextPassage]], Matrix], passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage, ``(n, d)``."""
         keys = [key(self.identity, "text", passage.content) for passage in passages]
         times = Counter(keys)
@@ -106,7 +106,7 @@ class Run:
     ) -> dict[int, Matrix]:
         """Return a vector per row of ``pictures``; rows that cannot be read go to ``leave_out``."""
 
-        def encode(units: Sequence[Unit]) -> Matrix:
+        def encode(units: Sequence[VectorInput]) -> Matrix:
             return tower.encode([unit.pixels for unit in units if unit.pixels is not None])
 
         shown = {row: Shown(image) for row, image in pictures.items()}
@@ -114,13 +114,13 @@ class Run:
 
     def shown(
         self,
-        encode: Callable[[Sequence[Unit]], Matrix],
+        encode: Callable[[Sequence[VectorInput]], Matrix],
         frame: Frame,
         pictures: Mapping[int, Shown],
         leave_out: Callable[[int, BadInput], None],
     ) -> dict[int, Matrix]:
         """Return the vectors of each row: of its picture with each passage beside it, or of the picture alone."""
-        batch: dict[bytes, Unit] = {}
+        batch: dict[bytes, VectorInput] = {}
         keys: dict[int, Sequence[bytes]] = {}
 
         def flush() -> None:
@@ -141,7 +141,7 @@ class Run:
                     del keys[row]
                 self.step(pictures[row].count - (len(picture.wanted) if picture.pixels is not None else 0))
                 for name, passage in picture.wanted.items() if picture.pixels is not None else ():
-                    batch[name] = Unit(passage, picture.pixels)
+                    batch[name] = VectorInput(passage, picture.pixels)
                     if len(batch) == size:
                         flush()
         if batch:
@@ -168,7 +168,7 @@ class Run:
             new = keys if anew else self.claim(keys)
             if data is not None and new:
                 pixels = read_bytes(data, source_name(shown.image), frame)
-            passages: Sequence[Passage | None] = shown.passages or [None]
+            passages: Sequence[TextPassage | None] = shown.passages or [None]
             beside = dict(zip(keys, passages, strict=True))
             return Opened(keys, {name: beside[name] for name in new}, pixels if new else None)
         except BadImage as problem:

@@ -14,7 +14,7 @@ from isthmus.budget import MODEL_BYTES
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
-from isthmus.encoders.texts import Passage, Splitter, TokenizedWord
+from isthmus.encoders.texts import Splitter, TextPassage, TokenizedWord
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.files import read_regular
@@ -56,23 +56,23 @@ class OnnxText:
         name = str(described.folder / section.tokenizer)
         return cls(section, Splitter.from_bytes(described.read(section.tokenizer), section.length, name), model)
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text."""
         return self.splitter.split(texts, self._prefix(role))
 
-    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[TokenizedWord]]]:
+    def words(self, text: str, role: Role) -> tuple[list[TextPassage], list[list[TokenizedWord]]]:
         """Return the passages of a text, and the words of each."""
         return self.splitter.words(text, self._prefix(role))
 
     def _prefix(self, role: Role) -> str:
         return self.section.query if role == "query" else self.section.document
 
-    def encode(self, passages: Sequence[Passage]) -> Matrix:
+    def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Run, and pool where the model has not."""
         inputs, mask = self.feed(passages)
         return _pooled(self.model.run(inputs), mask, self.section.pool)
 
-    def feed(self, passages: Sequence[Passage]) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+    def feed(self, passages: Sequence[TextPassage]) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
         """Pad to the longest passage; return the model's inputs, and the mask among them."""
         longest = max(len(passage.tokens) for passage in passages)
         tokens = np.full((len(passages), longest), self.section.pad, dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.texts import Passage, Splitter, Strings
+from isthmus.encoders.texts import Splitter, Strings, TextPassage
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
@@ -27,7 +27,7 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
     tower = SentenceTower(
         model, Strings(splitter(model, name), {role: prompt_of(model, role) for role in ROLE_PROMPTS}), settings
     )
-    dim = tower.encode([Passage(0, 1, b"document\na")]).shape[1]
+    dim = tower.encode([TextPassage(0, 1, b"document\na")]).shape[1]
     return TowerEncoder(
         name=f"st:{name}", dim=dim, identity=_identity(model), text=tower, image=None, settings=settings
     )
@@ -51,11 +51,11 @@ class SentenceTower:
     strings: Strings
     settings: Settings
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text, as stretches of it."""
         return self.strings.split(texts, role)
 
-    def encode(self, passages: Sequence[Passage]) -> Matrix:
+    def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage."""
         role, texts = self.strings.read(passages)
         with torch_threads(self.settings.threads):

@@ -26,7 +26,7 @@ PROBES = 100  # how many entries of the vocabulary may be tried to see what a to
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class TextPassage:
     """A stretch ``text[start:end]``, and the content that decides its vector: what the model is given."""
 
     start: int
@@ -101,7 +101,7 @@ class Splitter:
             raise BadFile(f"{name} is not a tokenizer that `tokenizers` can read ({error}).") from None
         return cls.of(tokenizer, length, name)
 
-    def split(self, texts: Sequence[str], prefix: str = "") -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], prefix: str = "") -> list[list[TextPassage]]:
         """Return the passages of each text; ``prefix`` stands in front of every passage."""
         front = self.front(prefix)
         room = self.length - len(front) - len(self.after)
@@ -140,7 +140,7 @@ class Splitter:
         """Return the tokens in front of every passage."""
         return (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
 
-    def words(self, text: str, prefix: str = "") -> tuple[list[Passage], list[list[TokenizedWord]]]:
+    def words(self, text: str, prefix: str = "") -> tuple[list[TextPassage], list[list[TokenizedWord]]]:
         """Return the passages of a text, and the words of each."""
         (passages,) = self.split([text], prefix)
         (tokens,) = self.tokens([text])
@@ -157,7 +157,7 @@ class Splitter:
             first = last
         return passages, found
 
-    def _passages(self, tokens: Tokens, characters: int, front: tuple[int, ...], room: int) -> list[Passage]:
+    def _passages(self, tokens: Tokens, characters: int, front: tuple[int, ...], room: int) -> list[TextPassage]:
         count = len(tokens.ids)
         passages = []
         start = 0
@@ -166,7 +166,7 @@ class Splitter:
             first = int(tokens.starts[start]) if start else 0  # the stretches cover the text without gaps
             last = int(tokens.starts[end]) if end < count else characters
             framed = np.concatenate([front, tokens.ids[start:end], self.after]).astype(np.int32)
-            passages.append(Passage(first, last, framed.tobytes()))
+            passages.append(TextPassage(first, last, framed.tobytes()))
             start = end
         return passages
 
@@ -178,15 +178,18 @@ class Strings:
     splitter: Splitter | None  # None: the model reads texts of any length
     prompts: Mapping[Role, str]  # what the model puts before every text, by role
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text, as stretches of it."""
         return [
-            [Passage(start, end, f"{role}\n{text[start:end]}".encode()) for start, end in self._stretches(text, role)]
+            [
+                TextPassage(start, end, f"{role}\n{text[start:end]}".encode())
+                for start, end in self._stretches(text, role)
+            ]
             for text in texts
         ]
 
     @staticmethod
-    def read(passages: Sequence[Passage]) -> tuple[Role, list[str]]:
+    def read(passages: Sequence[TextPassage]) -> tuple[Role, list[str]]:
         """Return the role that all of these passages have, and their texts."""
         several = [passage.content.decode().partition("\n") for passage in passages]
         return "query" if several[0][0] == "query" else "document", [text for _, _, text in several]

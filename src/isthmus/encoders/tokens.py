@@ -13,7 +13,7 @@ from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import describe
 from isthmus.encoders.images import Frame, Pixels
 from isthmus.encoders.onnx import Model, OnnxImage, OnnxText
-from isthmus.encoders.texts import Passage, Splitter, TokenizedWord
+from isthmus.encoders.texts import Splitter, TextPassage, TokenizedWord
 from isthmus.encoders.tower import cut
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Mask, Matrix
@@ -69,21 +69,21 @@ class TokenTowers:
         """What is looked at of a picture."""
         return self.image.frame
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[Passage]]:
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text."""
         return self.text.split(texts, role)
 
-    def inside(self, passage: Passage, role: Role) -> slice:
+    def inside(self, passage: TextPassage, role: Role) -> slice:
         """Say where a passage's own tokens stand, without those that frame it."""
         front, after = len(self.front(role)), len(self.text.splitter.after)
         return slice(front, len(passage.tokens) - after)
 
-    def said(self, passage: Passage, role: Role) -> str:
+    def said(self, passage: TextPassage, role: Role) -> str:
         """Return the words of a passage."""
         words: str = self.text.splitter.tokenizer.decode(passage.tokens[self.inside(passage, role)].tolist())
         return words
 
-    def word_ids(self, passage: Passage, role: Role) -> list[int]:
+    def word_ids(self, passage: TextPassage, role: Role) -> list[int]:
         """Say which word each of a passage's own tokens belongs to; each is its own where that cannot be told."""
         own = passage.tokens[self.inside(passage, role)].tolist()
         tokenizer = self.text.splitter.tokenizer
@@ -97,11 +97,11 @@ class TokenTowers:
         section = self.text.section
         return self.text.splitter.front(section.query if role == "query" else section.document)
 
-    def words(self, text: str, role: Role) -> tuple[list[Passage], list[list[TokenizedWord]]]:
+    def words(self, text: str, role: Role) -> tuple[list[TextPassage], list[list[TokenizedWord]]]:
         """Return the passages of a text, and the words of each."""
         return self.text.words(text, role)
 
-    def read(self, passages: Sequence[Passage]) -> TokenStates:
+    def read(self, passages: Sequence[TextPassage]) -> TokenStates:
         """Return the states of each passage's tokens."""
         inputs, mask = self.text.feed(passages)
         return TokenStates(self.text.model.run(inputs), mask.astype(bool))

@@ -10,13 +10,13 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Role, Settings, Skip, unit
 from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
-from isthmus.encoders.once import ImageTower, Run, TextTower
-from isthmus.encoders.texts import Passage
+from isthmus.encoders.once import EncoderRun, ImageTower, TextTower
+from isthmus.encoders.texts import TextPassage
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class TowerVectors:
     """What became of a call's items: their passages' vectors, and their images'."""
 
     counts: Rows  # (n,): how many passages each item has
@@ -71,7 +71,7 @@ class TowerEncoder:
         passages = self.text.split([readable(text)], "document")[0] if self.text is not None else []
         return [(passage.start, passage.end) for passage in passages]
 
-    def _one_row_each(self, found: Found) -> Vectors:
+    def _one_row_each(self, found: TowerVectors) -> Vectors:
         text = np.zeros((len(found.counts), self.dim), dtype=np.float32)
         np.add.at(text, np.repeat(np.arange(len(text)), found.counts), found.text)
         several = found.counts > 1
@@ -85,13 +85,13 @@ class TowerEncoder:
             {part: mask for part, tower, _, mask in columns if tower is not None},
         )
 
-    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> Found:
+    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> TowerVectors:
         given = Given.of(items, self._split(items, role), names, refuse).check(self.name, self.modalities)
         pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
         several = [*given.passages]  # a picture that cannot be read takes its passages out; their counts stay
         counts = np.array([len(passages) for passages in several], dtype=np.intp)
         total = int(counts.sum()) + len(pictures)
-        run = Run(name=self.name, dim=self.dim, identity=self.identity, settings=self.settings, total=total)
+        run = EncoderRun(name=self.name, dim=self.dim, identity=self.identity, settings=self.settings, total=total)
         image, pictured = np.zeros((len(items), self.dim), dtype=np.float32), np.zeros(len(items), dtype=bool)
         if self.image is not None and pictures:
             for row, vector in run.images(self.image, pictures, given.leave_out).items():
@@ -99,9 +99,9 @@ class TowerEncoder:
         text = np.zeros((0, self.dim), dtype=np.float32)
         if self.text is not None:
             text = run.texts(self.text.encode, [passage for passages in several for passage in passages])
-        return Found(counts, text, image, pictured, given.kept)
+        return TowerVectors(counts, text, image, pictured, given.kept)
 
-    def _split(self, items: Items, role: Role) -> list[list[Passage]]:
+    def _split(self, items: Items, role: Role) -> list[list[TextPassage]]:
         return [[] for _ in items] if self.text is None else self.text.split(texts_of(items), role)
 
 

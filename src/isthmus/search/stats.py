@@ -10,7 +10,7 @@ from typing import Any
 from isthmus.errors import counted
 from isthmus.search import index_folder
 from isthmus.search.snapshot_manager import SnapshotManager
-from isthmus.storage.base import Begun
+from isthmus.storage.base import UnfinishedReencode
 from isthmus.storage.protocols import Engine
 
 
@@ -32,7 +32,7 @@ class Stats:
     sources: Mapping[str, int]
     skipped: tuple[tuple[str, str], ...]
     logged: int | None
-    reencoding: Begun | None
+    reencoding: UnfinishedReencode | None
 
 
 def stats(folder: Path, database: Engine, manager: SnapshotManager) -> Stats:

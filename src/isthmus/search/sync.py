@@ -28,8 +28,8 @@ from isthmus.files import digest_regular
 from isthmus.prefetch import prefetch
 from isthmus.search.ingest import Prepared, prepared
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
-from isthmus.sources import Skipped as Unread
-from isthmus.sources import Source, Unit
+from isthmus.sources import SkippedInput as Unread
+from isthmus.sources import Source, SourceUnit
 from isthmus.sources.files import is_missing
 from isthmus.storage.protocols import Store
 
@@ -110,7 +110,7 @@ def events(store: Store, source: Source, report: Indexed) -> Iterator[Event]:
             yield Ended(unit.stamp)
 
 
-def _listed(source: Source, report: Indexed) -> Iterator[Unit | Unread]:
+def _listed(source: Source, report: Indexed) -> Iterator[SourceUnit | Unread]:
     """List a source before it is read, so that somebody who waits can see how much there is."""
     for unit in source.units():
         report.listed += 1

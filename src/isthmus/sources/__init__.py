@@ -1,8 +1,8 @@
 """Sources: files become documents, one at a time.
 
 source = sources.open_source("notes")           a folder, a table, a shard …: detected automatically
-for unit in source.units():                     Unit | Skipped
-    for found in unit.read():                   Document | Skipped
+for unit in source.units():                     SourceUnit | SkippedInput
+    for found in unit.read():                   Document | SkippedInput
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
 from isthmus.sources import readers
-from isthmus.sources.base import Skipped, Source, Unit
+from isthmus.sources.base import SkippedInput, Source, SourceUnit
 from isthmus.sources.clip_retrieval import FOLDERS as VECTOR_FOLDERS
 from isthmus.sources.clip_retrieval import ClipRetrievalSource
 from isthmus.sources.files import FileReader, unreadable
@@ -26,7 +26,7 @@ from isthmus.sources.folder import FileSource, FolderSource
 from isthmus.sources.names import readable
 from isthmus.sources.shards import ShardsSource, is_shard
 
-__all__ = ["KINDS", "Skipped", "Source", "Unit", "open_source"]
+__all__ = ["KINDS", "SkippedInput", "Source", "SourceUnit", "open_source"]
 
 CORPUS = "corpus.jsonl"  # of a BEIR folder
 BESIDE_SHARDS = ("_stats.json", ".json", ".parquet", ".idx")

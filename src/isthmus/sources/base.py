@@ -1,6 +1,6 @@
 """What a source gives: units, and from each unit documents, one at a time.
 
-    Source ──units()──▸ Unit ──read()──▸ Document | Skipped
+    Source ──units()──▸ SourceUnit ──read()──▸ Document | SkippedInput
 
 Nothing is kept in memory: a unit is read on request, and again when its stamp has changed. A source may give two
 documents with the same id; the collection resolves it.
@@ -16,7 +16,7 @@ from isthmus.documents import Document
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedInput:
     """Something that was skipped, and why.
 
     ``where`` is the file, or the file and the line, row or page: ``a.jsonl, line 12``, ``b.pdf, page 3``.
@@ -29,11 +29,11 @@ class Skipped:
     unreachable: bool = False
 
 
-Found: TypeAlias = Document | Skipped
+Found: TypeAlias = Document | SkippedInput
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SourceUnit:
     """What is read as a whole: a file, a picture with its sidecars, a shard.
 
     ``key`` is its name inside the source. ``stamp`` changes whenever the content may have changed.
@@ -51,5 +51,5 @@ class Source(Protocol):
     def root(self) -> str:
         """The absolute path; it identifies the source."""
 
-    def units(self) -> Iterator[Unit | Skipped]:
+    def units(self) -> Iterator[SourceUnit | SkippedInput]:
         """List the units, in a stable order; those that cannot be listed are skipped."""

@@ -21,7 +21,7 @@ from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.sources import parquet
-from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, is_missing, unit, unreadable
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look
@@ -45,7 +45,7 @@ class ClipRetrievalSource:
         """The folder."""
         return readable(self.path)
 
-    def units(self) -> Iterator[Unit | Skipped]:
+    def units(self) -> Iterator[SourceUnit | SkippedInput]:
         """List the shards, by number if they have one."""
         root = Path(self.path)
         names: set[str] = set()
@@ -53,16 +53,16 @@ class ClipRetrievalSource:
             try:
                 names |= {match[1] for file in _names(root / folder) if (match := SHARD.fullmatch(file))}
             except OSError as error:
-                yield Skipped(self.root, f"has a folder {folder} that {unreadable(error)}", unreachable=True)
+                yield SkippedInput(self.root, f"has a folder {folder} that {unreadable(error)}", unreachable=True)
         if not names:
-            yield Skipped(self.root, "has no img_emb/img_emb_*.npy and no text_emb/text_emb_*.npy in it")
+            yield SkippedInput(self.root, "has no img_emb/img_emb_*.npy and no text_emb/text_emb_*.npy in it")
         for name in sorted(names, key=lambda name: (len(name), name)):
             inside = {part: f"{folder}/{folder}_{name}.npy" for part, folder in FOLDERS.items()}
             inside["metadata"] = f"metadata/metadata_{name}.parquet"
             there = {part: path for part, path in inside.items() if not is_missing(root / path)}
             found = {part: look(str(root / path), path) for part, path in there.items()}
             files = {part: file for part, file in found.items() if isinstance(file, File)}
-            gone = [file for file in found.values() if isinstance(file, Skipped)]
+            gone = [file for file in found.values() if isinstance(file, SkippedInput)]
             key = f"shard {name}"
             yield unit(key, READER.stamp(*files.values()), partial(_read, root, name, files, gone))
 
@@ -74,7 +74,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[Skipped]) -> Iterator[Found]:
+def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[SkippedInput]) -> Iterator[Found]:
     yield from gone
     if gone:
         return  # without one of its files, rows would be different documents
@@ -94,7 +94,7 @@ def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[Skipped]
             own = {part: np.array(matrix[number]) for part, matrix in vectors.items()}
             yield _document(root, f"{shard}-{number}", row, own)
         except ValueError as error:
-            yield Skipped(f"shard {shard}, row {number}", str(error))
+            yield SkippedInput(f"shard {shard}, row {number}", str(error))
 
 
 def _load(file: File) -> Matrix:

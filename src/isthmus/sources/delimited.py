@@ -11,7 +11,7 @@ from typing import TextIO, cast
 
 from isthmus.budget import COLUMNS, ROW_CHARACTERS, ROW_LINES, mebibytes
 from isthmus.errors import BadInput
-from isthmus.sources.base import Found, Skipped
+from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 from isthmus.sources.jsonl import REST_LEFT, is_text, line_passed, loads, text_lines
 from isthmus.sources.rows import FIELDS, VECTORS, Table
@@ -42,7 +42,7 @@ def read(file: File, delimiters: str = DELIMITERS) -> Iterator[Found]:
                     yield table.found(_fields(header, row, file), number)
             except RestLeft as error:
                 yield table.skipped(number, str(error))
-                yield Skipped(file.name, f"{REST_LEFT}: row {number} has no end")
+                yield SkippedInput(file.name, f"{REST_LEFT}: row {number} has no end")
                 return
             except (csv.Error, BadInput) as error:
                 yield table.skipped(number, f"is broken: {error}" if isinstance(error, csv.Error) else str(error))

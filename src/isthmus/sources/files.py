@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from isthmus import budget
 from isthmus.documents import Document
 from isthmus.errors import BadInput, CannotRead, IsthmusError, MissingExtra
-from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.names import extension, readable
 
 VERSION = 1  # raise it when the output of readers changes: every unit is then read again
@@ -73,7 +73,7 @@ class FileReader:
     read: Callable[[File], Iterator[Found]]
     needs: str | None = None
 
-    def unit(self, file: File) -> Unit:
+    def unit(self, file: File) -> SourceUnit:
         """Make the unit of one file."""
         return unit(file.name, self.stamp(file), partial(_read_file, self, file))
 
@@ -83,9 +83,9 @@ class FileReader:
         return "\n".join([f"{VERSION} {self.name}{'' if can else ' missing'}", *(file.stamp for file in files)])
 
 
-def unit(key: str, stamp: str, read: Callable[[], Iterator[Found]]) -> Unit:
+def unit(key: str, stamp: str, read: Callable[[], Iterator[Found]]) -> SourceUnit:
     """Make a unit whose reading never fails: errors become skipped entries."""
-    return Unit(key, stamp, partial(_carefully, key, read))
+    return SourceUnit(key, stamp, partial(_carefully, key, read))
 
 
 def unreadable(error: OSError | ValueError) -> str:
@@ -111,7 +111,7 @@ def is_missing(path: str | PathLike[str]) -> bool:
 
 def _read_file(reader: FileReader, file: File) -> Iterator[Found]:
     if file.size == 0:
-        return iter([Skipped(file.name, "is empty (0 bytes)")])
+        return iter([SkippedInput(file.name, "is empty (0 bytes)")])
     return reader.read(file)
 
 
@@ -119,12 +119,12 @@ def _carefully(where: str, read: Callable[[], Iterator[Found]]) -> Iterator[Foun
     try:
         for found in read():
             problem = budget.too_long(found.text) if isinstance(found, Document) else None
-            yield Skipped(found.id, problem) if isinstance(found, Document) and problem else found
+            yield SkippedInput(found.id, problem) if isinstance(found, Document) and problem else found
     except MemoryError:
         raise
     except IsthmusError as error:
-        yield Skipped(where, str(error), unreachable=isinstance(error, CannotRead | MissingExtra))
+        yield SkippedInput(where, str(error), unreachable=isinstance(error, CannotRead | MissingExtra))
     except OSError as error:
-        yield Skipped(where, unreadable(error), unreachable=from_system(error))
+        yield SkippedInput(where, unreadable(error), unreachable=from_system(error))
     except Exception as error:  # noqa: BLE001 - readers raise anything on damaged files
-        yield Skipped(where, f"cannot be read: {type(error).__name__}: {error}. It is damaged, or of another kind")
+        yield SkippedInput(where, f"cannot be read: {type(error).__name__}: {error}. It is damaged, or of another kind")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from isthmus.sources.base import Skipped, Unit
+from isthmus.sources.base import SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, is_missing
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look, unit_of
@@ -27,10 +27,10 @@ class FolderSource:
         """The folder."""
         return readable(self.path)
 
-    def units(self) -> Iterator[Unit | Skipped]:
+    def units(self) -> Iterator[SourceUnit | SkippedInput]:
         """List files, folder by folder."""
         for listing in walk(self.path, self.without):
-            if isinstance(listing, Skipped):
+            if isinstance(listing, SkippedInput):
                 yield listing
             else:
                 yield from _units(listing)
@@ -52,11 +52,11 @@ class FileSource:
         """The path of the source."""
         return readable(self.path)
 
-    def units(self) -> Iterator[Unit | Skipped]:
+    def units(self) -> Iterator[SourceUnit | SkippedInput]:
         """Yield the unit."""
         path = Path(self.path, self.inner)
         file = look(str(path), readable(path.name), alone=True)
-        if isinstance(file, Skipped):
+        if isinstance(file, SkippedInput):
             yield file
         elif self.reader is not None:
             yield self.reader.unit(file)
@@ -66,7 +66,7 @@ class FileSource:
             yield unit_of(file, [look(str(path), readable(path.name)) for path in there])
 
 
-def _units(listing: Listing) -> Iterator[Unit | Skipped]:
+def _units(listing: Listing) -> Iterator[SourceUnit | SkippedInput]:
     sidecars = by_picture(listing.files)
     used = {name for names in sidecars.values() for name in names}
     for name in listing.files:
@@ -79,5 +79,5 @@ def _units(listing: Listing) -> Iterator[Unit | Skipped]:
             yield file
 
 
-def _look(listing: Listing, name: str) -> File | Skipped:
+def _look(listing: Listing, name: str) -> File | SkippedInput:
     return look(os.path.join(listing.folder.path, name), readable(inside(listing.folder, name)))  # noqa: PTH118 - a Path drops './' and is slow

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from isthmus.budget import JSON_BYTES, ROW_CHARACTERS, ROW_SKIPPED, TEXT_BYTES, mebibytes
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
-from isthmus.sources.base import Found, Skipped
+from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 from isthmus.sources.rows import Table
 from isthmus.sources.text import convert, mark_of, read_text
@@ -34,7 +34,7 @@ def read(file: File) -> Iterator[Found]:
             if len(line) > ROW_CHARACTERS:
                 yield table.skipped(number, f"is longer than {mebibytes(ROW_CHARACTERS)}")
                 if not line_passed(stream):
-                    yield Skipped(file.name, f"{REST_LEFT}: line {number} has no end")
+                    yield SkippedInput(file.name, f"{REST_LEFT}: line {number} has no end")
                     return
             elif not line.isspace():
                 yield _found(table, line, number)

@@ -14,7 +14,7 @@ from isthmus._optional import require
 from isthmus.documents import Document
 from isthmus.files import open_regular
 from isthmus.isolated.worker import RanAway, Worker
-from isthmus.sources.base import Found, Skipped
+from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 
 MODULE = "pypdfium2"
@@ -38,12 +38,14 @@ def read(file: File) -> Iterator[Found]:
                 found = _page(request, file, number, pages)
             except RanAway as error:
                 ran_away += 1
-                found = Skipped(f"{file.name}, page {number}", str(error))
+                found = SkippedInput(f"{file.name}, page {number}", str(error))
             yield found
-            failed = failed + 1 if isinstance(found, Skipped) else 0
+            failed = failed + 1 if isinstance(found, SkippedInput) else 0
             if (failed == GIVE_UP or ran_away == budget.RUNAWAYS) and number < pages:
                 so_many = GIVE_UP if failed == GIVE_UP else ran_away
-                yield Skipped(file.name, f"is damaged: after {so_many} such pages, the last {pages - number} were left")
+                yield SkippedInput(
+                    file.name, f"is damaged: after {so_many} such pages, the last {pages - number} were left"
+                )
                 return
     finally:
         WORKER.drop(request["reading"])
@@ -53,11 +55,11 @@ def _page(request: dict[str, str], file: File, number: int, pages: int) -> Found
     where = f"{file.name}, page {number}"
     answer = WORKER.ask({**request, "page": number})
     if "problem" in answer.body:
-        return Skipped(where, f"cannot be read: {answer.body['problem']}")
+        return SkippedInput(where, f"cannot be read: {answer.body['problem']}")
     text = UNWRITTEN.sub("", answer.body["text"].replace("\r\n", "\n")).strip() or None
     too_long = budget.too_long(text)
     if too_long is not None:
-        return Skipped(where, too_long)
+        return SkippedInput(where, too_long)
     return Document(
         id=f"{file.name}#page={number}",
         text=text,

@@ -10,7 +10,7 @@ from isthmus import kinds
 from isthmus.documents import Document, Part
 from isthmus.errors import BadInput, CannotRead
 from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
-from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, unit
 from isthmus.sources.names import extension
 from isthmus.sources.sidecars import is_picture, read_picture
@@ -36,7 +36,7 @@ READERS: Mapping[str, FileReader] = MappingProxyType(
 )
 
 
-def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipped:
+def unit_of(file: File, sidecars: Iterable[File | SkippedInput] = ()) -> SourceUnit | SkippedInput:
     """Make the unit of a file by its extension; a picture's with its sidecars."""
     if is_picture(file.name):
         return _picture(file, list(sidecars))
@@ -46,8 +46,8 @@ def unit_of(file: File, sidecars: Iterable[File | Skipped] = ()) -> Unit | Skipp
     if (other := kinds.by_suffix(f".{kind}")) is not None:
         return FileReader(other.name, partial(_whole, other.name)).unit(file)
     if not kind:
-        return Skipped(file.name, "has no extension, so its kind is unknown. Rename it, for example to .txt")
-    return Skipped(file.name, f"isthmus does not read .{kind} files")
+        return SkippedInput(file.name, "has no extension, so its kind is unknown. Rename it, for example to .txt")
+    return SkippedInput(file.name, f"isthmus does not read .{kind} files")
 
 
 def _whole(kind: str, file: File) -> Iterator[Found]:
@@ -55,22 +55,22 @@ def _whole(kind: str, file: File) -> Iterator[Found]:
     yield Document(file.name, parts=[Part(kind, file.path)], metadata=file.facts)
 
 
-def look(path: str, name: str, *, alone: bool = False) -> File | Skipped:
+def look(path: str, name: str, *, alone: bool = False) -> File | SkippedInput:
     """Return a file, or why it is skipped."""
     try:
         return File.at(path, name, alone=alone)
     except BadInput as error:
-        return Skipped(name, str(error), unreachable=isinstance(error, CannotRead))
+        return SkippedInput(name, str(error), unreachable=isinstance(error, CannotRead))
 
 
-def _picture(file: File, sidecars: list[File | Skipped]) -> Unit:
+def _picture(file: File, sidecars: list[File | SkippedInput]) -> SourceUnit:
     there = [sidecar for sidecar in sidecars if isinstance(sidecar, File)]
-    gone = [sidecar for sidecar in sidecars if isinstance(sidecar, Skipped)]
+    gone = [sidecar for sidecar in sidecars if isinstance(sidecar, SkippedInput)]
     stamp = "\n".join([PICTURE.stamp(file, *there), *(f"{skipped.where} {skipped.why}" for skipped in gone)])
     return unit(file.name, stamp, partial(_read, file, there, gone))
 
 
-def _read(file: File, there: list[File], gone: list[Skipped]) -> Iterator[Found]:
+def _read(file: File, there: list[File], gone: list[SkippedInput]) -> Iterator[Found]:
     yield from gone
     yield from read_picture(file, there)
 

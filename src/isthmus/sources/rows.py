@@ -26,7 +26,7 @@ from isthmus import kinds
 from isthmus.budget import METADATA_VALUES, too_long, too_much_metadata
 from isthmus.documents import Document, ImageLike, Part
 from isthmus.errors import BadInput, shown
-from isthmus.sources.base import Found, Skipped
+from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 
 IDS = ("id", "_id")
@@ -57,9 +57,9 @@ class Table:
         except (ValueError, RecursionError) as error:
             return self.skipped(number, str(error))
 
-    def skipped(self, number: int, why: str) -> Skipped:
+    def skipped(self, number: int, why: str) -> SkippedInput:
         """Skip one row."""
-        return Skipped(f"{self.file.name}, {self.counts} {number}", why)
+        return SkippedInput(f"{self.file.name}, {self.counts} {number}", why)
 
     def document(self, row: Mapping[str, Any], number: int) -> Document:
         """Make a document from a row, or raise an error."""

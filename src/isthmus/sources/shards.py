@@ -23,7 +23,7 @@ from isthmus.budget import HEADER_BYTES, PROBLEMS, SHARD_BYTES, SHARD_RATIO, TEX
 from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
-from isthmus.sources.base import Found, Skipped, Unit
+from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, from_system, unreadable
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension, readable
@@ -52,7 +52,7 @@ class Sample:
     texts: list[str] = field(default_factory=list)
     captions: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
-    problems: list[Skipped] = field(default_factory=list)
+    problems: list[SkippedInput] = field(default_factory=list)
     room: int = field(default_factory=lambda: TEXT_BYTES)  # how many more bytes its members may have together
 
     def take(self, kind: str, data: bytes) -> None:
@@ -72,7 +72,7 @@ class Sample:
     def skip(self, ending: str, why: str) -> None:
         """Note a member that cannot be used, unless it is one of very many."""
         if len(self.problems) < PROBLEMS:
-            self.problems.append(Skipped(f"{self.shard}, {self.key}{ending}", why))
+            self.problems.append(SkippedInput(f"{self.shard}, {self.key}{ending}", why))
 
     def found(self) -> Iterator[Found]:
         """Give the document, after what was wrong with its members."""
@@ -82,7 +82,7 @@ class Sample:
             metadata = {"shard": self.shard, **self.metadata}
             yield Document(id=self.key, text=text, image=self.image, metadata=metadata)
         elif not self.problems:
-            yield Skipped(f"{self.shard}, {self.key}", "has neither a picture nor a text")
+            yield SkippedInput(f"{self.shard}, {self.key}", "has neither a picture nor a text")
 
 
 class Member(tarfile.TarInfo):
@@ -177,7 +177,7 @@ def read(file: File) -> Iterator[Found]:
         last = f" after {sample.key!r}" if sample else ""
         yield from sample.problems if sample else ()
         why = f"cannot be read{last}: {error}" if from_system(error) else f"is damaged{last}: {error}"
-        yield Skipped(file.name, f"{why}. Everything before it was read", unreachable=from_system(error))
+        yield SkippedInput(file.name, f"{why}. Everything before it was read", unreachable=from_system(error))
         return
     if sample is None:
         raise BadInput("holds no files")
@@ -224,16 +224,16 @@ class ShardsSource:
         """The folder, or the shard."""
         return readable(self.path)
 
-    def units(self) -> Iterator[Unit | Skipped]:
+    def units(self) -> Iterator[SourceUnit | SkippedInput]:
         """List the shards by name."""
         path = Path(self.path)
         try:
             shards = [path] if not path.is_dir() else sorted(below for below in path.iterdir() if is_shard(below.name))
         except OSError as error:
-            yield Skipped(self.root, f"is a folder that {unreadable(error)}", unreachable=True)
+            yield SkippedInput(self.root, f"is a folder that {unreadable(error)}", unreachable=True)
             return
         if not shards:
-            yield Skipped(self.root, f"has no {', '.join(ENDINGS)} in it")
+            yield SkippedInput(self.root, f"has no {', '.join(ENDINGS)} in it")
         for shard in shards:
             file = look(str(shard), readable(shard.name), alone=True)
             yield SHARD.unit(file) if isinstance(file, File) else file

@@ -10,7 +10,7 @@ from typing import Any
 
 from isthmus.documents import Document
 from isthmus.errors import BadInput
-from isthmus.sources.base import Found, Skipped
+from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension
@@ -60,9 +60,9 @@ def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
             else:
                 texts.append(storable(read_text(sidecar).strip(), "text"))
         except BadInput as error:
-            yield Skipped(sidecar.name, str(error))
+            yield SkippedInput(sidecar.name, str(error))
         except OSError as error:
-            yield Skipped(sidecar.name, f"cannot be read: {error.strerror}", unreachable=True)
+            yield SkippedInput(sidecar.name, f"cannot be read: {error.strerror}", unreachable=True)
     text = "\n".join(dict.fromkeys(texts)) or None
     yield Document(id=file.name, text=text, image=file.path, metadata=file.facts | said)
 

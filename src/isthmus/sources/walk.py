@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from isthmus.files import open_regular
-from isthmus.sources.base import Skipped
+from isthmus.sources.base import SkippedInput
 from isthmus.sources.files import unreadable
 from isthmus.sources.names import readable
 
@@ -37,7 +37,7 @@ class Listing:
     files: list[str]
 
 
-def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
+def walk(root: str, without: str | None = None) -> Iterator[Listing | SkippedInput]:
     """List a folder, then the folders in it, depth first; files before folders.
 
     Collections are ignored: the folder ``without``, also through links, and every other folder with a collection's
@@ -61,7 +61,7 @@ def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
             identity = (status.st_dev, status.st_ino)
             if identity == own or is_collection(folder.path):
                 if not folder.inside:
-                    yield Skipped(
+                    yield SkippedInput(
                         readable(root), "is a collection, not a folder of documents. Name the files it is about"
                     )
                 continue
@@ -69,7 +69,7 @@ def walk(root: str, without: str | None = None) -> Iterator[Listing | Skipped]:
                 continue
             listing, folders = _list(folder)
         except OSError as error:
-            yield Skipped(readable(folder.inside) or readable(root), f"is a folder that {unreadable(error)}", True)
+            yield SkippedInput(readable(folder.inside) or readable(root), f"is a folder that {unreadable(error)}", True)
             continue
         if folder.linked:
             followed.add(identity)

@@ -99,7 +99,7 @@ class StoredCalibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class UnfinishedReencode:
     """A re-encoding that was begun and not finished."""
 
     encoder: str

@@ -22,7 +22,6 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.storage.base import (
-    Begun,
     Block,
     Compacted,
     Described,
@@ -32,6 +31,7 @@ from isthmus.storage.base import (
     State,
     StoredCalibration,
     Transaction,
+    UnfinishedReencode,
     Unit,
 )
 from isthmus.storage.segments import Segment
@@ -294,7 +294,7 @@ class Store(Protocol):
         """Open a place for another encoder's vectors; what was begun for the same one is gone on with."""
         ...
 
-    def staged(self) -> Begun | None:
+    def staged(self) -> UnfinishedReencode | None:
         """Return how far a re-encoding has come; None when there is none."""
         ...
 

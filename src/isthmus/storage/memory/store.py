@@ -16,12 +16,12 @@ from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile
 from isthmus.storage.base import (
-    Begun,
     Block,
     Compacted,
     Described,
     Entry,
     State,
+    UnfinishedReencode,
 )
 from isthmus.storage.facts import as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
@@ -68,12 +68,14 @@ class MemoryStore:
             self._staging = MemoryStaging(self, name, encoder.identity, encoder.dim)
         return self._staging
 
-    def staged(self) -> Begun | None:
+    def staged(self) -> UnfinishedReencode | None:
         """Return how far a re-encoding has come; None when there is none."""
         begun = self._staging
         if begun is None or self.database.manifest("identity").get("identity") == begun.identity:
             return None
-        return Begun(begun.name, len(self._held.keys() & begun.store.database.now.documents.keys()), len(self._held))
+        return UnfinishedReencode(
+            begun.name, len(self._held.keys() & begun.store.database.now.documents.keys()), len(self._held)
+        )
 
     def drop_staged(self) -> None:
         """Forget a re-encoding that was begun."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isthmus.encoders import Encoder
-from isthmus.storage.base import Begun, Compacted
+from isthmus.storage.base import Compacted, UnfinishedReencode
 from isthmus.storage.sqlite import compaction, staging, verify
 from isthmus.storage.sqlite.database import Database
 from isthmus.storage.sqlite.lock import WriterLock
@@ -43,7 +43,7 @@ class FolderStore(SqliteStore):
         """Open a place for another encoder's vectors; what was begun for the same one is gone on with."""
         return SqliteStaging.open(self.folder, name, encoder, FolderStore)
 
-    def staged(self) -> Begun | None:
+    def staged(self) -> UnfinishedReencode | None:
         """Return how far a re-encoding has come; None when there is none."""
         return staging.begun(self.folder, self.database)
 

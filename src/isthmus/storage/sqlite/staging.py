@@ -24,7 +24,7 @@ from typing import Any
 from isthmus.calibration import Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, IsthmusError
-from isthmus.storage.base import Begun, Entry
+from isthmus.storage.base import Entry, UnfinishedReencode
 from isthmus.storage.protocols import Store
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import FILE, Database
@@ -163,7 +163,7 @@ def drop(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-def begun(folder: Path, database: Database) -> Begun | None:
+def begun(folder: Path, database: Database) -> UnfinishedReencode | None:
     """Return how far a re-encoding of a collection has come; None when there is none."""
     about = _manifest(folder, writable=database.writable)
     if (
@@ -172,7 +172,7 @@ def begun(folder: Path, database: Database) -> Begun | None:
         return None
     rows = {row for (row,) in database.all("SELECT row FROM documents")}
     made = _asked(folder, "SELECT row FROM documents", writable=database.writable)
-    return Begun(str(about["encoder"]), sum(row in rows for (row,) in made), len(rows))
+    return UnfinishedReencode(str(about["encoder"]), sum(row in rows for (row,) in made), len(rows))
 
 
 def _manifest(folder: Path, *, writable: bool) -> dict[str, object]:

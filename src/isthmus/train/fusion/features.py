@@ -16,7 +16,7 @@ from isthmus.encoders.base import Role
 from isthmus.encoders.images import Pixels, in_order
 from isthmus.encoders.images import read as read_picture
 from isthmus.encoders.items import readable
-from isthmus.encoders.texts import Passage
+from isthmus.encoders.texts import TextPassage
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.train.fusion.model import TowerFeatures
 
@@ -35,7 +35,7 @@ class Texts:
     def of(cls, towers: TokenTowers, texts: Sequence[str], role: Role, device: str, report: Report) -> Texts:
         """Encode texts, the shortest first, to reduce padding."""
         split = towers.split([readable(text) for text in texts], role)
-        first = [several[0] if several else Passage(0, 0, b"") for several in split]
+        first = [several[0] if several else TextPassage(0, 0, b"") for several in split]
         order = sorted(range(len(first)), key=lambda row: len(first[row].content))
         found: list[NDArray[np.float16]] = [np.zeros((0, towers.dim), np.float16)] * len(first)
         for begin in range(0, len(order), BATCH):
