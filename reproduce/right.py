@@ -164,7 +164,7 @@ class Reader:
     def of(cls, encoder: FusionEncoder, split: Split) -> Reader:
         """Fuse the passages of a split's documents with their photos."""
         matcher, found, owners = encoder.matcher(), [], []
-        for owner, unit in matcher.units(split.documents):
+        for owner, unit in matcher.inputs(split.documents):
             vectors, tokens, masks = matcher.documents.fuse([unit])
             found.append((tokens[0].astype(np.float16), masks[0], vectors[0]))
             owners.append(owner)
@@ -182,7 +182,7 @@ class Reader:
             states, mask, _ = self.passages[row]
             tokens[at, : len(states)], masks[at, :, : len(states)] = states, mask
         vectors = np.stack([self.passages[row][2] for row in rows])
-        logits = self.matcher.logits(self.matcher.asked(Query(text)), Fused(vectors, tokens, masks))
+        logits = self.matcher.logits(self.matcher.query_inputs(Query(text)), Fused(vectors, tokens, masks))
         return np.array([logits[self.owner[rows] == document].max() for document in documents])
 
     def reread(self, texts: Sequence[str], similarity: Matrix) -> Matrix:

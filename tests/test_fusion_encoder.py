@@ -15,7 +15,7 @@ import torch
 from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders.folder import DESCRIPTION
 from isthmus.encoders.fusion import FusionEncoder
-from isthmus.encoders.heads import asked_for
+from isthmus.encoders.heads import chosen_sides
 from isthmus.encoders.images import read
 from isthmus.encoders.once import VectorInput
 from isthmus.encoders.tokens import TokenTowers
@@ -141,7 +141,9 @@ def test_a_query_of_two_sides_reads_each_sides_words_apart(two: Made) -> None:
         (passage,) = towers.split([text], "query")[0]
         whole = [torch.from_numpy(each) for each in towers.read([passage])]
         logits = two.model.chooser(*whole)[0, 1:-1].numpy()
-        asks = [[token for token, one in zip(text.split(), side, strict=True) if one] for side in asked_for(logits).T]
+        asks = [
+            [token for token, one in zip(text.split(), side, strict=True) if one] for side in chosen_sides(logits).T
+        ]
         assert encoder.sides(text) == {"text": " ".join(asks[0]), "image": " ".join(asks[1])}
         sides: list[Any] = []
         for words in asks:
@@ -154,7 +156,7 @@ def test_a_query_of_two_sides_reads_each_sides_words_apart(two: Made) -> None:
 
 def test_a_token_asks_for_what_is_above_0_or_else_for_the_larger() -> None:
     logits = np.random.default_rng(0).normal(size=(500, 2))
-    asks = asked_for(logits)
+    asks = chosen_sides(logits)
     assert asks.any(axis=1).all()
     positive = (logits > 0).any(axis=1)
     np.testing.assert_array_equal(asks[positive], logits[positive] > 0)
@@ -228,7 +230,11 @@ def changed(made: Made, folder: Path, old: str, new: str) -> str:
         ("sides = 2", "side = 2", "no setting of .fusion. is called 'side'. Did you mean 'sides'"),
         ('text = "each"', 'text = "eech"', "has no tensor called 'eech'"),
         ('"../towers"', '"minni"', r"minni has no encoder\.toml"),
-        ("[fusion]", '[text]\nmodel = "a"\ntokenizer = "b"\nlength = 3\n[fusion]', "beside towers of its own"),
+        (
+            "[fusion]",
+            '[text]\nmodel = "a"\ntokenizer = "b"\nlength = 3\n[fusion]',
+            r"and its own \[text\] or \[image\]",
+        ),
         ('"match.onnx" = "', '"match.onnx" = "0', r"match\.onnx is damaged"),
         ('"match.onnx" = ', '"query.onn" = ', r"no checksum of match\.onnx"),
     ],

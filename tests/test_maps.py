@@ -94,7 +94,7 @@ def test_a_tail_that_needs_more_than_its_tensor_is_refused() -> None:
     nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Add", ["x", "y"], ["z"])]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "z")]
     model = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:])).SerializeToString()
-    with pytest.raises(BadFile, match="depends on 'x' beside 'y'"):
+    with pytest.raises(BadFile, match="depends on 'x' too, not only 'y'"):
         tail(model, "y")
     with pytest.raises(BadFile, match="no tensor called 'w'"):
         tail(model, "w")
@@ -227,7 +227,7 @@ def test_shares_that_are_rounding_have_no_colour(found: dict[str, Map]) -> None:
     flat = Shares(None, np.full_like(photo.document.patches, 1e-9))
     words = Shares(tuple(WordShare(start, end, 1e-9) for start, end, _ in photo.query.words), None)
     page = maps_page(Query(ASKED), [replace(photo, document=flat, query=words)], "things")
-    assert page.count("No patch counts by itself") == 1
+    assert page.count("No single patch matters") == 1
     assert 'class="heat"' not in page and "patches: " not in page
     assert page.count('class="word') == 2  # those of the key
 
@@ -250,7 +250,7 @@ def test_an_encoder_that_cannot_is_refused_by_naming_those_that_can(tiny: str, t
     with Collection.open(tmp_path / "x.isthmus", encoder=tiny, calibration="none") as others:
         others.add([Document(id="a", text="a cat"), Document(id="b", image=str(tmp_path / "a.png"))])
         with pytest.raises(
-            BadInput, match=r"cannot say what each word .* Those that can: mini, models of `isthmus train fusion`\."
+            BadInput, match=r"cannot compute what each word .* These can: mini, models of `isthmus train fusion`\."
         ):
             others.maps("a cat", others.search("a cat"))
     page = tmp_path / "maps.html"
@@ -258,7 +258,7 @@ def test_an_encoder_that_cannot_is_refused_by_naming_those_that_can(tiny: str, t
         app, ["search", "a cat", "--in", str(tmp_path / "x.isthmus"), "--explain-maps", str(page)]
     )
     assert done.exit_code == 1
-    assert "Those that can: mini" in str(done.exception)
+    assert "These can: mini" in str(done.exception)
     assert done.stdout == ""
     assert not page.exists()
     with pytest.raises(BadInput, match="A collection of vectors cannot"):

@@ -109,7 +109,7 @@ def query_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int]
     hook = model.layer.register_forward_hook(lambda _, __, out: seen.append(numbers(out[0])))
     model(*(torch.from_numpy(each) for each in feed.values()))
     hook.remove()
-    (asks,) = queries.asks([passage])
+    (asks,) = queries.token_sides([passage])
     halves = []
     for side, tokens in enumerate(seen):
         there = feed[f"mask_{side}"][0]
@@ -155,7 +155,7 @@ def test_a_query_without_a_word_is_what_its_sides_give_without_it(made: Made, te
         assert [text[start:end] for start, end in found.words.pieces] == text.split()
         by_hand = [query_by_hand(made, text, image, word.tokens) for word in words]
         np.testing.assert_allclose(found.words.without, by_hand, atol=1e-5)
-        asks = made.encoder.query.asks([passage])[0][1:-1]
+        asks = made.encoder.query.token_sides([passage])[0][1:-1]
         assert {tuple(row) for row in asks.tolist()} == (
             {(True, False), (False, True), (True, True)} if made.model.shape.pool == "kinds" else {(True,)}
         )

@@ -447,13 +447,13 @@ def test_what_is_no_encoder_of_one_vector_is_refused() -> None:
         wrap(Random(model_type=["late-interaction"]))
     with pytest.raises(BadInput, match="reads audio; isthmus encodes texts and images"):
         wrap(Random(["audio"]))
-    with pytest.raises(BadInput, match="A dict is no encoder of mteb's"):
+    with pytest.raises(BadInput, match="A dict is not an mteb encoder"):
         wrap({})
 
 
 def test_a_name_that_mteb_does_not_know_says_so_and_offline_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
-    with pytest.raises(BadFile, match="mteb obeys HF_HUB_OFFLINE alone"):
+    with pytest.raises(BadFile, match="mteb reads HF_HUB_OFFLINE only"):
         encoders.load("mteb:nobody/no-such-model")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(BadFile, match="mteb cannot load 'nobody/no-such-model'"):

@@ -91,7 +91,7 @@ def test_a_tokenizer_that_frames_nothing_or_leaves_no_room_is_understood() -> No
     plain = Tokenizer(models.WordLevel({"x": 0, "?": 1}, unk_token="?"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
     assert [p.tokens.tolist() for p in Splitter.of(plain, 2, "plain").split(["x y x"])[0]] == [[0, 1], [0]]
-    with pytest.raises(BadFile, match="take all of it"):
+    with pytest.raises(BadFile, match="special tokens around each passage fill it"):
         Splitter.of(tokenizer(), 2, "tiny")
 
 

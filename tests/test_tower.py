@@ -56,7 +56,7 @@ def test_a_tensor_that_is_not_there_is_said_and_so_is_a_damaged_file() -> None:
     with pytest.raises(BadFile, match="no tensor"):
         cut(b"", inner)
     for length in range(20, len(model) - 20, 37):
-        with pytest.raises(BadFile, match="cut short"):
+        with pytest.raises(BadFile, match="truncated"):
             cut(model[:length], inner)
 
 

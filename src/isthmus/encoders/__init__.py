@@ -22,7 +22,7 @@ from isthmus.registry import lookup
 
 __all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
 
-EMBEDDED: Mapping[str, Path] = MappingProxyType(  # the encoders that come inside the package
+EMBEDDED: Mapping[str, Path] = MappingProxyType(  # the encoders that are part of the package
     {name: Path(__file__).parent / name for name in ("mini", "mini-fusion")}
 )
 MINI = EMBEDDED["mini"]
@@ -40,10 +40,9 @@ def load(
 ) -> Encoder:
     """Load an encoder: ``mini``, ``mini-fusion``, ``onnx:PATH``, ``st:NAME_OR_PATH`` or ``mteb:NAME_OR_PATH``.
 
-    ``threads`` is how many the model may use, and how many read pictures beside it (all cores when not
-    said); ``cache`` is a folder that keeps vectors for the next time, in memory when not said; ``batch`` is
-    how many passages or pictures go through the model at once; ``progress(done, total)`` is called as work
-    goes on, in passages and pictures.
+    ``threads`` is the number of threads for the model and for reading pictures (default: all cores); ``cache`` is a
+    folder that stores vectors for later runs (default: in memory only); ``batch`` is the number of passages or pictures
+    per model call; ``progress(done, total)`` is called during the work, in passages and pictures.
 
     >>> load("minni")
     Traceback (most recent call last):
@@ -62,7 +61,7 @@ def load(
 def _can_be_a_path(name: str) -> bool:
     try:
         os.fsencode(name)
-    except UnicodeEncodeError:  # half a character, which no file name holds
+    except UnicodeEncodeError:  # half of a surrogate pair, which no file name can contain
         return False
     return True
 
@@ -82,7 +81,7 @@ def _onnx(folder: str, settings: Settings) -> Encoder:
 
 
 def _open(folder: Path, settings: Settings) -> Encoder:
-    """Make an encoder from a folder with ``encoder.toml``: of its own towers, or on top of another encoder's."""
+    """Make an encoder from a folder with ``encoder.toml``: with its own towers, or on another encoder's towers."""
     described = describe(folder)
     if described.fusion is None:
         from isthmus.encoders.onnx import open_towers

@@ -1,4 +1,4 @@
-"""What some encoders can do beyond ``Encoder``; each ability is a protocol, so any encoder may have it."""
+"""Optional abilities of an encoder beyond ``Encoder``. Each is a protocol, so any encoder can implement it."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ if TYPE_CHECKING:
 
 
 class PairMatcher(Protocol):
-    """Says how well documents answer the words of a query, reading both at once."""
+    """Scores how well documents answer the words of a query, reading both together."""
 
     def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
-        """Return a number for each document, ``(n,)``, the higher the better; NaN where it cannot be told."""
+        """Return a score for each document, ``(n,)``, higher is better; NaN where the matcher cannot score it."""
 
 
 @runtime_checkable
 class CanMatch(Protocol):
-    """An encoder with a matcher: a search can rerank by its name."""
+    """An encoder with a matcher: a search can use its name as a reranker."""
 
     def matcher(self) -> PairMatcher:
-        """Return what says how well a document answers a query."""
+        """Return the matcher."""
 
 
 class TakesApart(Protocol):
-    """What can leave out words and patches, for an encoder: its vectors are that encoder's."""
+    """Computes an encoder's vectors with words or patches left out."""
 
     def take(
         self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
     ) -> Mapping[str, Apart]:
-        """Take apart a text, or one passage of it, a picture, or both; return what became a vector, by part."""
+        """Take apart a text (or one passage of it), a picture, or both; return the result by part."""
 
 
 @runtime_checkable
 class SplitsParts(Protocol):
-    """An encoder that splits parts of other kinds than text, too. It gets every part alone, and gives each its rows."""
+    """An encoder that also splits parts of other kinds than text. It encodes each part into rows of its own."""
 
     def split_part(self, part: Part) -> list[tuple[float, float]]:
-        """Say where the segments of a part begin and end, in the order of ``encode_passages``; none: it is one."""
+        """Return the start and end of each segment, in the order of ``encode_passages``; empty: the part is one."""
 
 
 @runtime_checkable
 class CanExplain(Protocol):
-    """An encoder that says what each word and patch adds to a similarity."""
+    """An encoder that can compute what each word and patch adds to a similarity."""
 
     def takes_apart(self) -> TakesApart:
-        """Return what leaves out words and patches."""
+        """Return the object that leaves out words and patches."""
 
 
 @runtime_checkable
 class HasSettings(Protocol):
-    """An encoder that says how it runs."""
+    """An encoder with settings."""
 
     @property
     def settings(self) -> Settings:
-        """How it runs."""
+        """The settings of the encoder."""

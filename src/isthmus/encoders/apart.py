@@ -1,25 +1,25 @@
-"""What each word of a text and each patch of a picture adds: vectors with that one left out.
+"""What each word of a text and each patch of a picture adds: vectors with that word or patch left out.
 
-In words: a tower looks at every token, or at every cell of a grid over the picture, and pools what it saw by a mean.
-Take one word or one cell out of that mean, compute everything behind the mean anew, and see how the vector changes. The
-*share* of a piece is what the similarity to something else loses without it:
+In words: a tower computes a state for every token, or for every cell of a grid over the picture, and pools the states
+by a mean. Remove one word or one cell from that mean, recompute everything after the mean, and compare the vectors. The
+*share* of a piece is how much the similarity to another vector drops without it:
 
     f = mean_i h_i        f₋ᵢ = (n f − Σ_{j ∈ piece i} h_j) / (n − |piece i|)        share_i = s(f) − s(f₋ᵢ)
 
-with h the states of n tokens (a word is all of its tokens) or of n cells, and s(·) whatever is made of the mean: the
-rest of the tower, the fusion with a document's other part, the cosine. A positive share speaks for the match, a
-negative one against it. Nothing is approximated: all means without one piece go through the *tail* of the tower in one
-batch.
+with h the states of n tokens (a word is all of its tokens) or of n cells, and s(·) everything computed from the mean:
+the rest of the tower, the fusion with a document's other part, the cosine. A positive share supports the match, a
+negative one counts against it. The result is exact: the means without one piece go through the *tail* of the tower in
+one batch.
 
-Relation to Grad-CAM (Selvaraju et al. 2017, section 3): it weighs the channels of the last cells by the gradient of a
+Relation to Grad-CAM (Selvaraju et al. 2017, section 3): it weights the channels of the last cells by the gradient of a
 score and sums them, ⟨∂s/∂f, h_i⟩. To first order share_i ≈ ⟨∂s/∂f, h_i − f⟩ / (n − 1): Grad-CAM's map before its ReLU,
-less that map's own mean. We deviate in that the difference is exact, so that no gradient is needed, the numbers are in
-units of similarity, and negative ones are kept.
+minus the mean of that map. We deviate: the difference is exact and needs no gradient, the numbers are in units of
+similarity, and negative values are kept.
 
-Where one vector is made of text and image, ``isthmus.encoders.apart_fusion`` does the same from what its model exports.
+``isthmus.encoders.apart_fusion`` does the same for encoders that make one vector of text and image.
 
-What it does not say: a state has seen the rest of the text or picture already, so a piece's share is that of what the
-tower knew *at* that place. Shares do not add up to the similarity.
+Limits: a state already depends on the rest of the text or picture, so a piece's share measures what the tower computed
+*at* that position. Shares do not add up to the similarity.
 
 >>> states = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 >>> without(states, [[0], [1, 2]])
@@ -53,57 +53,57 @@ NOTHING = "There is nothing to read in this text. Leave it out."
 
 
 class Left(NamedTuple):
-    """What a vector is with each piece left out: words (where each begins and ends) or patches (row and column)."""
+    """A vector with each piece left out: words (start and end) or patches (row and column)."""
 
     without: Matrix  # (n, d), unit
     pieces: tuple[tuple[int, int], ...]
 
 
 class Apart(NamedTuple):
-    """A vector, and what it is without each word and without each patch; None where it is made of no such thing.
+    """A vector, and the vectors without each word and without each patch; None where it has no words or patches.
 
-    The patches of a picture cover all of it, row after row.
+    The patches cover the whole picture, row by row.
     """
 
     vector: Matrix  # (d,), unit
     words: Left | None = None
     patches: Left | None = None
-    notes: tuple[str, ...] = ()  # what cannot be left out, and why
+    notes: tuple[str, ...] = ()  # pieces that cannot be left out, and why
 
 
 def load(encoder: Encoder | None) -> TakesApart:
-    """Return what takes apart the texts and pictures that this encoder reads."""
+    """Return the object that takes apart texts and pictures for this encoder."""
     if isinstance(encoder, CanExplain):
         return encoder.takes_apart()
     if encoder is not None and encoder.name in OPENERS:
         opened = OPENERS[encoder.name](encoder.settings if isinstance(encoder, HasSettings) else Settings())
         if opened.towers.identity == encoder.identity:
             return opened
-    whose = "A collection of vectors" if encoder is None else f"The encoder {encoder.name!r}"
+    owner = "A collection of vectors" if encoder is None else f"The encoder {encoder.name!r}"
     raise BadInput(
-        f"{whose} cannot say what each word and patch adds to a similarity. Those that can: {', '.join(KNOWN)}. "
+        f"{owner} cannot compute what each word and patch adds to a similarity. These can: {', '.join(KNOWN)}. "
         "Re-encode the collection with one of them, or search without maps."
     )
 
 
 def without(states: Matrix, pieces: Sequence[Sequence[int]]) -> Matrix:
-    """Return the means of ``states`` ``(n, d)`` with the rows of each piece left out, ``(len(pieces), d)``."""
+    """Return the mean of ``states`` ``(n, d)`` without the rows of each piece, ``(len(pieces), d)``."""
     left = len(states) - np.array([len(piece) for piece in pieces])[:, None]
     taken = np.stack([states[list(piece)].sum(axis=0, dtype=np.float64) for piece in pieces])
     means: Matrix = (states.sum(axis=0, dtype=np.float64) - taken) / np.maximum(left, 1)
     return means
 
 
-def said(
+def passages_with_words(
     towers: TokenTowers, text: str | None, role: Role, passage: int | None
 ) -> list[tuple[TextPassage, list[TokenizedWord]]]:
-    """Return the passages of a text, or the one that is wanted, each with its words."""
+    """Return the passages of a text, or the passage with this number, each with its words."""
     several = list(zip(*towers.words(readable(text or ""), role), strict=True))
     return several if passage is None else several[passage : passage + 1]
 
 
 def mean_of(passages: Sequence[Apart]) -> Apart:
-    """Return the unit mean of passages; a word is left out of its own, a patch of the picture beside them of each."""
+    """Return the unit mean of passages. A word is left out of its own passage, a patch of the picture out of each."""
     total = np.sum([one.vector for one in passages], axis=0)  # the sum and the mean have one direction
     words = [(total - one.vector + one.words.without, one.words.pieces) for one in passages if one.words is not None]
     patches = [(one.patches.without, one.patches.pieces) for one in passages if one.patches is not None]
@@ -116,12 +116,12 @@ def mean_of(passages: Sequence[Apart]) -> Apart:
 
 
 def spans(words: Sequence[TokenizedWord]) -> tuple[tuple[int, int], ...]:
-    """Return where each word begins and ends."""
+    """Return the start and end of each word."""
     return tuple((word.start, word.end) for word in words)
 
 
 def grid(cells: int) -> tuple[tuple[int, int], ...]:
-    """Return the row and the column of each cell of a square.
+    """Return the row and column of each cell of a square grid.
 
     >>> grid(4)
     ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -131,7 +131,7 @@ def grid(cells: int) -> tuple[tuple[int, int], ...]:
 
 
 def unit(rows: Matrix) -> Matrix:
-    """Scale to length 1; nothing at all, as of a text without its only token, stays nothing."""
+    """Scale to length 1. A zero vector, as of a text without its only token, stays zero."""
     wide = np.asarray(rows, dtype=np.float64)
     scaled: Matrix = wide / np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), 1e-12)
     return scaled
@@ -139,10 +139,10 @@ def unit(rows: Matrix) -> Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TowersApart:
-    """Two towers that pool by a mean; behind it the text tower scales, and the image tower has a tail."""
+    """Two towers that pool by a mean. After the mean, the text tower only scales and the image tower has a tail."""
 
     towers: TokenTowers
-    tail: Model  # takes the pooled cells, gives the picture's vector
+    tail: Model  # maps the pooled cells to the picture's vector
 
     @classmethod
     def open(cls, settings: Settings) -> TowersApart:
@@ -155,8 +155,8 @@ class TowersApart:
     def take(
         self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
     ) -> Mapping[str, Apart]:
-        """Take each part apart; a text of several passages is their unit mean."""
-        passages = [self._passage(one, words) for one, words in said(self.towers, text, role, passage)]
+        """Take each part apart; a text of several passages is the unit mean of them."""
+        passages = [self._passage(one, words) for one, words in passages_with_words(self.towers, text, role, passage)]
         if not passages and image is None:
             raise BadInput(NOTHING)
         parts = {"text": mean_of(passages)} if passages else {}

@@ -1,21 +1,21 @@
 """What each word and each patch adds where ONE vector is made of a text and an image.
 
-In words: the last thing that such a model does is a mean (of the text's tokens and, apart from it, of the image's
-patches; of each side of a query; or one of all) and a linear map. It says what each token gives to the vector, its
-*share* h; they sum to the vector. A piece left out of its mean turns it, and does not make it shorter, because the
-model brings what it reads to length 1:
+In words: the last steps of such a model are a mean (one of the text's tokens and one of the image's patches; one for
+each side of a query; or one of everything) and a linear map. The model exports what each token contributes to the
+vector, its *share* h; the shares sum to the vector. Leaving a piece out of its mean changes the direction of the mean
+but not its length, because the model scales its inputs to length 1:
 
     v = Σ_k m_k,    m_k = Σ_{j ∈ k} h_j        v₋ᵢ = unit( Σ_k ‖m_k‖ · unit( Σ_{j ∈ k, j ∉ i} h_j ) )
 
-over the means k. A word is all its tokens, on both sides of a query where it asks for both; a patch is one cell. Means
-without a token of the piece stay as they are; one that loses all it has is 0.
+over the means k. A word is all its tokens, on both sides of a query if it belongs to both; a patch is one cell. Means
+without a token of the piece do not change; a mean that loses all its tokens is 0.
 
-Nothing is approximated: this is what the model gives when its last mean is taken without the piece. Layers before it
-have seen the piece (``isthmus.encoders.apart``, of which this is the same for one vector). A query's picture is one
-token, the image tower's vector, so it has no patches.
+The result is exact: it is the model's output with the piece left out of its last mean. Layers before the mean have seen
+the piece (see ``isthmus.encoders.apart``, which does the same for separate vectors). A query's picture is one token,
+the image tower's vector, so it has no patches.
 
 >>> shares = np.array([[1.0, 0.0], [2.0, 4.0], [0.0, 4.0]])  # of two words and a patch
->>> left_out(Added(shares, np.array([0, 0, 1]), np.array([0, 1, -1]), np.array([-1, -1, 0])), [[1], [2]])
+>>> left_out(TokenShares(shares, np.array([0, 0, 1]), np.array([0, 1, -1]), np.array([-1, -1, 0])), [[1], [2]])
 array([[5., 4.],
        [3., 4.]])
 """
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isthmus.documents import ImageLike
-from isthmus.encoders.apart import NOTHING, Apart, Left, grid, mean_of, said, spans, unit, without
+from isthmus.encoders.apart import NOTHING, Apart, Left, grid, mean_of, passages_with_words, spans, unit, without
 from isthmus.encoders.base import Role
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.heads import TokenShares
@@ -39,21 +39,21 @@ from isthmus.errors import BadInput
 from isthmus.types import Matrix, Rows
 
 NO_PATCHES = "The query's picture is one token of its vector: it has no patches to leave out."
-NO_GRID = "Its picture has no map: what the encoder sees of it are no rows and columns over the whole picture."
+NO_GRID = "Its picture has no map: the encoder's cells are not rows and columns over the whole picture."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FusionApart:
-    """An encoder's own models, asked for what each token adds."""
+    """Uses an encoder's own models, which export what each token adds."""
 
     encoder: FusionEncoder
 
     def take(
         self, text: str | None, image: ImageLike | None, role: Role, passage: int | None = None
     ) -> Mapping[str, Apart]:
-        """Take apart what stands together; a text of several passages, each beside the picture, is their unit mean."""
+        """Take a text and image apart; a text of several passages, each with the picture, is the unit mean of them."""
         added = (self.encoder.document if role == "document" else self.encoder.query).added
-        passages = said(self.encoder.towers, text, role, passage)
+        passages = passages_with_words(self.encoder.towers, text, role, passage)
         if not passages and image is None:
             raise BadInput(NOTHING)
         pixels = None if image is None else read(image, self.encoder.towers.frame)
@@ -76,7 +76,7 @@ class FusionApart:
 
 
 def left_out(added: TokenShares, pieces: Sequence[Rows] | Rows) -> Matrix:
-    """Return what the vector is, at any length, with the tokens of each piece left out of their means, ``(n, d)``."""
+    """Return the vector, not scaled, with the tokens of each piece left out of their means, ``(n, d)``."""
     total = np.zeros((len(pieces), added.shares.shape[1]))
     for mean in np.unique(added.mean[added.mean >= 0]):
         tokens = np.flatnonzero(added.mean == mean)

@@ -1,4 +1,4 @@
-"""What every encoder is: documents and queries in, unit vectors by part out."""
+"""The encoder protocol: documents and queries in, unit vectors by part out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isthmus.encoders.cache import Cache, open_cache
 from isthmus.errors import BadInput, BadVectors
 from isthmus.types import Matrix, Rows, Vectors
 
-Role: TypeAlias = Literal["document", "query"]  # some models read the two differently
+Role: TypeAlias = Literal["document", "query"]  # some models encode the two differently
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total), in passages and images
 Skip: TypeAlias = Callable[[int, BadInput], None]  # (row of the document, why it cannot be encoded)
 
@@ -23,25 +23,25 @@ Skip: TypeAlias = Callable[[int, BadInput], None]  # (row of the document, why i
 class Encoder(Protocol):
     """Documents and queries become unit float32 vectors, one per part, in the order given.
 
-    A text longer than the encoder reads is split into passages, never cut. Texts and images may be mixed
-    in one call. A part that the encoder cannot read is refused, not left out.
+    A text longer than the encoder's input is split into passages, never truncated. One call may mix texts and images. A
+    part that the encoder cannot read raises an error; it is not ignored.
     """
 
     @property
     def name(self) -> str:
-        """What it is called: ``mini``, ``st:…``."""
+        """The name: ``mini``, ``st:…``."""
 
     @property
     def identity(self) -> str:
-        """What its vectors depend on; it changes whenever they do."""
+        """A hash of everything the vectors depend on; it changes whenever they do."""
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """The number of dimensions of a vector."""
 
     @property
     def modalities(self) -> tuple[str, ...]:
-        """The modalities it takes, in documents and in queries: ``('image', 'image+text', 'text')``."""
+        """The modalities it accepts, in documents and in queries: ``('image', 'image+text', 'text')``."""
 
     def encode_documents(self, documents: Sequence[Document]) -> Vectors:
         """Return one row per document; a long text is the unit mean of its passages."""
@@ -49,24 +49,24 @@ class Encoder(Protocol):
     def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
         """Return one row per passage, and for each row the document it belongs to.
 
-        The rows of a document stand together, in reading order. EVERY row of a document that has an image
-        carries the image's vector: a document's rows all have the document's modality, and the best passage
-        is judged with the picture beside it. A document without text has one row.
+        The rows of a document are consecutive, in reading order. EVERY row of a document with an image has the image's
+        vector: all rows have the document's modality, and each passage is scored together with the picture. A document
+        without text has one row.
 
-        With ``skip``, a document that cannot be encoded (a damaged picture, say) is reported to it and has
-        no row; without, the first such document raises.
+        With ``skip``, a document that cannot be encoded (such as a damaged picture) is passed to ``skip`` and has no
+        row; without it, the first such document raises.
         """
 
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
         """Return one row per query; a string is a query of words."""
 
     def split(self, text: str) -> list[tuple[int, int]]:
-        """Say where the passages of a document's text begin and end, in the order of ``encode_passages``."""
+        """Return the start and end of each passage of a document's text, in the order of ``encode_passages``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How an encoder runs; none of it changes a vector by more than rounding."""
+    """How an encoder runs. No setting changes a vector by more than rounding."""
 
     device: str = "cpu"
     threads: int | None = None
@@ -83,7 +83,7 @@ class Settings:
 
     @property
     def workers(self) -> int:
-        """How many threads read pictures while the model runs."""
+        """The number of threads that read pictures while the model runs."""
         return self.threads or os.cpu_count() or 1
 
 

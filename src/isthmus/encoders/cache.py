@@ -1,4 +1,4 @@
-"""The same content is encoded once: vectors by the hash of who encodes and what is encoded."""
+"""A cache of vectors, so the same content is encoded once: the key is a hash of the encoder and the content."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from isthmus.errors import BadFile
 from isthmus.types import Matrix
 
 MEMORY_BYTES = 64 * 2**20  # about 40,000 vectors of 384 numbers
-ASKED_AT_ONCE = 500  # SQLite takes 999 parameters in its oldest builds
+KEYS_PER_STATEMENT = 500  # the oldest builds of SQLite accept 999 parameters
 FILE = "vectors.sqlite"
 
 
 def key(identity: str, part: str, content: bytes) -> bytes:
-    """Name a vector by who makes it and from what.
+    """Return the key of a vector: a hash of the encoder's identity and the content.
 
     >>> key("mini", "text", b"a cat") == key("mini", "text", b"a cat")
     True
@@ -35,17 +35,17 @@ def key(identity: str, part: str, content: bytes) -> bytes:
 
 
 class Cache(Protocol):
-    """Vectors by key. Both methods may be called from several threads."""
+    """Vectors by key. Both methods are safe to call from several threads."""
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Matrix]:
         """Return those of the vectors that are there."""
 
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
-        """Keep these vectors, or some of them."""
+        """Store these vectors, or some of them."""
 
 
 class MemoryCache:
-    """Keep the vectors used last, up to ``limit`` bytes; ``limit=0`` keeps none.
+    """Keep the most recently used vectors, up to ``limit`` bytes; ``limit=0`` keeps none.
 
     >>> cache = MemoryCache(limit=8)
     >>> cache.put({b"a": np.ones(1, np.float32), b"b": np.ones(1, np.float32), b"c": np.ones(1, np.float32)})
@@ -68,11 +68,11 @@ class MemoryCache:
         return found
 
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
-        """Keep these vectors, and let the ones unused for longest go."""
+        """Store these vectors and drop the least recently used."""
         with self._lock:
             for name, vector in vectors.items():
                 if name not in self._vectors:
-                    self._vectors[name] = np.array(vector, dtype=np.float32)  # a row alone, not its whole batch
+                    self._vectors[name] = np.array(vector, dtype=np.float32)  # a copy, so the batch can be freed
                     self._bytes += self._vectors[name].nbytes
             while self._bytes > self.limit:
                 self._bytes -= self._vectors.popitem(last=False)[1].nbytes
@@ -100,18 +100,18 @@ class FolderCache:
         found: dict[bytes, Matrix] = {}
         try:
             with self._lock:
-                for start in range(0, len(keys), ASKED_AT_ONCE):
-                    asked = keys[start : start + ASKED_AT_ONCE]
-                    marks = ",".join("?" * len(asked))
-                    statement = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"  # noqa: S608 - marks alone
-                    with closing(self._connection.execute(statement, asked)) as rows:
+                for start in range(0, len(keys), KEYS_PER_STATEMENT):
+                    wanted = keys[start : start + KEYS_PER_STATEMENT]
+                    marks = ",".join("?" * len(wanted))
+                    statement = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only question marks
+                    with closing(self._connection.execute(statement, wanted)) as rows:
                         found |= {name: np.frombuffer(blob, dtype="<f4") for name, blob in rows}
         except (ValueError, sqlite3.Error) as error:
             raise self._refused(error) from None
         return found
 
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
-        """Keep these vectors."""
+        """Store these vectors."""
         rows = [(name, np.asarray(vector, dtype="<f4").tobytes()) for name, vector in vectors.items()]
         try:
             with self._lock, self._connection as connection:
@@ -126,13 +126,13 @@ class FolderCache:
 
     def _refused(self, error: Exception) -> BadFile:
         return BadFile(
-            f"The cache {self.path} cannot be used ({error}). Delete it, since it "
-            "can be computed again, or name another folder."
+            f"The cache {self.path} cannot be used ({error}). Delete it (its vectors can be computed again), or name "
+            "another folder."
         )
 
 
 def open_cache(cache: str | PathLike[str] | Cache | None) -> Cache:
-    """Read the setting ``cache``: nothing (in memory), a folder, or a cache that is already there."""
+    """Read the setting ``cache``: None (in memory), a folder, or an existing cache."""
     if cache is None:
         return MemoryCache()
     if isinstance(cache, str | PathLike):

@@ -1,6 +1,6 @@
-"""An encoder's folder: ``encoder.toml`` says what is in it and how it is used; every file has a checksum.
+"""An encoder's folder: ``encoder.toml`` describes the files and how they are used; every file has a checksum.
 
-It describes towers of its own, ``[text]`` and ``[image]``, or what joins those of another encoder, ``[fusion]``.
+It describes its own towers, ``[text]`` and ``[image]``, or a model on another encoder's towers, ``[fusion]``.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class TextSection:
 
     model: str
     tokenizer: str
-    length: int  # tokens that the model reads at once, those around each passage included
-    output: str = ""  # the first output when not said
+    length: int  # tokens that the model reads at once, including those around each passage
+    output: str = ""  # default: the first output
     tokens: str = "tokens"  # names of the model's inputs, int64 (n, tokens)
     mask: str = "mask"
-    types: str = ""  # a third input of zeros, which some exports want
+    types: str = ""  # a third input of zeros, which some exports require
     pad: int = 0  # the token that fills up a batch; its mask is 0
     pool: str = "none"  # of an output (n, tokens, d): the mean under the mask, or the first token
-    query: str = ""  # words that stand before every query
-    document: str = ""  # words that stand before every passage of a document
+    query: str = ""  # prefix of every query
+    document: str = ""  # prefix of every passage of a document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ImageSection:
     size: int
     layout: str = "nhwc"
     dtype: str = "uint8"
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of RGB in 0 … 1; for float32 alone
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of RGB in 0 … 1; for float32 only
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     fit: str = "squash"
     resample: str = "bicubic"
@@ -68,21 +68,21 @@ class ImageSection:
 class FusionSection:
     """The table ``[fusion]``: what was trained on top of another encoder's towers."""
 
-    towers: str  # an embedded encoder's name, or a folder, seen from this one
+    towers: str  # the name of an embedded encoder, or a folder relative to this one
     identity: str  # of the towers
     text: str  # the tensors at which they are cut: states of tokens (n, t, d), cells of pictures (n, channels, h, w)
     image: str
-    sides: int  # 2: words that ask for the text and words that ask for the image are read apart; 1: all together
+    sides: int  # 2: words about the text and words about the image are read separately; 1: together
 
     @property
     def models(self) -> list[str]:
-        """The files that it is made of."""
+        """The model files."""
         return ["document.onnx", "query.onnx", "match.onnx", *(["choose.onnx"] if self.sides > 1 else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What ``encoder.toml`` says, checked against the files beside it."""
+    """The content of ``encoder.toml``, checked against the files in its folder."""
 
     folder: Path
     name: str
@@ -95,7 +95,7 @@ class Description:
     contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)  # read, not yet loaded
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file that has the checksum it should have: what was verified is what is loaded."""
+        """Return the verified content of a file, so that what is loaded is what was verified."""
         kept = self.contents.pop(name, None)
         return _verified(self.folder / DESCRIPTION, name, self.files) if kept is None else kept
 
@@ -115,9 +115,11 @@ def describe(folder: Path) -> Description:
     image = _section(path, "image", table, ImageSection)
     fusion = _section(path, "fusion", table, FusionSection)
     if fusion is not None and (text is not None or image is not None):
-        raise BadFile(f"{path} describes [fusion] beside towers of its own. It names its towers: leave the others out.")
+        raise BadFile(
+            f"{path} has [fusion], which names its towers, and its own [text] or [image]. Remove one of the two."
+        )
     if text is None and image is None and fusion is None:
-        raise BadFile(f"{path} describes neither [text] nor [image]. Give it one of them, or both.")
+        raise BadFile(f"{path} has neither [text] nor [image]. Add one of them, or both.")
     name, dim = _value(path, "name", table.get("name"), str), _value(path, "dim", table.get("dim"), int)
     if min(dim, text.length if text else 1, image.size if image else 1) < 1:
         raise BadFile(f"{path}: dim, length and size are whole numbers of at least 1.")
@@ -126,7 +128,7 @@ def describe(folder: Path) -> Description:
     contents = _verify(path, [*models, *([text.tokenizer] if text else [])], files)
     for model in models:
         _check_external(path, model, contents[model], files)
-    identity = hashlib.sha256(written).hexdigest()  # it holds the checksums, so it stands for the files too
+    identity = hashlib.sha256(written).hexdigest()  # it includes the checksums, so it identifies the files too
     return Description(
         folder=folder,
         name=name,
@@ -182,12 +184,12 @@ def _compare(path: Path, name: str, files: Mapping[str, Any], found: str) -> Non
 
 
 def _inside(path: Path, name: str) -> Path:
-    """Return the true path of a file of the folder; names and links that lead out of it are refused."""
-    said = (PurePosixPath(name), PureWindowsPath(name))
-    outside = any(way.is_absolute() or way.drive or ".." in way.parts for way in said)
+    """Return the resolved path of a file of the folder; reject names and links that lead out of it."""
+    paths = (PurePosixPath(name), PureWindowsPath(name))
+    outside = any(each.is_absolute() or each.drive or ".." in each.parts for each in paths)
     try:
         place, folder = (path.parent / name).resolve(), path.parent.resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # links that lead to one another; a NUL
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL
         raise BadFile(f"{path.parent / name} cannot be read: {error}. Download the encoder again.") from None
     if outside or not place.is_relative_to(folder):
         raise BadFile(
@@ -198,7 +200,7 @@ def _inside(path: Path, name: str) -> Path:
 
 
 def _check_external(path: Path, model: str, content: bytes, files: Mapping[str, Any]) -> None:
-    """Refuse weights outside the model's own file that nobody verified."""
+    """Reject weights in other files that have no checksum."""
     try:
         locations = external_files(content)
     except BadFile as error:
@@ -224,7 +226,7 @@ def _section(path: Path, name: str, table: Mapping[str, Any], kind: type[Section
         if each.name in given:
             values[each.name] = _value(path, f"{name}.{each.name}", given[each.name], hints[each.name])
         elif each.default is MISSING:
-            raise BadFile(f"{path}: [{name}] does not say {each.name!r}.")
+            raise BadFile(f"{path}: [{name}] has no {each.name!r}.")
         if each.name in CHOICES and values.get(each.name, each.default) not in CHOICES[each.name]:
             raise BadFile(
                 f"{path}: {name}.{each.name} is {given[each.name]!r}; it must be one of {CHOICES[each.name]}."
@@ -238,9 +240,9 @@ def _value(path: Path, name: str, value: Any, kind: Any) -> Any:
             return tuple(float(v) for v in value)
         raise BadFile(f"{path}: {name} is {value!r}; it must be three numbers, one for each of red, green and blue.")
     if type(value) is not kind:
-        said = "is missing" if value is None else f"is {value!r}"
+        found = "is missing" if value is None else f"is {value!r}"
         words = {str: "text in quotes", int: "a whole number", dict: "a table"}
-        raise BadFile(f"{path}: {name} {said}; it must be {words[kind]}.")
+        raise BadFile(f"{path}: {name} {found}; it must be {words[kind]}.")
     return value
 
 

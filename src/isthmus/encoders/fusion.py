@@ -1,4 +1,4 @@
-"""Encoders that make ONE vector of a text and an image: two towers of another encoder, and what joins them.
+"""Encoders that make ONE vector of a text and an image, on the two towers of another encoder.
 
     text alone      part ``text``
     image alone     part ``image``
@@ -22,9 +22,9 @@ from isthmus.encoders.abilities import TakesApart
 from isthmus.encoders.base import Role, Settings, Skip, unit
 from isthmus.encoders.folder import Description, FusionSection
 from isthmus.encoders.heads import SIDES, DocumentHead, QueryHead
-from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
+from isthmus.encoders.items import Given, Items, Refuse, named_queries, names_of, readable, stop, texts_of
 from isthmus.encoders.matching import Matcher
-from isthmus.encoders.once import EncoderRun, Shown, VectorInput
+from isthmus.encoders.once import EncoderRun, PictureItem, VectorInput
 from isthmus.encoders.tokens import TokenTowers
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix, Rows, Vectors
@@ -39,7 +39,7 @@ def open_fusion(described: Description, section: FusionSection, towers: Path, se
     if below.identity != section.identity:
         raise BadFile(
             f"{described.folder} was trained on towers with the checksum {section.identity[:12]}…, and those of "
-            f"{section.towers} have {below.identity[:12]}… here: its vectors would mean nothing. Use the version of "
+            f"{section.towers} have {below.identity[:12]}… here: its vectors would be meaningless. Use the version of "
             f"{section.towers} that it was trained on, or train it again on this one."
         )
     encoder = FusionEncoder(
@@ -51,13 +51,13 @@ def open_fusion(described: Description, section: FusionSection, towers: Path, se
         described=described,
         settings=settings,
     )
-    described.contents.clear()  # the matcher's file is read again, and verified again, when it is wanted
+    described.contents.clear()  # the matcher's file is read and verified again when it is needed
     return encoder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FusedVectors:
-    """What became of a call's items: their vectors, ``(passages, d)`` or ``(1, d)``, and what these are of."""
+    """The vectors of a call's items, ``(passages, d)`` or ``(1, d)`` each, and the part each item is."""
 
     rows: list[Matrix]
     kinds: Kinds  # (n,): part names
@@ -65,7 +65,7 @@ class FusedVectors:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class FusionEncoder:
-    """The ``Encoder`` with one vector for both."""
+    """An ``Encoder`` with one vector for text and image."""
 
     name: str
     dim: int
@@ -77,24 +77,24 @@ class FusionEncoder:
 
     @property
     def modalities(self) -> tuple[str, ...]:
-        """The modalities it takes, in documents and in queries."""
+        """The modalities it accepts, in documents and in queries."""
         return PARTS
 
     @property
     def towers(self) -> TokenTowers:
-        """What reads and looks before anything is joined."""
+        """The towers below the fusion."""
         return self.document.towers
 
     def __repr__(self) -> str:
         return f"<Encoder {self.name}, {self.dim} dimensions: {', '.join(self.modalities)}>"
 
     def encode_documents(self, documents: Sequence[Document]) -> Vectors:
-        """Return one row per document; a long text is the unit mean of its passages, each beside the image."""
+        """Return one row per document; a long text is the unit mean of its passages, each with the image."""
         return self._one_row_each(self._encode(documents, names_of(documents), "document", stop))
 
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
         """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
-        given, names = asked(queries)
+        given, names = named_queries(queries)
         for query, name in zip(given, names, strict=True):
             if len(set((query.weights or {}).values())) > 1:
                 raise BadInput(f"{name}: {self.name} makes one vector of words and picture. Leave the weights out.")
@@ -107,25 +107,25 @@ class FusionEncoder:
         return self._vectors(np.concatenate([self._none, *found.rows]), found.kinds[owner]), owner
 
     def split(self, text: str) -> list[tuple[int, int]]:
-        """Say where the passages of a document's text begin and end."""
+        """Return the start and end of each passage of a document's text."""
         return [(passage.start, passage.end) for passage in self.towers.split([readable(text)], "document")[0]]
 
     def sides(self, query: str | Query) -> dict[str, str]:
-        """Say which words of a query ask for the text and which for the image; all for both where it does not part.
+        """Return the words of a query about the text and those about the image; all words for both with one side.
 
-        The words are as the tokenizer reads them: in lower case, without what it does not know.
+        The words are as the tokenizer decodes them: in lower case, without unknown words.
         """
         (passages,) = self.towers.split(texts_of([Query.of(query)]), "query")
-        sides = [[self.towers.said(part, "query") for part in side if part] for side in self.query.sides(passages)]
+        sides = [[self.towers.decoded(part, "query") for part in side if part] for side in self.query.sides(passages)]
         return dict(zip(SIDES, [" ".join(words) for words in sides * (1 + len(SIDES) - len(sides))], strict=True))
 
     def matcher(self) -> Matcher:
-        """Return what says how well a document answers a query, for pairs."""
+        """Return the matcher, which scores pairs of a query and a document."""
         return Matcher.open(self.described, self.document, self.query, self.settings)
 
     def takes_apart(self) -> TakesApart:
-        """Return what says how much each word and patch adds to a vector."""
-        from isthmus.encoders.apart_fusion import FusionApart  # it is made of this class
+        """Return the object that leaves words and patches out of a vector."""
+        from isthmus.encoders.apart_fusion import FusionApart  # it imports this class
 
         return FusionApart(self)
 
@@ -136,10 +136,10 @@ class FusionEncoder:
         pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
         encode = (self.document if role == "document" else self.query).encode
         total = sum(map(len, written.values())) + len(pictures)
-        identity = f"{self.identity} {role}"  # the same content is another vector as a query
+        identity = f"{self.identity} {role}"  # the same content has another vector as a query
         run = EncoderRun(name=self.name, dim=self.dim, identity=identity, settings=self.settings, total=total)
-        shown = {row: Shown(image, written.get(row, ())) for row, image in pictures.items()}
-        found = run.shown(encode, self.towers.frame, shown, given.leave_out)
+        shown = {row: PictureItem(image, written.get(row, ())) for row, image in pictures.items()}
+        found = run.pictures(encode, self.towers.frame, shown, given.leave_out)
         words = {row: passages for row, passages in written.items() if row not in pictures}
         text = run.texts(
             lambda passages: encode([VectorInput(passage) for passage in passages]),

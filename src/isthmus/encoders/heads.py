@@ -1,10 +1,10 @@
-"""What joins two towers: a document of text and image becomes one vector, and so does a query.
+"""Models on two towers: a document of text and image becomes one vector, and so does a query.
 
-    Documents   text tokens and image cells → a vector, and tokens that have seen both
-    Queries     words → a vector; parted first, where some words ask for the text and others for the image
+    Documents   text tokens and image cells → a vector, and tokens that have attended to both
+    Queries     words → a vector; split first, if some words are about the text and others about the image
 
-Each takes units: a passage, a picture, or a passage beside a picture. What a unit has not is one token under a mask
-that is false. The models are exported by ``isthmus.train.fusion``, where the mathematics stands.
+Each input is a passage, a picture, or a passage with a picture. A missing part is one token under a mask that is false.
+``isthmus.train.fusion`` exports the models and documents the mathematics.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from isthmus.encoders.texts import TextPassage
 from isthmus.encoders.tokens import TokenStates, TokenTowers
 from isthmus.types import Mask, Matrix, Rows
 
-SIDES = ("text", "image")  # what the words of a query ask for, in the order of the model's inputs
-FEW = 2  # words that do not stand for themselves
+SIDES = ("text", "image")  # what the words of a query are about, in the order of the model's inputs
+FEW = 2  # a run of at most this many words between words of the other side changes sides
 DOCUMENT = ("text", "text_mask", "patches", "patch_mask", "image")
 
 
 class Fused(NamedTuple):
-    """Documents whose text and image have seen each other."""
+    """Documents whose text and image have attended to each other."""
 
     vectors: Matrix  # (n, out), unit
     tokens: Matrix  # (n, s, d)
@@ -40,16 +40,16 @@ class Fused(NamedTuple):
 
 
 class TokenShares(NamedTuple):
-    """What each token of a unit adds to its unit vector, by way of a mean; summed over the tokens it is the vector."""
+    """What each token of an input adds to its unit vector, through a mean; the sum over the tokens is the vector."""
 
     shares: Matrix  # (s, out)
-    mean: Rows  # (s,): the mean that a token is in; -1: in none, it fills a place
-    token: Rows  # (s,): the token of the passage that it is; -1: it is none
-    cell: Rows  # (s,): the cell of the picture that it is; -1: it is none
+    mean: Rows  # (s,): the mean that contains the token; -1: none, it is padding
+    token: Rows  # (s,): its number among the tokens of the passage; -1: not a text token
+    cell: Rows  # (s,): its number among the cells of the picture; -1: not a cell
 
 
 class Cells(NamedTuple):
-    """What is seen of pictures."""
+    """The cells and vectors of pictures."""
 
     cells: Matrix  # (n, p, channels)
     mask: Mask  # (n, p)
@@ -68,40 +68,40 @@ class DocumentHead:
         """Load the model."""
         return cls(towers, Model.described(described, "document.onnx", DOCUMENT, "vectors", settings))
 
-    def encode(self, units: Sequence[VectorInput]) -> Matrix:
-        """Return one row per unit."""
-        return self.model.run(self._feed(units))
+    def encode(self, inputs: Sequence[VectorInput]) -> Matrix:
+        """Return one row per input."""
+        return self.model.run(self._feed(inputs))
 
-    def fuse(self, units: Sequence[VectorInput]) -> Fused:
-        """Return the vectors and the tokens behind them."""
-        vectors, tokens, masks = self.model.several(self._feed(units), ["vectors", "tokens", "masks"])
+    def fuse(self, inputs: Sequence[VectorInput]) -> Fused:
+        """Return the vectors and the tokens that they are computed from."""
+        vectors, tokens, masks = self.model.several(self._feed(inputs), ["vectors", "tokens", "masks"])
         return Fused(vectors, tokens, masks.astype(bool))
 
-    def added(self, unit: VectorInput) -> TokenShares:
+    def added(self, item: VectorInput) -> TokenShares:
         """Return what each token of a text and each cell of a picture adds."""
-        feed = self._feed([unit])
+        feed = self._feed([item])
         (shares,) = self.model.several(feed, ["shares"])  # (1, t + p, out)
         text, image = np.flatnonzero(feed["text_mask"][0]), np.flatnonzero(feed["patch_mask"][0])
         behind = feed["text_mask"].shape[1] + image
         mean, token, cell = (np.full(shares.shape[1], -1) for _ in range(3))
-        apart = shares.shape[2] > self.towers.dim  # the mean of each kind has a half of the vector; else there is one
+        apart = shares.shape[2] > self.towers.dim  # each kind's mean fills half of the vector; else there is one mean
         mean[text], mean[behind] = 0, int(apart)
         token[text], cell[behind] = text, image
         return TokenShares(shares[0], mean, token, cell)
 
-    def _feed(self, units: Sequence[VectorInput]) -> Mapping[str, NDArray[Any]]:
-        text = states(self.towers, [unit.passage for unit in units])
-        seen = cells(self.towers, [unit.pixels for unit in units], self.model.width("patches"))
+    def _feed(self, inputs: Sequence[VectorInput]) -> Mapping[str, NDArray[Any]]:
+        text = states(self.towers, [item.passage for item in inputs])
+        seen = cells(self.towers, [item.pixels for item in inputs], self.model.width("patches"))
         return dict(zip(DOCUMENT, (text.states, text.mask, seen.cells, seen.mask, seen.vectors), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryHead:
-    """Queries' vectors, by ``query.onnx``; with a chooser, ``choose.onnx``, of two sides that are read apart.
+    """Queries' vectors, by ``query.onnx``; with a chooser, ``choose.onnx``, from two sides that are read separately.
 
-    A word asks for what it has a positive logit for, text or image or both; where both are negative, for the larger.
-    Each side's tokens are read by the text tower as a passage of their own; a side that nothing asks for is masked. A
-    picture is one token, its tower's vector, on the side of the image, and counts as much as all words of that side.
+    A word belongs to each side, text or image, with a positive logit; if both are negative, to the side with the larger
+    one. The text tower reads each side's tokens as a passage of their own; a side without words is masked. A picture is
+    one token, its tower's vector, on the image side, and has the same weight as all words of that side together.
     """
 
     towers: TokenTowers
@@ -116,35 +116,38 @@ class QueryHead:
             return cls(towers, model, None)
         return cls(towers, model, Model.described(described, "choose.onnx", ["words", "mask"], "logits", settings))
 
-    def encode(self, units: Sequence[VectorInput]) -> Matrix:
-        """Return one row per unit."""
-        return self.model.run(self.feed(units))
+    def encode(self, inputs: Sequence[VectorInput]) -> Matrix:
+        """Return one row per input."""
+        return self.model.run(self.feed(inputs))
 
-    def added(self, unit: VectorInput) -> TokenShares:
-        """Return what each token adds, side after side; a word that asks for both stands on both."""
-        feed, (asks,) = self.feed([unit]), self.asks([unit.passage])
+    def added(self, item: VectorInput) -> TokenShares:
+        """Return what each token adds, side by side; a word of both sides is listed on both."""
+        feed, (sides,) = self.feed([item]), self.token_sides([item.passage])
         (shares,) = self.model.several(feed, ["shares"])  # (1, s, out)
         mean, token = [], []
-        for side, asked in enumerate(asks.T):
-            there, places = feed[f"mask_{side}"][0], np.flatnonzero(asked)  # words, and behind them a picture
+        for side, chosen in enumerate(sides.T):
+            there, places = feed[f"mask_{side}"][0], np.flatnonzero(chosen)  # words, then a picture
             mean.append(np.where(there, side, -1))
             token.append(np.append(places, np.full(len(there) - len(places), -1)))
         return TokenShares(shares[0], np.concatenate(mean), np.concatenate(token), np.full(shares.shape[1], -1))
 
     def sides(self, passages: Sequence[TextPassage | None]) -> list[list[TextPassage | None]]:
-        """Return, for each side, what is asked of it; all of it where there is one side."""
-        several = list(zip(passages, self.asks(passages), strict=True))
-        return [[_some(passage, asks[:, side]) for passage, asks in several] for side in range(self.count)]
+        """Return, for each side, the tokens of each passage that belong to it; all tokens if there is one side."""
+        several = list(zip(passages, self.token_sides(passages), strict=True))
+        return [[_some(passage, sides[:, side]) for passage, sides in several] for side in range(self.count)]
 
-    def asks(self, passages: Sequence[TextPassage | None]) -> list[Mask]:
-        """Say which tokens of each passage stand on which side, ``(t, sides)``; its frame stands beside them."""
-        asked = [passage for passage in passages if passage is not None]
-        chosen = iter(self._chosen(asked) if asked else [])
+    def token_sides(self, passages: Sequence[TextPassage | None]) -> list[Mask]:
+        """Return which tokens of each passage belong to which side, ``(t, sides)``.
+
+        Special tokens belong to every side that has a word.
+        """
+        given = [passage for passage in passages if passage is not None]
+        chosen = iter(self._chosen(given) if given else [])
         return [np.zeros((0, self.count), bool) if passage is None else next(chosen) for passage in passages]
 
     @property
     def count(self) -> int:
-        """How many sides there are."""
+        """The number of sides."""
         return 1 if self.chooser is None else len(SIDES)
 
     def _chosen(self, passages: Sequence[TextPassage]) -> Iterator[Mask]:
@@ -156,26 +159,26 @@ class QueryHead:
         for passage, rows in zip(passages, logits, strict=True):
             inside = self.towers.inside(passage, "query")
             words = self.towers.word_ids(passage, "query")
-            own = asked_for(settled(whole_words(rows[inside], words), words))
-            asks = np.tile(own.any(axis=0), (len(passage.tokens), 1))
-            asks[inside] = own
-            yield asks
+            own = chosen_sides(smoothed(whole_words(rows[inside], words), words))
+            sides = np.tile(own.any(axis=0), (len(passage.tokens), 1))
+            sides[inside] = own
+            yield sides
 
-    def feed(self, units: Sequence[VectorInput]) -> dict[str, NDArray[Any]]:
-        """Return what the models read of queries: the words of each side and their mask, ``words_0``, ``mask_0`` …."""
-        shown = np.array([unit.pixels is not None for unit in units])
-        pictures = looked_at(self.towers, [unit.pixels for unit in units])  # (n, d)
+    def feed(self, inputs: Sequence[VectorInput]) -> dict[str, NDArray[Any]]:
+        """Return the models' inputs: the words of each side and their mask, ``words_0``, ``mask_0`` …."""
+        shown = np.array([item.pixels is not None for item in inputs])
+        pictures = picture_vectors(self.towers, [item.pixels for item in inputs])  # (n, d)
         feed: dict[str, NDArray[Any]] = {}
-        for number, passages in enumerate(self.sides([unit.passage for unit in units])):
+        for number, passages in enumerate(self.sides([item.passage for item in inputs])):
             words = states(self.towers, passages)
             if shown.any() and number == self.count - 1:
-                words = _beside(words, pictures, shown)
+                words = _with_picture(words, pictures, shown)
             feed |= {f"words_{number}": words.states, f"mask_{number}": words.mask}
         return feed
 
 
 def inputs_of(sides: int) -> list[str]:
-    """Return the names of what the models read of a query."""
+    """Return the names of the models' inputs for a query."""
     return [f"{what}_{side}" for side in range(sides) for what in ("words", "mask")]
 
 
@@ -192,14 +195,14 @@ def whole_words(logits: Matrix, words: Sequence[int]) -> Matrix:
     return mean
 
 
-def settled(logits: Matrix, words: Sequence[int]) -> Matrix:
-    """Turn one or two words that stand between words of the other side: what asks for one thing stands together.
+def smoothed(logits: Matrix, words: Sequence[int]) -> Matrix:
+    """Move one or two words that are between words of the other side to that side: words of one side are adjacent.
 
     >>> lonely = np.array([[-1.0, 2.0], [3.0, -1.0], [-1.0, 2.0]])
-    >>> settled(lonely, [0, 1, 2]).tolist()
+    >>> smoothed(lonely, [0, 1, 2]).tolist()
     [[-1.0, 2.0], [-1.0, 3.0], [-1.0, 2.0]]
     >>> sides = [0, 0, 0, 1, 0, 1, 0, 0, 0]
-    >>> settled(np.eye(2)[sides], range(9)).argmax(axis=1).tolist()
+    >>> smoothed(np.eye(2)[sides], range(9)).argmax(axis=1).tolist()
     [0, 0, 0, 0, 0, 0, 0, 0, 0]
     """
     found = logits.copy()
@@ -208,28 +211,28 @@ def settled(logits: Matrix, words: Sequence[int]) -> Matrix:
         lonely = [run for run in runs[1:-1] if len({words[at] for at in run}) <= FEW]
         if not lonely:
             return found
-        run = min(lonely, key=len)  # one after another: its neighbours are one run now
+        run = min(lonely, key=len)  # one at a time: its neighbours are one run now
         found[run] = found[run][:, ::-1]
 
 
-def asked_for(logits: Matrix) -> Mask:
-    """Say which sides each token asks for: those above 0, or else the larger. ``(t, 2)``.
+def chosen_sides(logits: Matrix) -> Mask:
+    """Return the sides of each token, ``(t, 2)``: those above 0, or else the larger.
 
-    >>> asked_for(np.array([[2.0, -1.0], [1.0, 3.0], [-2.0, -1.0]])).tolist()
+    >>> chosen_sides(np.array([[2.0, -1.0], [1.0, 3.0], [-2.0, -1.0]])).tolist()
     [[True, False], [True, True], [False, True]]
     """
-    asks: Mask = logits > 0
-    asks[np.arange(len(logits)), logits.argmax(axis=1)] = True  # the larger is chosen whenever one is
-    return asks
+    sides: Mask = logits > 0
+    sides[np.arange(len(logits)), logits.argmax(axis=1)] = True  # the larger is chosen whenever one is
+    return sides
 
 
 def _some(passage: TextPassage | None, kept: Mask) -> TextPassage | None:
-    """Make a passage of some tokens of another."""
+    """Return a passage with some of the tokens of another."""
     return TextPassage(0, 0, passage.tokens[kept].tobytes()) if passage is not None and kept.any() else None
 
 
 def states(towers: TokenTowers, passages: Sequence[TextPassage | None]) -> TokenStates:
-    """Return the token states of passages, ``(n, t, d)``; each different passage is read once."""
+    """Return the token states of passages, ``(n, t, d)``; each distinct passage is read once."""
     distinct = {passage.content: passage for passage in passages if passage is not None}
     if not distinct:
         return TokenStates(np.zeros((len(passages), 1, towers.dim), np.float32), np.zeros((len(passages), 1), bool))
@@ -241,7 +244,7 @@ def states(towers: TokenTowers, passages: Sequence[TextPassage | None]) -> Token
 
 
 def cells(towers: TokenTowers, pixels: Sequence[Pixels | None], channels: int) -> Cells:
-    """Return what is seen of pictures; each different array is looked at once."""
+    """Return the cells and vectors of pictures; each distinct array is encoded once."""
     distinct = {id(each): each for each in pixels if each is not None}
     if not distinct:
         empty = np.zeros((len(pixels), 1, channels), np.float32)
@@ -255,16 +258,16 @@ def cells(towers: TokenTowers, pixels: Sequence[Pixels | None], channels: int) -
     return Cells(shown, mask, np.where(there[:, None], seen.vectors[rows], np.float32(0)))
 
 
-def looked_at(towers: TokenTowers, pixels: Sequence[Pixels | None]) -> Matrix:
+def picture_vectors(towers: TokenTowers, pixels: Sequence[Pixels | None]) -> Matrix:
     """Return the vectors of pictures, ``(n, d)``; 0 where there is none."""
     return cells(towers, pixels, 1).vectors
 
 
-def _beside(words: TokenStates, pictures: Matrix, on: Mask) -> TokenStates:
-    """Put a picture's vector behind the words, as one more token, where ``on``; it counts as much as they together.
+def _with_picture(words: TokenStates, pictures: Matrix, on: Mask) -> TokenStates:
+    """Append a picture's vector to the words as one more token, where ``on``; it weighs as much as all words together.
 
-    Words are brought to a mean of length 1 first, as the model does: else a picture would count by how long the text
-    tower's states happen to be.
+    The words are first scaled to a mean of length 1, as in the model; otherwise the picture's weight would depend on
+    the length of the text tower's states.
     """
     count = np.maximum(words.mask.sum(axis=1), 1)[:, None, None]
     length = np.linalg.norm((words.states * words.mask[:, :, None] / count).sum(axis=1), axis=1)  # (n,)

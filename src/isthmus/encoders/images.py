@@ -1,8 +1,8 @@
-"""Any picture becomes RGB bytes of the size a model wants; threads read ahead while the model runs.
+"""Pictures of any format become RGB bytes of the size a model needs; threads read ahead while the model runs.
 
-What a picture looks like is what counts: transparent pixels show white paper, 16-bit grey is scaled and
-not clipped, a camera's rotation is applied, an animation shows its first frame. A file's name is not
-looked at: a PNG called ``cat.jpg`` is a PNG.
+A picture is read as a viewer shows it: transparent pixels are white, 16-bit grey is scaled and not clipped, a camera's
+rotation is applied, an animation shows its first frame. The content decides the format, not the file name: a PNG named
+``cat.jpg`` is a PNG.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read(image: ImageLike, frame: Frame) -> Pixels:
 
 
 def read_bytes(data: bytes, name: str, frame: Frame) -> Pixels:
-    """Decode the bytes of a file; ``name`` stands in the error."""
+    """Decode the bytes of a file; ``name`` is used in error messages."""
     return _array(picture.decode(data, name, frame))
 
 
@@ -86,21 +86,21 @@ def file_bytes(image: ImageLike) -> bytes | None:
 
 
 def whole(image: ImageLike) -> Image:
-    """Return a picture of any kind as it looks, at its own size: RGB, upright, on white paper."""
+    """Return a picture of any format as a viewer shows it, at its own size: RGB, upright, on white."""
     if isinstance(image, np.ndarray):
         return picture.rgb(from_array(image))
     data = file_bytes(image)
     if data is not None:
         return picture.decode(data, source_name(image), None)
-    return _from_pillow(image, lambda opened: picture.upright(opened).copy())  # not the caller's own
+    return _from_pillow(image, lambda opened: picture.upright(opened).copy())  # a copy, not the caller's object
 
 
 def source_name(image: ImageLike) -> str:
-    """Say what a picture is called in an error."""
+    """Return the name of a picture in error messages."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     kinds: list[tuple[type, str]] = [(bytes, "the image given as bytes"), (np.ndarray, "the image given as an array")]
-    return next((said for kind, said in kinds if isinstance(image, kind)), "the Pillow image")
+    return next((name for kind, name in kinds if isinstance(image, kind)), "the Pillow image")
 
 
 def _from_pillow(image: Any, task: Callable[[Image], Image]) -> Image:

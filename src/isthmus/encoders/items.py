@@ -1,4 +1,4 @@
-"""What is given to an encoder in one call: split into passages, checked, and left out where it cannot be read."""
+"""The items of one call of an encoder: split into passages and checked; items that cannot be read are left out."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Refuse: TypeAlias = Callable[[int, BadInput], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """The items of one call, those that cannot be encoded reported and out."""
+    """The items of one call; those that cannot be encoded are reported and left out."""
 
     items: Items
-    passages: list[list[TextPassage]]  # of each item; none where it is out
+    passages: list[list[TextPassage]]  # of each item; empty where it is left out
     kept: Mask  # (n,): which items could be encoded so far
     names: Sequence[str]
     refuse: Refuse
@@ -36,7 +36,7 @@ class Given:
         return cls(items, list(passages), np.ones(len(items), dtype=bool), names, refuse)
 
     def check(self, encoder: str, modalities: Sequence[str]) -> Given:
-        """Leave out what an encoder of these modalities does not read."""
+        """Leave out the items that an encoder with these modalities does not read."""
         for row, item in enumerate(self.items):
             wrong = _problem(item, self.passages[row], encoder, modalities)
             if wrong is not None:
@@ -44,7 +44,7 @@ class Given:
         return self
 
     def leave_out(self, row: int, problem: BadInput) -> None:
-        """Say that an item cannot be encoded."""
+        """Report that an item cannot be encoded."""
         self.kept[row] = False
         self.passages[row] = []
         self.refuse(row, type(problem)(f"{self.names[row]}: {problem}"))
@@ -74,28 +74,28 @@ def _problem(
 
 
 def texts_of(items: Iterable[Document | Query]) -> list[str]:
-    """Return the text of each item, as a tokenizer can read it; none where it is too long to be one document."""
+    """Return the text of each item, as a tokenizer can read it; empty where it is too long for one document."""
     return [readable(item.text) if item.text and too_long(item.text) is None else "" for item in items]
 
 
 def readable(text: str) -> str:
-    """Put a question mark for each half of a surrogate pair: no file can hold one, no tokenizer reads it."""
+    """Replace each half of a surrogate pair by a question mark: UTF-8 cannot encode it, tokenizers cannot read it."""
     return text.encode("utf-8", "replace").decode()
 
 
 def stop(_: int, problem: BadInput) -> None:
-    """Refuse an item by raising."""
+    """Reject an item by raising its problem."""
     raise problem
 
 
-def asked(queries: Sequence[Query | str]) -> tuple[list[Query], list[str]]:
-    """Return queries, strings among them as queries of words, and what each is called in an error."""
+def named_queries(queries: Sequence[Query | str]) -> tuple[list[Query], list[str]]:
+    """Return the queries (strings as queries of words) and the name of each in error messages."""
     names = ["the query"] if len(queries) == 1 else [f"query {row}" for row in range(len(queries))]
     return [Query.of(query) for query in queries], names
 
 
 def names_of(documents: Sequence[Document]) -> list[str]:
-    """Return what each document is called in an error."""
+    """Return the name of each document in error messages."""
     for row, document in enumerate(documents):
         if not isinstance(document, Document):
             kind = type(document).__name__

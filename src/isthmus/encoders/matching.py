@@ -1,7 +1,7 @@
-"""Does this document answer this query? A number for each pair, by a model that reads both at once.
+"""How well a document answers a query: a score for each pair, by a model that reads both together.
 
-A document's vector is made before anybody asks; the matcher sees the words of the query beside the document's tokens,
-text and image, and costs a run of the towers for each document. It is for the first few that a search has found.
+A document's vector is computed before any query. The matcher reads the words of the query together with the document's
+tokens, text and image, and runs the towers for each document. Use it for the first few hits of a search.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from isthmus.encoders.texts import TextPassage
 from isthmus.errors import BadImage, BadInput
 from isthmus.types import Matrix
 
-PAIR = ("document", "masks", "similarity")  # and behind them the sides of the query
+PAIR = ("document", "masks", "similarity")  # followed by the sides of the query
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asking:
+class QueryInput:
     """A passage of a query: the token states and the mask of each side, and its vector."""
 
     sides: Mapping[str, NDArray[Any]]  # (1, t, d) and (1, t)
@@ -40,7 +40,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matcher:
-    """Logits of P(match) for the words of a query and documents, by ``match.onnx``."""
+    """Logits of P(match) for the words of a query and each document, by ``match.onnx``."""
 
     documents: DocumentHead
     queries: QueryHead
@@ -55,35 +55,35 @@ class Matcher:
         return cls(documents, queries, model, settings)
 
     def scores(self, query: Query | str, documents: Sequence[Document]) -> Matrix:
-        """Return a logit for each document, ``(n,)``: its best passage counts, together with its picture.
+        """Return a logit for each document, ``(n,)``: that of its best passage, together with its picture.
 
-        A picture that cannot be read is as none. NaN: there is nothing to read in the document. The words of a query
-        are all that is looked at; of a long one each passage is matched, and the mean counts.
+        A picture that cannot be read is ignored. NaN: the document has nothing to read. Only the words of a query
+        count; each passage of a long query is matched, and the logits are averaged.
         """
-        asked = self.asked(Query.of(query))
+        passages = self.query_inputs(Query.of(query))
         best = np.full(len(documents), np.nan, dtype=np.float32)
         owners: list[int] = []
         batch: list[VectorInput] = []
-        for owner, unit in self.units(documents):
+        for owner, item in self.inputs(documents):
             owners.append(owner)
-            batch.append(unit)
+            batch.append(item)
             if len(batch) == self.settings.batch:
-                np.fmax.at(best, owners, self.logits(asked, self.documents.fuse(batch)))
+                np.fmax.at(best, owners, self.logits(passages, self.documents.fuse(batch)))
                 owners, batch = [], []
         if batch:
-            np.fmax.at(best, owners, self.logits(asked, self.documents.fuse(batch)))
+            np.fmax.at(best, owners, self.logits(passages, self.documents.fuse(batch)))
         return best
 
-    def asked(self, query: Query) -> list[Asking]:
-        """Return what is seen of a query, passage by passage."""
+    def query_inputs(self, query: Query) -> list[QueryInput]:
+        """Return the model's inputs for a query, passage by passage."""
         (passages,) = self.queries.towers.split(texts_of([query]), "query")
         if not passages:
-            raise BadInput("A matcher reads words, and the query has none. Ask with words, or align the query first.")
+            raise BadInput("A matcher reads words, and the query has none. Add words to it, or align it first.")
         fed = [self.queries.feed([VectorInput(passage)]) for passage in passages]
-        return [Asking(sides, self.queries.model.run(sides)[0]) for sides in fed]
+        return [QueryInput(sides, self.queries.model.run(sides)[0]) for sides in fed]
 
-    def units(self, documents: Sequence[Document]) -> Iterator[tuple[int, VectorInput]]:
-        """Yield each passage beside its document's picture; threads read pictures ahead."""
+    def inputs(self, documents: Sequence[Document]) -> Iterator[tuple[int, VectorInput]]:
+        """Yield each passage with its document's picture; threads read pictures ahead."""
         towers, settings, pillow = self.documents.towers, self.settings, Lock()
 
         def opened(image: ImageLike | None) -> Pixels | None:
@@ -91,7 +91,7 @@ class Matcher:
                 data = None if image is None else file_bytes(image)
                 if image is None or data is not None:
                     return None if data is None else read(data, towers.frame)
-                with pillow:  # one Pillow image may stand in two documents; it loads once
+                with pillow:  # two documents may share one Pillow image; it loads once
                     return read(image, towers.frame)
             except BadImage:
                 return None
@@ -100,14 +100,14 @@ class Matcher:
         pictures = [document.image for document in documents]
         with closing(in_order(opened, pictures, workers=settings.workers, ahead=2 * settings.batch)) as ahead:
             for owner, (several, pixels) in enumerate(zip(passages, ahead, strict=True)):
-                beside: Sequence[TextPassage | None] = several or ([] if pixels is None else [None])
-                yield from ((owner, VectorInput(passage, pixels)) for passage in beside)
+                passages_of: Sequence[TextPassage | None] = several or ([] if pixels is None else [None])
+                yield from ((owner, VectorInput(passage, pixels)) for passage in passages_of)
 
-    def logits(self, asked: Sequence[Asking], fused: Fused) -> Matrix:
+    def logits(self, passages: Sequence[QueryInput], fused: Fused) -> Matrix:
         """Return a logit for each fused passage, ``(n,)``."""
         n = len(fused.vectors)
         logits = []
-        for one in asked:
+        for one in passages:
             similarity = (fused.vectors * one.vector).reshape(n, self.queries.count, -1).sum(axis=2)
             sides = {name: np.repeat(given, n, axis=0) for name, given in one.sides.items()}
             pair = dict(zip(PAIR, (fused.tokens, fused.masks, similarity), strict=True))

@@ -1,8 +1,8 @@
-"""``mteb:NAME``: any model of mteb that gives one vector for a text or a picture.
+"""``mteb:NAME``: any model of mteb that returns one vector for a text or a picture.
 
-    mteb.get_model(NAME) ──▸ passages and pictures go through its own encode, as a retrieval task's would
+    mteb.get_model(NAME) ──▸ passages and pictures go through its own encode, as in a retrieval task
 
-A model's prompts for queries and documents are its own: it is told the role, and that the task is retrieval.
+The model uses its own prompts for queries and documents: it gets the role, and a retrieval task.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from isthmus.types import Matrix
 Part: TypeAlias = Literal["text", "image"]
 
 EXTRA = "mteb"
-LONGEST = 1024  # pixels of a picture's longest side: more than these models look at
-BYTES_PER_TOKEN = 2  # of text, where nobody tells us the tokenizer: few tokens are shorter, in any script
+LONGEST = 1024  # pixels of a picture's longest side: more than these models read
+BYTES_PER_TOKEN = 2  # of text, where the tokenizer is unknown: few tokens are shorter, in any script
 GREY: Pixels = np.full((32, 32, 3), 127, dtype=np.uint8)
-INSTRUCTION = "Retrieve text based on user query."  # what mteb tells instructed models in tasks that say nothing
+INSTRUCTION = "Retrieve text based on user query."  # mteb's default instruction, for tasks without one
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
@@ -52,7 +52,7 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
     except BadFile:
         raise
     except Exception as error:  # noqa: BLE001 - the hub, pip's metadata and torch each have errors of their own
-        how = "Offline is set: download the model first." if offline() else "Check the name, and what it says it needs."
+        how = "Offline is set: download the model first." if offline() else "Check the name and the packages it needs."
         raise BadFile(f"mteb cannot load {name!r}: {error} {how}") from None
     return _encoder(model, f"mteb:{name}", settings)
 
@@ -65,15 +65,15 @@ def wrap(
     batch: int = 32,
     progress: Progress | None = None,
 ) -> TowerEncoder:
-    """Take a model that is already loaded: what follows mteb's ``EncoderProtocol``.
+    """Wrap a model that is already loaded and follows mteb's ``EncoderProtocol``.
 
-    Its name is that of its ``ModelMeta``. A collection made with it remembers that name; where ``mteb.get_model`` does
-    not know it, hand the model to ``Collection.open`` again.
+    Its name is that of its ``ModelMeta``. A collection made with it stores that name; if ``mteb.get_model`` does not
+    know the name, pass the model to ``Collection.open`` again.
     """
     protocol = need("mteb.models", extra=EXTRA).EncoderProtocol
     if not isinstance(model, protocol) or model.mteb_model_meta is None:
         raise BadInput(
-            f"A {type(model).__name__} is no encoder of mteb's: it needs encode, similarity, similarity_pairwise and "
+            f"A {type(model).__name__} is not an mteb encoder: it needs encode, similarity, similarity_pairwise and "
             "mteb_model_meta."
         )
     settings = Settings(threads=threads, cache=cache, batch=batch, progress=progress)
@@ -84,8 +84,8 @@ def _encoder(model: Any, name: str, settings: Settings) -> TowerEncoder:
     models = need("mteb.models", extra=EXTRA)
     if not isinstance(model, models.EncoderProtocol) or "dense" not in model.mteb_model_meta.model_type:
         raise BadInput(
-            f"{name} does not give one vector for each text: it ranks pairs, searches by itself, or gives a vector for "
-            "each word. Name a dense model."
+            f"{name} does not return one vector for each text: it ranks pairs, searches on its own, or returns a "
+            "vector for each word. Use a dense model."
         )
     modalities = model.mteb_model_meta.modalities
     if not {"text", "image"} & set(modalities):
@@ -105,14 +105,14 @@ def _encoder(model: Any, name: str, settings: Settings) -> TowerEncoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MtebText:
-    """The text side of a model of mteb's."""
+    """The text tower of an mteb model."""
 
     model: Any
     strings: Strings
     settings: Settings
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
-        """Return the passages of each text, as stretches of it."""
+        """Return the passages of each text, as spans of it."""
         return self.strings.split(texts, role)
 
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
@@ -123,14 +123,14 @@ class MtebText:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MtebImages:
-    """The image side: whole pictures, because the model makes a square of its own."""
+    """The image tower. It passes whole pictures, because the model crops or resizes them itself."""
 
     model: Any
     settings: Settings
 
     @property
     def frame(self) -> Frame:
-        """What it is given."""
+        """The largest size of a picture it gets."""
         return Frame(LONGEST, "within")
 
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
@@ -141,7 +141,7 @@ class MtebImages:
 
 
 def _encoded(model: Any, part: Part, values: list[Any], role: Role, settings: Settings) -> Matrix:
-    """Hand one batch over as mteb does: a loader over a dataset, with the task and the role beside it."""
+    """Encode one batch as mteb does: a loader over a dataset, with the task and the role."""
     torch = need("torch", extra=EXTRA)
     loader = need("torch.utils.data", extra=EXTRA).DataLoader(
         need("datasets", extra=EXTRA).Dataset.from_dict({part: values}), batch_size=len(values), collate_fn=_together
@@ -161,7 +161,7 @@ def _encoded(model: Any, part: Part, values: list[Any], role: Role, settings: Se
     vectors = np.asarray(rows, dtype=np.float32)
     if vectors.ndim != 2:
         raise BadInput(
-            f"{model.mteb_model_meta.name} gave vectors of shape {vectors.shape}, not one row for each {part}."
+            f"{model.mteb_model_meta.name} returned vectors of shape {vectors.shape}, not one row for each {part}."
         )
     return vectors
 
@@ -172,7 +172,7 @@ def _together(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 @once
 def _task(part: Part) -> Any:
-    """Return the description of a retrieval task that is none of mteb's: no prompt of one task may be taken."""
+    """Return the metadata of a retrieval task that mteb does not have, so the model uses no task-specific prompt."""
     return need("mteb.abstasks.task_metadata", extra=EXTRA).TaskMetadata(
         name="IsthmusRetrieval",
         description="Whatever a collection holds.",
@@ -187,16 +187,16 @@ def _task(part: Part) -> Any:
 
 
 def _strings(model: Any, name: str) -> Strings:
-    """Split by the model's own tokenizer where it is a sentence-transformer's, else by bytes."""
+    """Split by the model's own tokenizer if it is a sentence-transformer, else by bytes."""
     if _is_sentence_transformer(model):
         roles = need("mteb.types", extra=EXTRA).PromptType
         prompt = need("mteb.models.abs_encoder", extra=EXTRA).get_prompt
-        said = model.model_prompts
+        prompts = model.model_prompts
         return Strings(
             splitter(model.model, name),
             {
-                "query": prompt(said, _task("text"), roles.query) or "",
-                "document": prompt(said, _task("text"), roles.document) or "",
+                "query": prompt(prompts, _task("text"), roles.query) or "",
+                "document": prompt(prompts, _task("text"), roles.document) or "",
             },
         )
     most = model.mteb_model_meta.max_tokens
@@ -205,7 +205,7 @@ def _strings(model: Any, name: str) -> Strings:
 
 
 def _byte_splitter(length: int, name: str) -> Splitter:
-    """Split between words, into passages of so many bytes: a tokenizer whose tokens are bytes."""
+    """Split between words into passages of ``length`` bytes, with a tokenizer whose tokens are bytes."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     alphabet = {letter: row for row, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
@@ -215,9 +215,9 @@ def _byte_splitter(length: int, name: str) -> Splitter:
 
 
 def _identity(model: Any) -> str:
-    """Hash the weights of every torch module that the model holds, and what else decides a vector.
+    """Hash the weights of every torch module of the model, and everything else that decides a vector.
 
-    Of a model behind a service, or one without torch, name and revision are all that can be known.
+    For a model behind a service, or one without torch, only name and revision are known.
     """
     meta, module = model.mteb_model_meta, need("torch.nn", extra=EXTRA).Module
     held = (
@@ -225,7 +225,7 @@ def _identity(model: Any) -> str:
         if isinstance(model, module)
         else [v for _, v in sorted(getattr(model, "__dict__", {}).items()) if isinstance(v, module)]
     )
-    known = None if held else (meta.name, meta.revision)  # a folder may move, and is named by its path
+    known = None if held else (meta.name, meta.revision)  # not for a folder: its name is a path, and it may move
     digest = hashlib.sha256(repr(("mteb", type(model).__name__, known, meta.max_tokens)).encode())
     if _is_sentence_transformer(model):
         digest.update(repr((model.model_prompts, model.model.max_seq_length)).encode())
@@ -239,9 +239,9 @@ def _is_sentence_transformer(model: Any) -> bool:
 
 
 def _check_offline(name: str) -> None:
-    """Refuse to ask the hub when only we were told not to: mteb obeys ``HF_HUB_OFFLINE`` alone."""
+    """Raise if isthmus is offline and mteb is not: mteb reads ``HF_HUB_OFFLINE`` only."""
     if offline() and not need("huggingface_hub.constants", extra=EXTRA).HF_HUB_OFFLINE:
         raise BadFile(
-            f"Offline is set, but mteb obeys HF_HUB_OFFLINE alone, as it is when Python starts. Set HF_HUB_OFFLINE=1 "
-            f"to load {name!r} from what was downloaded, or name a folder."
+            f"Offline is set, but mteb reads HF_HUB_OFFLINE only, when Python starts. Set HF_HUB_OFFLINE=1 to load "
+            f"{name!r} from the downloaded files, or name a folder."
         )

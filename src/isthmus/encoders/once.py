@@ -1,4 +1,4 @@
-"""Each passage and each picture is encoded once: what the cache has, what repeats, and the rest in batches."""
+"""Encode each passage and each picture once: from the cache, from an equal one, or in a batch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class TextTower(Protocol):
     """Splits texts into passages and encodes passages."""
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
-        """Return the passages of each text; none for a text in which there is nothing to read."""
+        """Return the passages of each text; empty for a text with nothing to read."""
 
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
-        """Return one row per passage, of any length."""
+        """Return one row per passage; rows need not have length 1."""
 
 
 class ImageTower(Protocol):
@@ -37,35 +37,35 @@ class ImageTower(Protocol):
 
     @property
     def frame(self) -> Frame:
-        """What it looks at."""
+        """The size of the pictures it reads."""
 
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
-        """Return one row per picture, of any length; each fits the frame."""
+        """Return one row per picture; rows need not have length 1. Each picture fits the frame."""
 
 
 class VectorInput(NamedTuple):
-    """What becomes one vector: a passage, a picture, or both."""
+    """The input of one vector: a passage, a picture, or both."""
 
     passage: TextPassage | None = None
     pixels: Pixels | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
-    """A picture, and the passages that stand beside it, each a vector with it; none: the picture alone is one."""
+class PictureItem:
+    """A picture with its passages: one vector for each passage with the picture, or one for the picture alone."""
 
     image: ImageLike
     passages: Sequence[TextPassage] = ()
 
     @property
     def count(self) -> int:
-        """How many passages and pictures it is."""
+        """The number of passages and pictures."""
         return 1 + len(self.passages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A picture's keys, one for each vector; its pixels if some are wanted and there was no problem."""
+    """A picture's keys, one for each vector; its pixels if some vectors are missing and it could be read."""
 
     keys: Sequence[bytes]
     wanted: Mapping[bytes, TextPassage | None] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Opened:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class EncoderRun:
-    """One call of an encoder: what is known so far, and how far it has come."""
+    """One call of an encoder: the vectors found so far, and the progress."""
 
     name: str
     dim: int
@@ -86,7 +86,7 @@ class EncoderRun:
     found: dict[bytes, Matrix] = field(default_factory=dict)
     claimed: set[bytes] = field(default_factory=set)
     claims: Lock = field(default_factory=Lock)
-    pillow: Lock = field(default_factory=Lock)  # one Pillow image may stand in two documents; it loads once
+    pillow: Lock = field(default_factory=Lock)  # two documents may share one Pillow image; it loads once
 
     def texts(self, encode: Callable[[Sequence[TextPassage]], Matrix], passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage, ``(n, d)``."""
@@ -106,20 +106,20 @@ class EncoderRun:
     ) -> dict[int, Matrix]:
         """Return a vector per row of ``pictures``; rows that cannot be read go to ``leave_out``."""
 
-        def encode(units: Sequence[VectorInput]) -> Matrix:
-            return tower.encode([unit.pixels for unit in units if unit.pixels is not None])
+        def encode(inputs: Sequence[VectorInput]) -> Matrix:
+            return tower.encode([item.pixels for item in inputs if item.pixels is not None])
 
-        shown = {row: Shown(image) for row, image in pictures.items()}
-        return {row: rows[0] for row, rows in self.shown(encode, tower.frame, shown, leave_out).items()}
+        items = {row: PictureItem(image) for row, image in pictures.items()}
+        return {row: rows[0] for row, rows in self.pictures(encode, tower.frame, items, leave_out).items()}
 
-    def shown(
+    def pictures(
         self,
         encode: Callable[[Sequence[VectorInput]], Matrix],
         frame: Frame,
-        pictures: Mapping[int, Shown],
+        pictures: Mapping[int, PictureItem],
         leave_out: Callable[[int, BadInput], None],
     ) -> dict[int, Matrix]:
-        """Return the vectors of each row: of its picture with each passage beside it, or of the picture alone."""
+        """Return the vectors of each row: of its picture with each passage, or of the picture alone."""
         batch: dict[bytes, VectorInput] = {}
         keys: dict[int, Sequence[bytes]] = {}
 
@@ -129,9 +129,9 @@ class EncoderRun:
             batch.clear()
 
         size = self.settings.batch
-        # closed here and now: left to the garbage collector, an error would end the readers on any thread at any time
+        # closed explicitly: otherwise the garbage collector would stop the readers on any thread at any time
         reading = in_order(
-            lambda shown: self.open(shown, frame), pictures.values(), workers=self.settings.workers, ahead=2 * size
+            lambda item: self.open(item, frame), pictures.values(), workers=self.settings.workers, ahead=2 * size
         )
         with closing(reading) as ahead:
             for row, picture in zip(pictures, ahead, strict=True):
@@ -149,36 +149,36 @@ class EncoderRun:
         for row in [
             row for row in keys if not self.found.keys() >= set(keys[row])
         ]:  # the same bytes as one that failed
-            leave_out(row, self.open(pictures[row], frame, anew=True).problem or BadImage("it cannot be read."))
+            leave_out(row, self.open(pictures[row], frame, again=True).problem or BadImage("it cannot be read."))
             del keys[row]
         return {row: self.rows(names) for row, names in keys.items()}
 
-    def open(self, shown: Shown, frame: Frame, *, anew: bool = False) -> Opened:
-        """Read one picture, on any thread; its pixels only for what nobody else makes and the cache has not."""
+    def open(self, item: PictureItem, frame: Frame, *, again: bool = False) -> Opened:
+        """Read one picture, on any thread; return its pixels only if this call must encode it."""
         keys: list[bytes] = []
         try:
-            data = file_bytes(shown.image)
+            data = file_bytes(item.image)
             pixels = None
             if data is None:
                 with self.pillow:
-                    pixels = read(shown.image, frame)
-                keys = self._keys(key(self.identity, f"pixels {pixels.shape}", pixels.tobytes()), shown)
+                    pixels = read(item.image, frame)
+                keys = self._keys(key(self.identity, f"pixels {pixels.shape}", pixels.tobytes()), item)
             else:
-                keys = self._keys(key(self.identity, "image", data), shown)
-            new = keys if anew else self.claim(keys)
+                keys = self._keys(key(self.identity, "image", data), item)
+            new = keys if again else self.claim(keys)
             if data is not None and new:
-                pixels = read_bytes(data, source_name(shown.image), frame)
-            passages: Sequence[TextPassage | None] = shown.passages or [None]
-            beside = dict(zip(keys, passages, strict=True))
-            return Opened(keys, {name: beside[name] for name in new}, pixels if new else None)
+                pixels = read_bytes(data, source_name(item.image), frame)
+            passages: Sequence[TextPassage | None] = item.passages or [None]
+            by_key = dict(zip(keys, passages, strict=True))
+            return Opened(keys, {name: by_key[name] for name in new}, pixels if new else None)
         except BadImage as problem:
             return Opened(keys, problem=problem)
 
-    def _keys(self, alone: bytes, shown: Shown) -> list[bytes]:
-        return [key(self.identity, "image+text", alone + each.content) for each in shown.passages] or [alone]
+    def _keys(self, alone: bytes, item: PictureItem) -> list[bytes]:
+        return [key(self.identity, "image+text", alone + each.content) for each in item.passages] or [alone]
 
     def claim(self, names: Sequence[bytes]) -> list[bytes]:
-        """Return those of the vectors that the caller is the one to make."""
+        """Claim vectors, and return those that the caller has to encode."""
         with self.claims:
             mine = [name for name in dict.fromkeys(names) if name not in self.claimed]
             self.claimed.update(mine)
@@ -187,11 +187,11 @@ class EncoderRun:
         return [name for name in mine if name not in known]
 
     def keep(self, names: Sequence[bytes], rows: Matrix) -> None:
-        """Take a batch's vectors over, into the cache too."""
+        """Store a batch's vectors, here and in the cache."""
         if rows.shape != (len(names), self.dim):
             raise BadFile(
-                f"The model of {self.name} gave an output of shape {rows.shape} where ({len(names)}, {self.dim}) was "
-                "expected. Check `dim` and `output` in its description."
+                f"The model of {self.name} returned shape {rows.shape} where ({len(names)}, {self.dim}) was expected. "
+                "Check `dim` and `output` in its description."
             )
         new = dict(zip(names, unit(rows, self.name), strict=True))
         self.settings.store.put(new)
@@ -202,7 +202,7 @@ class EncoderRun:
         return np.stack([self.found[name] for name in keys]) if keys else np.zeros((0, self.dim), dtype=np.float32)
 
     def step(self, count: int) -> None:
-        """Count, and tell whoever wants to know."""
+        """Add to the count and report the progress."""
         self.done += count
         if self.settings.progress is not None and count:
             self.settings.progress(self.done, self.total)

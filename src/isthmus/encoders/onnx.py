@@ -68,7 +68,7 @@ class OnnxText:
         return self.section.query if role == "query" else self.section.document
 
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
-        """Run, and pool where the model has not."""
+        """Run the model, and pool if the model does not."""
         inputs, mask = self.feed(passages)
         return _pooled(self.model.run(inputs), mask, self.section.pool)
 
@@ -100,7 +100,7 @@ class OnnxImage:
 
     @property
     def frame(self) -> Frame:
-        """The square it looks at."""
+        """The size of the pictures it reads."""
         return Frame(self.section.size, cast("Fit", self.section.fit), self.section.resample)
 
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
@@ -108,7 +108,7 @@ class OnnxImage:
         return self.model.run(self.feed(pixels))
 
     def feed(self, pixels: Sequence[Pixels]) -> dict[str, NDArray[Any]]:
-        """Give the squares the type and the order of axes that the model wants."""
+        """Convert the pictures to the type and the order of axes of the model."""
         ready: NDArray[Any] = np.stack(pixels)  # (n, size, size, 3)
         if self.section.dtype == "float32":
             mean, std = (np.array(three, dtype=np.float32) for three in (self.section.mean, self.section.std))
@@ -120,7 +120,7 @@ class OnnxImage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """An onnxruntime session and the output that is wanted of it."""
+    """An onnxruntime session and the name of its output."""
 
     path: Path
     session: InferenceSession
@@ -139,15 +139,15 @@ class Model:
     ) -> Model:
         """Load a model and check that it has the inputs and the output that its description names.
 
-        ``content`` is what to load: what was verified, or a part of what the file holds.
+        ``content`` is loaded instead of the file: the verified bytes, or a part of the model.
         """
         import onnxruntime as ort
 
         providers = _providers(settings.device, ort.get_available_providers())
         options = ort.SessionOptions()
         options.intra_op_num_threads = settings.threads or 0
-        options.log_severity_level = 3  # errors alone: warnings of the optimiser help nobody here
-        # weights in other files lie beside the model, and not in the working folder
+        options.log_severity_level = 3  # errors only: the optimiser's warnings do not help here
+        # external weights are in the model's folder, not in the working folder
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
         try:
             whole = read_regular(path, MODEL_BYTES) if content is None else content
@@ -157,7 +157,7 @@ class Model:
         takes, gives = [i.name for i in session.get_inputs()], [o.name for o in session.get_outputs()]
         if set(takes) != set(inputs):
             raise BadFile(
-                f"{path} takes {', '.join(takes)}, and its description feeds it {', '.join(inputs)}. Name its inputs "
+                f"{path} takes {', '.join(takes)}, and its description names {', '.join(inputs)}. Name its inputs "
                 "in encoder.toml."
             )
         if output and output not in gives:
@@ -165,7 +165,7 @@ class Model:
         return cls(path, session, output or gives[0])
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Matrix:
-        """Return the output as an array."""
+        """Return the model's output."""
         return self.several(inputs, [self.output])[0]
 
     def width(self, name: str) -> int:
@@ -185,7 +185,7 @@ class Model:
 
 
 def _pooled(output: Matrix, mask: NDArray[np.int64], pool: str) -> Matrix:
-    """Make one vector of the tokens': their mean under the mask, or the first."""
+    """Pool the token vectors: their mean under the mask, or the first."""
     if pool == "none" or output.ndim != 3:
         return output
     if pool == "first":

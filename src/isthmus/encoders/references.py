@@ -1,4 +1,4 @@
-"""The built-in bank of reference queries as vectors: encoded on first use, then read from disk."""
+"""The vectors of the built-in bank of reference queries: encoded on first use, then read from disk."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from isthmus.types import Matrix, Vectors
 
 Item = TypeVar("Item")
 
-SHIPPED_QUERIES = 1000  # of each modality at most; what collections take
+SHIPPED_QUERIES = 1000  # per modality, at most; the number collections use
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A query of the bank: words, a view of a picture, or both. The picture is not opened before it is asked."""
+    """A query of the bank: words, a view of a picture, or both. ``query`` opens the picture."""
 
     text: str | None = None
     view: View | None = None
 
     def query(self) -> Query:
-        """Return it as an encoder takes it."""
+        """Return it as a ``Query``."""
         return Query(text=self.text, image=None if self.view is None else self.view.image())
 
 
 def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None = None) -> Vectors:
-    """Return the bank's queries encoded by ``encoder``, from ``folder`` (or the user's cache) if they were before.
+    """Return the bank's queries encoded by ``encoder``, from ``folder`` (or the user's cache) if already encoded.
 
-    Words come first, then pictures, then pictures with words: those of these that the encoder reads. ``limit`` takes so
-    many of each at most, spread evenly over the bank.
+    Words come first, then pictures, then pictures with words, as far as the encoder reads them. ``limit`` is the most
+    queries per modality, spread evenly over the bank.
 
-    A file's name holds what its vectors depend on, the encoder's identity and the queries, so that another encoder or
-    another bank is encoded anew; a damaged file is, too.
+    The name of a file is a hash of everything its vectors depend on, the encoder's identity and the queries. So the
+    bank is encoded again for another encoder or another bank, and if the file is damaged.
     """
-    asked = {m: _spread(several, limit) for m, several in references().items() if m in encoder.modalities}
-    found = [kept(encoder, modality, several, folder) for modality, several in asked.items()]
+    chosen = {m: _spread(several, limit) for m, several in references().items() if m in encoder.modalities}
+    found = [kept(encoder, modality, several, folder) for modality, several in chosen.items()]
     return Vectors.concat(found or [Vectors.of(np.zeros((0, encoder.dim), np.float32), "text")])
 
 
@@ -66,14 +66,14 @@ def references() -> dict[str, Sequence[Reference]]:
 
 
 def ship(name: str = "mini", limit: int = SHIPPED_QUERIES) -> None:
-    """Write what collections ask an embedded encoder for beside it, in half precision: the bank need not be encoded."""
+    """Write the bank's vectors into an embedded encoder's folder, in half precision, so that they need no encoding."""
     encoder = load(name)
     for old in EMBEDDED[name].glob("bank-*.npz"):
         old.unlink()
     for modality, several in references().items():
-        asked = _spread(several, limit)
-        file = f"bank-{_digest(encoder.identity, modality, asked)}.npz"
-        encoded = encoder.encode_queries([reference.query() for reference in asked])
+        chosen = _spread(several, limit)
+        file = f"bank-{_digest(encoder.identity, modality, chosen)}.npz"
+        encoded = encoder.encode_queries([reference.query() for reference in chosen])
         used = {
             part: matrix.astype(np.float16) for part, matrix in encoded.parts.items() if encoded.present[part].all()
         }
@@ -81,13 +81,13 @@ def ship(name: str = "mini", limit: int = SHIPPED_QUERIES) -> None:
 
 
 def user_cache() -> Path:
-    """Return the folder for what can be made again: ``ISTHMUS_CACHE``, or isthmus in the user's cache folder."""
+    """Return the cache folder: ``ISTHMUS_CACHE``, or ``isthmus`` in the user's cache folder."""
     given = os.environ.get("ISTHMUS_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isthmus"
 
 
 def _spread(several: Sequence[Item], limit: int | None) -> Sequence[Item]:
-    """Take ``limit`` of them, evenly.
+    """Return ``limit`` of the items, evenly spread.
 
     >>> _spread("abcdefg", 3)
     ['a', 'd', 'g']
@@ -97,28 +97,28 @@ def _spread(several: Sequence[Item], limit: int | None) -> Sequence[Item]:
     return [several[int(row)] for row in np.linspace(0, len(several) - 1, limit)]
 
 
-def kept(encoder: Encoder, modality: str, asked: Sequence[Reference], folder: Path | None = None) -> Vectors:
-    """Return queries of one modality encoded, from where they were kept before."""
-    name = f"bank-{_digest(encoder.identity, modality, asked)}.npz"
+def kept(encoder: Encoder, modality: str, several: Sequence[Reference], folder: Path | None = None) -> Vectors:
+    """Return the vectors of queries of one modality, from the cache if they are there."""
+    name = f"bank-{_digest(encoder.identity, modality, several)}.npz"
     path = (folder or user_cache()) / name
     shipped = EMBEDDED.get(encoder.name)
     parts = (_read(shipped / name) if shipped else {}) or _read(path)
-    if {matrix.shape for matrix in parts.values()} != {(len(asked), encoder.dim)}:
-        encoded = encoder.encode_queries([reference.query() for reference in asked])
+    if {matrix.shape for matrix in parts.values()} != {(len(several), encoder.dim)}:
+        encoded = encoder.encode_queries([reference.query() for reference in several])
         parts = {part: matrix for part, matrix in encoded.parts.items() if encoded.present[part].all()}
         _write(path, parts)
     return Vectors(parts)
 
 
-def _digest(identity: str, modality: str, asked: Sequence[Reference]) -> str:
-    contents = hashlib.sha256("\n".join([identity, modality, *map(repr, asked)]).encode())
-    for view in {reference.view.name: reference.view for reference in asked if reference.view}.values():
+def _digest(identity: str, modality: str, several: Sequence[Reference]) -> str:
+    contents = hashlib.sha256("\n".join([identity, modality, *map(repr, several)]).encode())
+    for view in {reference.view.name: reference.view for reference in several if reference.view}.values():
         contents.update(view.file())
     return contents.hexdigest()[:24]
 
 
 def _read(path: Path) -> dict[str, Matrix]:
-    """Return what was kept, or nothing if it is not there or damaged."""
+    """Return the stored vectors, or nothing if the file is missing or damaged."""
     try:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             return {part: matrix.astype(np.float32) for part, matrix in file.items()}
@@ -127,7 +127,7 @@ def _read(path: Path) -> dict[str, Matrix]:
 
 
 def _write(path: Path, parts: dict[str, Matrix]) -> None:
-    """Keep vectors for the next time, if there is somewhere to keep them."""
+    """Store vectors for later runs; ignore a folder that cannot be written."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft, draft.open("wb") as file:

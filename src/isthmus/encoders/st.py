@@ -34,7 +34,7 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
 
 
 def load_model(name: str, device: str) -> Any:
-    """Load a model from a folder, from what was downloaded before, or (unless offline is set) from the hub."""
+    """Load a model from a folder, from the downloaded files, or (unless offline is set) from the hub."""
     st = need("sentence_transformers", extra="st")
     try:
         return st.SentenceTransformer(name, device=device, local_files_only=offline())
@@ -45,14 +45,14 @@ def load_model(name: str, device: str) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceTower:
-    """A sentence-transformers model behind passages."""
+    """A sentence-transformers model as a text tower."""
 
     model: Any
     strings: Strings
     settings: Settings
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
-        """Return the passages of each text, as stretches of it."""
+        """Return the passages of each text, as spans of it."""
         return self.strings.split(texts, role)
 
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
@@ -66,25 +66,25 @@ class SentenceTower:
 
 
 def prompt_of(model: Any, role: str) -> str:
-    """Return the words that a model wants in front of a query or a document."""
+    """Return the model's prompt for a query or a document."""
     prompts = model.prompts or {}
     names = ROLE_PROMPTS["query" if role == "query" else "document"]
     return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def splitter(model: Any, name: str) -> Splitter | None:
-    """Return what makes passages of the model's length; None where it reads any, or has a tokenizer of its own kind."""
+    """Return a splitter for the model's length; None if the length has no limit, or the tokenizer is not supported."""
     from tokenizers import Tokenizer
 
     tokenizer = getattr(model.tokenizer, "backend_tokenizer", model.tokenizer)
     if model.max_seq_length is None or not isinstance(tokenizer, Tokenizer):
         return None
-    own = Tokenizer.from_str(tokenizer.to_str())  # the model keeps its own settings for cutting and padding
+    own = Tokenizer.from_str(tokenizer.to_str())  # a copy: the model keeps its own truncation and padding
     return Splitter.of(own, int(model.max_seq_length), name)
 
 
 def _identity(model: Any) -> str:
-    """Hash the weights and what else decides a vector: a name alone may come to mean another model."""
+    """Hash the weights and everything else that decides a vector: the model behind a name may change."""
     digest = hashlib.sha256(repr((model.max_seq_length, model.prompts)).encode())
     for some in weights(model):
         digest.update(some)
@@ -92,7 +92,7 @@ def _identity(model: Any) -> str:
 
 
 def weights(module: Any) -> Iterator[bytes]:
-    """Give the name and the numbers of every weight of a torch module."""
+    """Yield the name and the bytes of every weight of a torch module."""
     for name, tensor in sorted(module.state_dict().items()):
         yield name.encode()
         yield tensor.detach().cpu().float().numpy().tobytes()
@@ -100,7 +100,7 @@ def weights(module: Any) -> Iterator[bytes]:
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Hold torch to so many threads while it runs here."""
+    """Limit torch to ``count`` threads inside the block."""
     torch = need("torch", extra="st")
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)

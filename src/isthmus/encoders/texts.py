@@ -1,4 +1,4 @@
-"""Long texts become passages: whole words where possible, no overlap, nothing cut away."""
+"""Split long texts into passages: whole words where possible, no overlap, nothing lost."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from isthmus.files import read_regular
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-AT_ONCE = 256 * 1024  # characters that are tokenized at a time; a tokenizer takes about 600 bytes for each token
+AT_ONCE = 256 * 1024  # characters tokenized at a time; a tokenizer needs about 600 bytes per token
 BOUNDARY = re.compile(r"(?<=\S)(?=\s)")
-PROBES = 100  # how many entries of the vocabulary may be tried to see what a tokenizer puts around a text
+PROBES = 100  # entries of the vocabulary to try when looking for the tokens around a text
 
 
 @dataclass(frozen=True, slots=True)
 class TextPassage:
-    """A stretch ``text[start:end]``, and the content that decides its vector: what the model is given."""
+    """A span ``text[start:end]``, and the content that decides its vector: the model's input."""
 
     start: int
     end: int
@@ -35,21 +35,21 @@ class TextPassage:
 
     @property
     def tokens(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """The content, where it is tokens."""
+        """The content as tokens."""
         return np.frombuffer(self.content, dtype=np.int32)
 
 
 class Tokens(NamedTuple):
-    """The tokens of a text as arrays: a list of Python numbers would take 20 times as much memory."""
+    """The tokens of a text as arrays: a list of Python numbers would need 20 times the memory."""
 
     ids: NDArray[np.int32]
-    starts: NDArray[np.int32]  # where each begins and ends in the text
+    starts: NDArray[np.int32]  # start and end of each in the text
     ends: NDArray[np.int32]
-    words: NDArray[np.int32]  # which word each belongs to; a number of its own where the tokenizer does not say
+    words: NDArray[np.int32]  # the word of each; a unique negative number where the tokenizer has none
 
 
 class TokenizedWord(NamedTuple):
-    """A word ``text[start:end]`` as the tokenizer sees words, and where its tokens stand in its passage."""
+    """A word ``text[start:end]`` as the tokenizer sees words, and the positions of its tokens in its passage."""
 
     start: int
     end: int
@@ -58,27 +58,27 @@ class TokenizedWord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Splitter:
-    """Split texts into passages of at most ``length`` tokens, those that frame each passage included.
+    """Split texts into passages of at most ``length`` tokens, including the special tokens around each.
 
     A text of n tokens with room for r in a passage becomes ⌈n / r⌉ passages of about the same length, or
     one more where words would not fit otherwise. A passage ends where a word does, unless a word alone is
-    longer than a passage; passages do not overlap, and their tokens in a row are the tokens of the text.
-    A text without a token (spaces, control characters) has no passage.
+    longer than a passage; passages do not overlap, and their tokens concatenated are the tokens of the text.
+    A text without tokens (spaces, control characters) has no passage.
     """
 
     tokenizer: Tokenizer
     length: int
-    before: tuple[int, ...]  # tokens in front of every passage, such as [CLS]
-    after: tuple[int, ...]  # and behind it, such as [SEP]
+    before: tuple[int, ...]  # tokens before every passage, such as [CLS]
+    after: tuple[int, ...]  # and after it, such as [SEP]
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, length: int, name: str) -> Splitter:
-        """Find out what the tokenizer puts around a text, and take care that it cuts and pads nothing."""
+        """Find the special tokens around a text, and turn off truncation and padding."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
         before, after = _frame(tokenizer, name)
         if length - len(before) - len(after) < 1:
-            raise BadFile(f"{name} says length = {length}, and the tokens around each passage take all of it.")
+            raise BadFile(f"{name} has length = {length}, and the special tokens around each passage fill it.")
         return cls(tokenizer, length, before, after)
 
     @classmethod
@@ -92,7 +92,7 @@ class Splitter:
 
     @classmethod
     def from_bytes(cls, content: bytes, length: int, name: str) -> Splitter:
-        """Take the content of a ``tokenizer.json``; ``name`` stands in errors."""
+        """Take the content of a ``tokenizer.json``; ``name`` is used in error messages."""
         from tokenizers import Tokenizer
 
         try:
@@ -102,7 +102,7 @@ class Splitter:
         return cls.of(tokenizer, length, name)
 
     def split(self, texts: Sequence[str], prefix: str = "") -> list[list[TextPassage]]:
-        """Return the passages of each text; ``prefix`` stands in front of every passage."""
+        """Return the passages of each text; ``prefix`` comes before every passage."""
         front = self.front(prefix)
         room = self.length - len(front) - len(self.after)
         if room < 1:
@@ -111,10 +111,9 @@ class Splitter:
         return [self._passages(tokens, len(text), front, room) for tokens, text in zip(encoded, texts, strict=True)]
 
     def tokens(self, texts: Sequence[str]) -> Iterator[Tokens]:
-        """Give the tokens of each text, without those around it.
+        """Yield the tokens of each text, without special tokens.
 
-        A text of more than ``AT_ONCE`` characters is tokenized in stretches, which begin where a space does; if there
-        is none, anywhere.
+        A text of more than ``AT_ONCE`` characters is tokenized in spans, which begin at a space if there is one.
         """
         group: list[str] = []
         for text in texts:
@@ -129,7 +128,7 @@ class Splitter:
             yield _joined(
                 [
                     _arrays(self.tokenizer.encode(texts[0][start:end], add_special_tokens=False), start)
-                    for start, end in _stretches(texts[0])
+                    for start, end in _spans_of(texts[0])
                 ]
             )
             return
@@ -137,7 +136,7 @@ class Splitter:
             yield _arrays(encoding, 0)
 
     def front(self, prefix: str = "") -> tuple[int, ...]:
-        """Return the tokens in front of every passage."""
+        """Return the tokens before every passage."""
         return (*self.before, *self.tokenizer.encode(prefix, add_special_tokens=False).ids) if prefix else self.before
 
     def words(self, text: str, prefix: str = "") -> tuple[list[TextPassage], list[list[TokenizedWord]]]:
@@ -163,7 +162,7 @@ class Splitter:
         start = 0
         while start < count:
             end = _end(tokens.words, start, count, room)
-            first = int(tokens.starts[start]) if start else 0  # the stretches cover the text without gaps
+            first = int(tokens.starts[start]) if start else 0  # the spans cover the text without gaps
             last = int(tokens.starts[end]) if end < count else characters
             framed = np.concatenate([front, tokens.ids[start:end], self.after]).astype(np.int32)
             passages.append(TextPassage(first, last, framed.tobytes()))
@@ -173,28 +172,28 @@ class Splitter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strings:
-    """Passages for a model that reads strings: a passage's content is its role and its stretch of the text."""
+    """Passages for a model that reads strings: a passage's content is its role and its span of the text."""
 
     splitter: Splitter | None  # None: the model reads texts of any length
-    prompts: Mapping[Role, str]  # what the model puts before every text, by role
+    prompts: Mapping[Role, str]  # the model's prompts, by role
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
-        """Return the passages of each text, as stretches of it."""
+        """Return the passages of each text, as spans of it."""
         return [
             [
                 TextPassage(start, end, f"{role}\n{text[start:end]}".encode())
-                for start, end in self._stretches(text, role)
+                for start, end in self._spans_of(text, role)
             ]
             for text in texts
         ]
 
     @staticmethod
     def read(passages: Sequence[TextPassage]) -> tuple[Role, list[str]]:
-        """Return the role that all of these passages have, and their texts."""
+        """Return the role that these passages share, and their texts."""
         several = [passage.content.decode().partition("\n") for passage in passages]
         return "query" if several[0][0] == "query" else "document", [text for _, _, text in several]
 
-    def _stretches(self, text: str, role: Role) -> list[tuple[int, int]]:
+    def _spans_of(self, text: str, role: Role) -> list[tuple[int, int]]:
         if not text.strip():
             return []
         if self.splitter is None:
@@ -207,17 +206,17 @@ class Strings:
         ]
 
     def _fitting(self, text: str, start: int, end: int, prompt: str) -> list[tuple[int, int]]:
-        """Halve a stretch that has more tokens alone than it had inside the text, until nothing would be cut."""
+        """Split a span again if it has more tokens alone than inside the text, until nothing is truncated."""
         again = self.splitter.split([text[start:end]], prompt)[0] if self.splitter else []
         if len(again) < 2:
             return [(start, end)]
         return [piece for p in again for piece in self._fitting(text, start + p.start, start + p.end, prompt)]
 
 
-def _stretches(text: str) -> Iterator[tuple[int, int]]:
-    """Cut a text into stretches that can be tokenized one by one.
+def _spans_of(text: str) -> Iterator[tuple[int, int]]:
+    """Split a text into spans that can be tokenized one by one.
 
-    >>> list(_stretches("one text"))
+    >>> list(_spans_of("one text"))
     [(0, 8)]
     """
     start = 0
@@ -240,23 +239,23 @@ def _arrays(encoding: Encoding, start: int) -> Tokens:
     return Tokens(ids, spans[:, 0], spans[:, 1], words)
 
 
-def _joined(stretches: Sequence[Tokens]) -> Tokens:
-    """Join the tokens of stretches; words of different ones have different numbers."""
-    if len(stretches) == 1:
-        return stretches[0]
+def _joined(spans: Sequence[Tokens]) -> Tokens:
+    """Join the tokens of spans; words of different spans get different numbers."""
+    if len(spans) == 1:
+        return spans[0]
     words, before, alone = [], 0, 0
-    for stretch in stretches:
-        own = stretch.words < 0
-        words.append(np.where(own, stretch.words - alone, stretch.words + before))
-        before += int(stretch.words.max(initial=-1)) + 1
-        alone += len(stretch.words)
-    columns = zip(*stretches, strict=True)
+    for span in spans:
+        own = span.words < 0
+        words.append(np.where(own, span.words - alone, span.words + before))
+        before += int(span.words.max(initial=-1)) + 1
+        alone += len(span.words)
+    columns = zip(*spans, strict=True)
     ids, starts, ends, _ = (np.concatenate(column) for column in columns)
     return Tokens(ids, starts, ends, np.concatenate(words))
 
 
 def _end(words: NDArray[np.int32], start: int, n: int, room: int) -> int:
-    """Share what is left evenly among as few passages as it takes, and step back to where a word begins."""
+    """Divide the rest evenly among as few passages as possible, and step back to the start of a word."""
     left = n - start
     if left <= room:
         return n

@@ -1,4 +1,4 @@
-"""What two towers see before they pool: a vector for each token of a text, and for each cell of a picture."""
+"""Two towers before pooling: a vector for each token of a text, and for each cell of a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POOLED = "/image/ReduceMean_output_0"  # of mini, the mean of those cells, (n, c
 
 
 class TokenStates(NamedTuple):
-    """The states of passages' tokens, and which are there."""
+    """The states of passages' tokens, and the mask of real tokens."""
 
     states: Matrix  # (n, t, d)
     mask: Mask  # (n, t)
@@ -33,13 +33,13 @@ class TokenStates(NamedTuple):
 class Picture(NamedTuple):
     """The cells of pictures, and the picture's own vectors."""
 
-    cells: Matrix  # (n, p, channels), row after row of each picture
+    cells: Matrix  # (n, p, channels), row by row
     vectors: Matrix  # (n, d), unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenTowers:
-    """The text tower and the image tower of an encoder's folder, cut at a tensor each."""
+    """The text tower and the image tower of an encoder's folder, each cut at a tensor."""
 
     identity: str
     dim: int
@@ -53,9 +53,9 @@ class TokenTowers:
         described = describe(folder)
         words, picture = described.text, described.image
         if described.fusion is not None:
-            raise BadInput(f"{folder} is itself a model over towers. Name those: {described.fusion.towers}.")
+            raise BadInput(f"{folder} is a model on other towers. Name those: {described.fusion.towers}.")
         if words is None or picture is None:
-            raise BadFile(f"{folder} has one tower. One representation for both takes an encoder of text and images.")
+            raise BadFile(f"{folder} has one tower. Fusion needs an encoder of text and images.")
         inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
         model = Model.open(folder / words.model, inputs, text, settings, cut(described.read(words.model), text))
         path, whole = folder / picture.model, described.read(picture.model)
@@ -66,7 +66,7 @@ class TokenTowers:
 
     @property
     def frame(self) -> Frame:
-        """What is looked at of a picture."""
+        """The size of the pictures that the image tower reads."""
         return self.image.frame
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
@@ -74,17 +74,17 @@ class TokenTowers:
         return self.text.split(texts, role)
 
     def inside(self, passage: TextPassage, role: Role) -> slice:
-        """Say where a passage's own tokens stand, without those that frame it."""
+        """Return the slice of a passage's own tokens, without special tokens."""
         front, after = len(self.front(role)), len(self.text.splitter.after)
         return slice(front, len(passage.tokens) - after)
 
-    def said(self, passage: TextPassage, role: Role) -> str:
+    def decoded(self, passage: TextPassage, role: Role) -> str:
         """Return the words of a passage."""
         words: str = self.text.splitter.tokenizer.decode(passage.tokens[self.inside(passage, role)].tolist())
         return words
 
     def word_ids(self, passage: TextPassage, role: Role) -> list[int]:
-        """Say which word each of a passage's own tokens belongs to; each is its own where that cannot be told."""
+        """Return the word number of each of a passage's own tokens; one number each if words are unknown."""
         own = passage.tokens[self.inside(passage, role)].tolist()
         tokenizer = self.text.splitter.tokenizer
         again = tokenizer.encode(tokenizer.decode(own, skip_special_tokens=False), add_special_tokens=False)
@@ -93,7 +93,7 @@ class TokenTowers:
         return [-1 - at if word is None else word for at, word in enumerate(again.word_ids)]
 
     def front(self, role: Role) -> tuple[int, ...]:
-        """Return the tokens before a passage's own: those of the frame, and of a prompt."""
+        """Return the tokens before a passage's own: special tokens, and those of a prompt."""
         section = self.text.section
         return self.text.splitter.front(section.query if role == "query" else section.document)
 

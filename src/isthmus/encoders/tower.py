@@ -1,10 +1,9 @@
-"""What an exported tower computes on its way, as a model of its own: one vector per token, or per cell of an image.
+"""Cut an exported tower at a tensor: a model that returns one vector per token, or per cell of an image.
 
 An ONNX file is a protobuf message: fields, one after another, each with a number and a length. The graph is field 7 of
-the model; its nodes are field 1, in the order in which they run, and its outputs are field 12. Leaving out the nodes
-behind a tensor and naming that tensor as the output makes the cut; weights that nothing uses any more are not loaded.
-Of several tensors the last one decides where the cut is. ``tail`` is the other half: what stands behind a tensor, with
-the tensor as its input.
+the model; its nodes are field 1, in the order in which they run, and its outputs are field 12. The cut removes
+the nodes after a tensor and makes that tensor the output; unused weights are not loaded. With several tensors, the last
+one decides where the cut is. ``tail`` is the other half: the nodes after a tensor, with the tensor as input.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ INPUTS_OF_NODE, OUTPUTS_OF_NODE = 1, 2
 FLOATS = b"\x0a\x02\x08\x01"  # a type: a tensor (1) whose elements (1) are float32 (1), of any shape
 TYPE = 2
 VARINT, BYTES = 0, 2  # the wire types of numbers and of everything that has a length
-FIXED = {1: 8, 5: 4}  # the bytes of those that need not say
+FIXED = {1: 8, 5: 4}  # the sizes of the fixed-length types, in bytes
 ORT_FORMAT = b"ORTM"
 EXTERNAL_DATA, KEY, VALUE = 13, 1, 2  # of a tensor: pairs of a key and a value, one of them the file's name
 CONTAINS: Mapping[str, Mapping[int, str]] = {  # which messages hold which, on the way to tensors
@@ -35,11 +34,11 @@ CONTAINS: Mapping[str, Mapping[int, str]] = {  # which messages hold which, on t
     "training": {1: "graph", 2: "graph"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
-CUT_SHORT = "This model's file ends in the middle of a field. It is cut short: get it again."
+CUT_SHORT = "This model's file ends in the middle of a field. It is truncated: download it again."
 
 
 def cut(model: bytes, *tensors: str) -> bytes:
-    """Return the model that ends at these tensors and gives them, in this order.
+    """Return the model that ends at these tensors and outputs them, in this order.
 
     >>> cut(b"", "features")
     Traceback (most recent call last):
@@ -49,10 +48,10 @@ def cut(model: bytes, *tensors: str) -> bytes:
 
 
 def tail(model: bytes, tensor: str) -> bytes:
-    """Return the model that begins at this tensor, float32, and gives what the whole gives.
+    """Return the model that begins at this tensor, float32, and has the outputs of the whole.
 
-    The nodes are walked from the last to the first; those that an output depends on are kept, up to the tensor. A graph
-    inside a node (a loop, a condition) is not looked into.
+    It visits the nodes from last to first and keeps those that an output depends on, up to the tensor. It does not
+    visit graphs inside a node (a loop, a condition).
 
     >>> tail(b"", "features")
     Traceback (most recent call last):
@@ -62,19 +61,19 @@ def tail(model: bytes, tensor: str) -> bytes:
 
 
 def external_files(model: bytes) -> list[str]:
-    """Return the files beside a model that hold some of its weights, as it names them.
+    """Return the names of external files that hold some of a model's weights.
 
-    Tensors stand in the graph, in the attributes of nodes, in graphs inside those, and in functions.
+    It looks in the graph, in the attributes of nodes, in graphs inside those, and in functions.
 
     >>> external_files(b"")
     []
     """
-    if model[4:8] == ORT_FORMAT:  # onnxruntime's own format, which keeps its weights inside
+    if model[4:8] == ORT_FORMAT:  # onnxruntime's own format, without external weights
         return []
     try:
         found = list(_locations(memoryview(model), "model"))
     except RecursionError:
-        raise BadFile("This model nests graphs without end. It is malformed, perhaps on purpose.") from None
+        raise BadFile("This model nests graphs too deeply. It is malformed.") from None
     return list(dict.fromkeys(found))
 
 
@@ -127,8 +126,8 @@ def _tail(graph: bytes, tensor: bytes) -> bytes:
         raise _no_tensor(tensor.decode())
     entries = {name for entry in _held(graph, INPUT) for name in _held(entry, NAME)} - weights
     if entries & wanted:
-        beside = min(entries & wanted).decode()
-        raise BadFile(f"What this model gives depends on {beside!r} beside {tensor.decode()!r}. Begin further on.")
+        other = min(entries & wanted).decode()
+        raise BadFile(f"The output of this model depends on {other!r} too, not only {tensor.decode()!r}. Cut later.")
     entry = _written(INPUT, _written(NAME, tensor) + _written(TYPE, FLOATS))
     return b"".join([*reversed(kept), entry])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Role, Settings, Skip, unit
-from isthmus.encoders.items import Given, Items, Refuse, asked, names_of, readable, stop, texts_of
+from isthmus.encoders.items import Given, Items, Refuse, named_queries, names_of, readable, stop, texts_of
 from isthmus.encoders.once import EncoderRun, ImageTower, TextTower
 from isthmus.encoders.texts import TextPassage
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -17,10 +17,10 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TowerVectors:
-    """What became of a call's items: their passages' vectors, and their images'."""
+    """The vectors of a call's items: of their passages, and of their images."""
 
     counts: Rows  # (n,): how many passages each item has
-    text: Matrix  # (all passages, d), item after item
+    text: Matrix  # (all passages, d), in the order of the items
     image: Matrix  # (n, d)
     pictured: Mask  # (n,): which items have an image
     kept: Mask  # (n,): which items could be encoded
@@ -28,7 +28,7 @@ class TowerVectors:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class TowerEncoder:
-    """The ``Encoder`` over one or two towers. ``identity`` changes whenever its vectors do."""
+    """An ``Encoder`` with one or two towers. ``identity`` changes whenever its vectors do."""
 
     name: str
     dim: int
@@ -39,7 +39,7 @@ class TowerEncoder:
 
     @property
     def modalities(self) -> tuple[str, ...]:
-        """The modalities it takes, in documents and in queries."""
+        """The modalities it accepts, in documents and in queries."""
         if self.text is None or self.image is None:
             return ("image",) if self.text is None else ("text",)
         return ("image", "image+text", "text")
@@ -53,7 +53,7 @@ class TowerEncoder:
 
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
         """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
-        given, names = asked(queries)
+        given, names = named_queries(queries)
         return _weighted(self._one_row_each(self._encode(given, names, "query", stop)), given)
 
     def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
@@ -67,7 +67,7 @@ class TowerEncoder:
         return self._vectors(text, written, found.image[owner], found.pictured[owner]), owner
 
     def split(self, text: str) -> list[tuple[int, int]]:
-        """Say where the passages of a document's text begin and end."""
+        """Return the start and end of each passage of a document's text."""
         passages = self.text.split([readable(text)], "document")[0] if self.text is not None else []
         return [(passage.start, passage.end) for passage in passages]
 
@@ -88,7 +88,7 @@ class TowerEncoder:
     def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> TowerVectors:
         given = Given.of(items, self._split(items, role), names, refuse).check(self.name, self.modalities)
         pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
-        several = [*given.passages]  # a picture that cannot be read takes its passages out; their counts stay
+        several = [*given.passages]  # an unreadable picture removes its passages from given.passages, not from here
         counts = np.array([len(passages) for passages in several], dtype=np.intp)
         total = int(counts.sum()) + len(pictures)
         run = EncoderRun(name=self.name, dim=self.dim, identity=self.identity, settings=self.settings, total=total)
@@ -106,7 +106,7 @@ class TowerEncoder:
 
 
 def _weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
-    """Give each query the weights it asks for."""
+    """Apply each query's weights."""
     if all(query.weights is None for query in queries):
         return vectors
     given = [query.weights or {} for query in queries]

@@ -1,10 +1,10 @@
-"""The built-in bank: a few thousand general queries in English, for collections that bring none of their own.
+"""The built-in bank: a few thousand general queries in English, for collections without queries of their own.
 
     bank.queries()                   the bank that is shipped
     bank.generate(seed=1)            another one, from the same words and templates
 
 ``words.toml`` holds the words, ``templates.toml`` the templates by style, ``queries.txt`` what ``generate()`` makes of
-them. The two files say at their top how they are written; docs/bank.md says why the bank is as it is. ``views.py`` has
+them. The comments at the top of the two files describe their format; docs/bank.md explains the design. ``views.py`` has
 the pictures.
 
 >>> len(queries())
@@ -28,8 +28,8 @@ from isthmus.errors import BadInput
 
 __all__ = ["by_style", "generate", "queries"]
 
-ALIKE = 0.5  # two queries with so many of their content words in common say nearly the same
-TRIES = 50  # a template that fails so often in a row has nothing new to say
+ALIKE = 0.5  # two queries that share this fraction of their content words are near duplicates
+TRIES = 50  # a template that fails this often in a row is exhausted
 
 Card = TypeVar("Card")
 Row = dict[str, list[str]]  # column → alternatives
@@ -78,7 +78,7 @@ def by_style(seed: int = 0, count: int = 4000) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class WordDeck:
-    """Lists and tables of words, dealt like cards: none comes again before all have been dealt."""
+    """Lists and tables of words, dealt like cards: no card repeats before all have been dealt."""
 
     rng: np.random.Generator
     lists: dict[str, list[str]]
@@ -100,14 +100,14 @@ class WordDeck:
         return cls(rng, lists, tables)
 
     def deal(self, cards: Sequence[Card]) -> Card:
-        """Return the next of these cards, shuffled anew after the last."""
+        """Return the next of these cards, shuffled again after the last."""
         deck = self.decks.setdefault(id(cards), [])
         if not deck:
             deck.extend(shuffled(cards, self.rng))
         return deck.pop()  # type: ignore[return-value]
 
     def fill(self, template: str) -> str:
-        """Fill the slots of a template; the cells of a table come from one row, so that they go together."""
+        """Fill the slots of a template; the cells of a table come from one row, so they fit together."""
         rows: dict[str, Row] = {}
 
         def word(slot: re.Match[str]) -> str:
@@ -132,7 +132,7 @@ class SeenQueries:
     holders: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def takes(self, query: str) -> bool:
-        """Say whether a query repeats no word and is like no earlier query, and remember it if so."""
+        """Return whether a query repeats no word and resembles no earlier query; if so, remember it."""
         words = [word.rstrip("s") for word in re.findall(r"\w+", query.lower()) if word not in self.stop]
         common = Counter(i for word in words for i in self.holders[word])
         alike = any(n >= ALIKE * (len(words) + self.sizes[i] - n) for i, n in common.items())
@@ -145,7 +145,7 @@ class SeenQueries:
 
 
 def shuffled(cards: Sequence[Card], rng: np.random.Generator) -> list[Card]:
-    """Return the cards in random order, by uniform draws alone: they are the same in every numpy."""
+    """Return the cards in random order. It uses uniform draws only, which are the same in every version of numpy."""
     return [cards[i] for i in rng.random(len(cards)).argsort(kind="stable")]
 
 

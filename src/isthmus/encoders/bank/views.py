@@ -1,7 +1,7 @@
 """The bank's pictures as queries: each as a whole and in three parts, some of them mirrored.
 
-People ask with what they have at hand: a photo, a detail of it, a drawing. So the bank holds photos, textures, clip art
-and pictures from microscopes and space probes, small ones. ``pictures/LICENSES.md`` says whose each is.
+People search with a photo, a detail of it, or a drawing. So the bank holds small photos, textures, clip art and
+pictures from microscopes and space probes. ``pictures/LICENSES.md`` lists the author and license of each.
 
 >>> len(views())
 180
@@ -22,7 +22,7 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-PARTS = 3  # of each picture, beside the whole
+PARTS = 3  # of each picture, besides the whole
 SMALLEST, LARGEST = 0.5, 0.9  # a part's sides, as shares of the picture's
 PICTURES = files(__package__).joinpath("pictures")
 
@@ -52,14 +52,14 @@ class View:
 
 @cache
 def views(seed: int = 0) -> tuple[View, ...]:
-    """Return every picture followed by its parts; the seed says which parts."""
+    """Return every picture followed by its parts; the seed chooses the parts."""
     rng = np.random.default_rng(seed)
     names = sorted(path.name for path in PICTURES.iterdir() if path.name.endswith(".jpg"))
     return tuple(view for name in names for view in (View(name), *(_part(name, rng) for _ in range(PARTS))))
 
 
 def _part(name: str, rng: np.random.Generator) -> View:
-    width, height, x, y, mirror = rng.random(5).tolist()  # uniform draws alone: they are the same in every numpy
+    width, height, x, y, mirror = rng.random(5).tolist()  # uniform draws only: the same in every numpy
     width, height = (SMALLEST + (LARGEST - SMALLEST) * share for share in (width, height))
     left, top = x * (1 - width), y * (1 - height)
     return View(name, (left, top, left + width, top + height), mirror < 0.5)
