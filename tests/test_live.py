@@ -83,7 +83,7 @@ def test_a_centring_made_from_running_statistics_is_the_one_fitted_on_what_is_th
 
 
 def test_rows_of_another_dimension_are_refused() -> None:
-    with pytest.raises(BadInput, match="rows of 1 dimensions do not go with rows of 4"):
+    with pytest.raises(BadInput, match="rows of 1 dimensions cannot be combined with rows of 4"):
         Moments.of(np.ones((2, 4))).add(np.ones((2, 1)))
 
 

@@ -59,7 +59,7 @@ def test_one_changed_bit_is_refused_wherever_it_is() -> None:
 
 
 def test_bytes_of_another_kind_are_refused_by_the_name_they_are_given() -> None:
-    with pytest.raises(errors.BadFile, match="version 7 of things is damaged, or is no isthmus calibration"):
+    with pytest.raises(errors.BadFile, match="version 7 of things is damaged or contains no isthmus calibration"):
         from_bytes(STATISTICS, "version 7 of things")
     with pytest.raises(errors.BadFile, match="no isthmus statistics"):
         Statistics.from_bytes(KEPT)

@@ -1,11 +1,11 @@
-"""Calibrations: what makes scores comparable across modalities and documents.
+"""Calibrations make scores comparable across modalities and documents.
 
     fitted = calibration.fit("center+standardize+nnn(k=16)", documents, queries)
     fitted.scores(queries, documents)                the reference path: dense, float64
     fitted.fold(documents), fitted.fold_queries(queries), fitted.finish(inner, …)      the same, on any engine
 
 One method, one file: ``none``, ``center``, ``dn`` (shifts), ``standardize`` (a scale), ``nnn``, ``qbnorm``,
-``dbnorm`` (biases), ``learned`` (both at once), ``minmax``, ``zscore``, ``rrf`` (per-query baselines).
+``dbnorm`` (biases), ``learned`` (a scale and a bias), ``minmax``, ``zscore``, ``rrf`` (per-query baselines).
 """
 
 from isthmus.calibration.auto import AUTO_GRID, fit

@@ -1,14 +1,14 @@
 """Tensors and a JSON header as one safetensors blob with a checksum. Never pickle.
 
-The header holds the SHA-256 of the whole blob, taken with zeros in that place. It is checked before anything else is
-read, so any truncation or changed byte raises a clear error and never gives a slightly wrong calibration.
+The header holds the SHA-256 of the whole blob, computed with zeros in its place. It is checked before anything else is
+read, so any truncation or changed byte raises a clear error and never loads a slightly wrong calibration.
 
 >>> data = sealed("calibration", {"dim": 2}, {"mean": np.zeros(2)})
 >>> unsealed("calibration", data, "it")
 ({'dim': 2}, {'mean': array([0., 0.])})
 >>> unsealed("calibration", data[:-1], "it")
 Traceback (most recent call last):
-isthmus.errors.BadFile: it is damaged, or is no isthmus calibration. Make it again.
+isthmus.errors.BadFile: it is damaged or contains no isthmus calibration. Make it again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEAL = re.compile(rb'"seal":"([0-9a-f]{64})"')  # no text inside the header can 
 
 
 def sealed(kind: str, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> bytes:
-    """Write a header and tensors of some kind."""
+    """Write a header and tensors as a blob of this kind."""
     from safetensors.numpy import save
 
     data = save(
@@ -42,14 +42,14 @@ def sealed(kind: str, header: Mapping[str, Any], tensors: Mapping[str, NDArray[A
 
 
 def unsealed(kind: str, data: bytes, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read the header and tensors of some kind, or raise an error, in which ``name`` is the name of the blob."""
+    """Read the header and tensors of a blob of this kind; error messages call the blob ``name``."""
     from safetensors.numpy import load
 
     length = int.from_bytes(data[:8], "little")
     head = data[8 : 8 + length]
     metadata = json.loads(head)["__metadata__"] if _is_whole(data, head) else {}
     if f"isthmus-{kind}" not in metadata:
-        raise BadFile(f"{name} is damaged, or is no isthmus {kind}. Make it again.")
+        raise BadFile(f"{name} is damaged or contains no isthmus {kind}. Make it again.")
     written = json.loads(metadata[f"isthmus-{kind}"])
     if written["version"] != VERSION:
         raise BadFile(

@@ -49,14 +49,14 @@ def fit(
     ``spec``: names joined by ``+``, or ``auto``.
     ``positives``: labelled (query row, document) pairs, or one document per query with -1 for none.
     ``standardize`` takes its statistics from them instead of pseudo-positives; ``learned`` and ``auto`` need them.
-    ``reference_documents``: the gallery bank of ``dbnorm``; documents that are not themselves searched.
-    ``sources``: the document each reference query was generated from, in the same forms; the two are kept apart
-    while biases and statistics are fitted. Without it every query meets every document, as in the papers.
-    ``weights``: how much of each part goes into a document's fusion; a document's own weights come first.
+    ``reference_documents``: the gallery bank of ``dbnorm``: documents that are not searched.
+    ``sources``: the document each reference query was generated from, in the same forms; biases and
+    statistics ignore the pair of a query and its source. Without it they use every pair, as in the papers.
+    ``weights``: how much of each part goes into a document's fusion; a document's own weights take precedence.
     ``shift``: another fitted calibration, whose shift is used instead of fitting one here.
     ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
     ``owner``: which document each row is a passage of, 0, 0, 1, 2, 2 …; then ``positives`` and ``sources`` name
-    documents by these numbers, a document is as similar as its best passage, and weighs 1 in every mean.
+    documents by these numbers, a document's similarity is that of its best passage, and its weight in every mean is 1.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def fit(
             owner=owner,
         )
     if shift is not None:
-        raise BadSpec("'auto' chooses the shift, too: leave shift= out, or name the calibration.")
+        raise BadSpec("'auto' also chooses the shift: leave out shift=, or name the calibration.")
     must_be_vectors(documents, "document")
     must_be_vectors(queries, "query")
     passages = Passages.of(documents, owner)

@@ -218,6 +218,6 @@ def _refuse_only_own(documents: int, references: int, own: Pairs) -> None:
     if references and len(counts) and counts.max() >= references:
         raise CannotFit(
             f"all {references} reference queries of one modality come from document {int(counts.argmax())}, so "
-            "none is left to say how near that document is to other people's queries. Give reference queries of that "
+            "none is left to measure how near that document is to other queries. Give reference queries of that "
             "modality from more documents, or none at all."
         )

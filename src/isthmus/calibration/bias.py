@@ -100,7 +100,7 @@ class BiasMethod(Protocol):
 
 
 class JointMethod(BiasMethod, Protocol):
-    """The settings of a scale and a bias at once: one column, weighed by pair of modalities."""
+    """The settings of a scale and a bias in one step: one column, with a weight per pair of modalities."""
 
     __slots__ = ()
 
@@ -115,11 +115,11 @@ class Coefficients:
 
     table: Mapping[tuple[str, str], tuple[float, float, float]]
 
-    def of(self, asked: str, found: str) -> tuple[float, float, float]:
-        """Return slope, weight and offset for queries of ``asked`` and documents of ``found``."""
+    def of(self, query_modality: str, document_modality: str) -> tuple[float, float, float]:
+        """Return slope, weight and offset of a pair of modalities."""
         try:
-            return self.table[asked, found]
+            return self.table[query_modality, document_modality]
         except KeyError:
             raise UnknownModality(
-                f"no {found} documents were fitted for {asked} queries. Fit again with some of each."
+                f"no {document_modality} documents were fitted for {query_modality} queries. Fit again with both."
             ) from None

@@ -1,8 +1,8 @@
 """``center``: give every part the same origin (GR-CLIP).
 
 In words: encoders put each modality into its own cone, so a text query is nearer to any text than to the
-right image. Subtract from each part the mean of its kind, fuse, and normalise: the cones lie on each
-other, and only what distinguishes a document from its kind is left to compare.
+right image. Subtract from each part the mean of its kind, fuse, and normalise: the cones
+coincide, and the similarity compares only what distinguishes a document from others of its kind.
 
 Formula, with e unit vectors and w the fusion weights:
 
@@ -10,7 +10,7 @@ Formula, with e unit vectors and w the fusion weights:
     x_q = unit( Σ_p w_p (e_p − mean_qp) )       mean_qp over all reference queries with p
 
 What it means: fusing then shifting equals shifting then fusing, so one shift serves single and fused
-documents. A row that equals its mean points nowhere and becomes 0: it is similar to nothing.
+documents. A row that equals its mean has no direction and becomes 0: it is similar to nothing.
 
 Reference: Li et al., *Closing the Modality Gap for Mixed Modality Search* (2025), Algorithm 1. We normalise
 before centring, as the authors' code does; the algorithm does not mention it. Document means are over the
@@ -62,7 +62,7 @@ class Center:
         return Centered(documents.means, queries.means, dict(weights or {}))
 
     def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> Centered:
-        """Rebuild the fitted shift from what ``tensors`` gave."""
+        """Rebuild the fitted shift from its ``tensors``."""
         return Centered(*split_by_side(tensors), dict(weights))
 
 
@@ -83,7 +83,7 @@ class Centered:
         return _centred(vectors, dtype, self.query_means, {}, "query", out)
 
     def tensors(self) -> dict[str, Matrix]:
-        """What has to be saved: the means."""
+        """The tensors to save: the means."""
         return named_by_side(self.document_means, self.query_means)
 
 

@@ -10,7 +10,7 @@ Formula, for a gallery bank G (``reference_documents``) and the reference querie
     score(q, d) = s − (β_G b_G + β_Q b_Q) / (β_G + β_Q)  =  log DualIS / (β_G + β_Q) + constant
 
 DualDIS corrects by a bank only when the query's best match is in that bank's activation set (the documents
-that are the best match of one of its members), and puts s in that factor's place otherwise:
+that are the best match of one of its members); otherwise s replaces that factor:
 
     both active   score as above
     one, say Q    IS_Q · s:   score = s − b_Q + log(max(s, ε)) / β_Q      the fold drops the last term
@@ -22,8 +22,8 @@ for all the documents near the top; ``reproduce/`` measures it.
 
 Reference: Wang, Jian & Xue, *Balance Act: Mitigating Hubness in Cross-Modal Retrieval with Query and Gallery
 Banks* (2023), §3. We follow the equations; the public code computes something else. The paper leaves open
-what s · s means for negative s (it would reverse the order: we keep s) and what IS · s means for s ≤ 0 (it
-would reward hubs: we put such documents below the others, by a floor ε on the factor). As in ``qbnorm``,
+what s · s means for negative s (it would reverse the order; we keep s) and what IS · s means for s ≤ 0 (it
+would reward hubs; we rank such documents below the others, by a floor ε on the factor). As in ``qbnorm``,
 sums are means, which adds a constant.
 
 >>> method = DualBankNormalization(beta_gallery=1.0, beta_query=3.0)
@@ -69,7 +69,7 @@ class DualBankNormalization(BiasMethod):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """How much the gallery's and the queries' bias weigh when both count."""
+        """The weights of the gallery's and the queries' bias if both are active."""
         total = self.beta_gallery + self.beta_query
         return self.beta_gallery / total, self.beta_query / total
 

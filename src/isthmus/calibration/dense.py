@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from isthmus.calibration.fitted import Fitted
 
 TIE = 2e-6  # in similarity: a document within this of a reference's best match counts as its best match
-TIE_BREAK = 1e-9  # per-query baselines give every modality's best the same score: the more similar goes first
+TIE_BREAK = 1e-9  # per-query baselines give every modality's best the same score: rank the more similar first
 
 
 class DenseScores(NamedTuple):
@@ -27,10 +27,10 @@ class DenseScores(NamedTuple):
 
     values: Matrix  # (n_queries, n_documents)
     banks: tuple[Matrix, ...]  # (n_documents, n_gallery) where there is one, then (n_documents, n_references)
-    unit: Matrix  # (n_documents,): what a similarity of 1 is worth now
+    unit: Matrix  # (n_documents,): the current value of a similarity of 1
 
     def as_banks(self) -> Banks:
-        """Return the banks as a bias takes them."""
+        """Return the banks as the input of a bias."""
         *gallery, references = map(DenseBank, self.banks)
         return Banks(references, *gallery)
 
@@ -41,11 +41,11 @@ def scores(fitted: Fitted, queries: Vectors, documents: Passages, sources: Pairs
     x = fitted.shift.documents(documents.vectors, np.float64)
     pairs = known_sources(fitted.references, sources, len(documents))
     out = np.empty((len(queries), len(documents)))
-    for code, asked in enumerate(queries.modalities):
+    for code, query_modality in enumerate(queries.modalities):
         rows = np.flatnonzero(queries.modality_code == code)
         values = best_columns(x_queries[rows] @ x.T, documents.starts)
-        banks = _bank_similarities(fitted, asked, x, documents.starts, pairs)
-        out[rows] = _calibrated(fitted, asked, documents, DenseScores(values, banks, np.ones(len(documents))))
+        banks = _bank_similarities(fitted, query_modality, x, documents.starts, pairs)
+        out[rows] = _calibrated(fitted, query_modality, documents, DenseScores(values, banks, np.ones(len(documents))))
     balance = np.array([fitted.balance.get(name, 0.0) for name in documents.modalities])
     return np.asarray(out + balance[documents.modality_code])
 
@@ -56,12 +56,12 @@ def known_sources(references: ReferenceBank, sources: PairsLike | None, document
 
 
 def _bank_similarities(
-    fitted: Fitted, asked: str, x: Matrix, starts: Rows | None, sources: Pairs | None
+    fitted: Fitted, query_modality: str, x: Matrix, starts: Rows | None, sources: Pairs | None
 ) -> tuple[Matrix, ...]:
     if fitted.spec.correction is None:
         return ()
-    similarity = best_rows(x @ fitted.references.vectors[asked].astype(np.float64).T, starts)
-    own = fitted.references.own(asked, sources)
+    similarity = best_rows(x @ fitted.references.vectors[query_modality].astype(np.float64).T, starts)
+    own = fitted.references.own(query_modality, sources)
     if own is not None:
         similarity[own.documents, own.queries] = -np.inf
     if fitted.gallery is None:
@@ -69,16 +69,23 @@ def _bank_similarities(
     return best_rows(x @ fitted.gallery.astype(np.float64).T, starts), similarity
 
 
-def _calibrated(fitted: Fitted, asked: str, documents: Passages, dense: DenseScores) -> Matrix:
+def _calibrated(fitted: Fitted, query_modality: str, documents: Passages, dense: DenseScores) -> Matrix:
     for step in fitted.spec.steps:
         if step.kind is StepKind.SCALE and fitted.scale is not None:
-            table = np.array([fitted.scale.of(asked, found) for found in documents.modalities]).reshape(-1, 2)
+            table = np.array(
+                [fitted.scale.of(query_modality, document_modality) for document_modality in documents.modalities]
+            ).reshape(-1, 2)
             dense = _standardized(dense, *table[documents.modality_code].T)
         elif step.kind is StepKind.BIAS:
-            active = _active(dense, fitted.thresholds.get(asked, ()))
+            active = _active(dense, fitted.thresholds.get(query_modality, ()))
             dense = dense._replace(values=step.settings.corrected(dense.values, dense.as_banks(), active))
         elif step.kind is StepKind.LEARNED and fitted.coefficients is not None:
-            table = np.array([fitted.coefficients.of(asked, found) for found in documents.modalities]).reshape(-1, 3)
+            table = np.array(
+                [
+                    fitted.coefficients.of(query_modality, document_modality)
+                    for document_modality in documents.modalities
+                ]
+            ).reshape(-1, 3)
             slope, weight, offset = table[documents.modality_code].T
             b = step.settings.columns(dense.as_banks())[:, 0]
             dense = dense._replace(values=slope * dense.values - weight * b + offset)

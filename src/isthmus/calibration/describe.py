@@ -22,13 +22,13 @@ def describe(fitted: Fitted) -> str:
         lines.append("fusion       " + ", ".join(f"{part} {w:g}" for part, w in fitted.shift.weights.items()))
     if fitted.scale:
         lines += [
-            f"scale        {f'{asked} → {found}':<24} μ {mean:+.4f}  σ {deviation:.4f}"
-            for (asked, found), (mean, deviation) in fitted.scale.statistics.items()
+            f"scale        {' → '.join(pair):<24} μ {mean:+.4f}  σ {deviation:.4f}"
+            for pair, (mean, deviation) in fitted.scale.statistics.items()
         ]
     if fitted.coefficients:
         lines += [
-            f"learned      {f'{asked} → {found}':<24} slope {slope:.2f}  bias weight {weight:.2f}  offset {offset:+.2f}"
-            for (asked, found), (slope, weight, offset) in fitted.coefficients.table.items()
+            f"learned      {' → '.join(pair):<24} slope {slope:.2f}  bias weight {weight:.2f}  offset {offset:+.2f}"
+            for pair, (slope, weight, offset) in fitted.coefficients.table.items()
         ]
     if fitted.gallery is not None:
         lines.append(f"gallery      {len(fitted.gallery)} reference documents")

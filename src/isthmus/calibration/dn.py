@@ -1,7 +1,7 @@
 """``dn(lam)``: distribution normalisation, a shift by a share of the mean that is not re-normalised.
 
-In words: subtract ``lam`` times the mean vector from queries and from documents, each by its own, and take
-inner products of what is left.
+In words: subtract ``lam`` times the mean vector from queries and from documents, each by its own mean, and take
+inner products of the results.
 
 Formula, with x unit (fused) vectors, M the document's and m the query's modality:
 
@@ -62,7 +62,7 @@ class DistributionNormalization:
         )
 
     def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> DistributionShift:
-        """Rebuild the fitted shift from what ``tensors`` gave."""
+        """Rebuild the fitted shift from its ``tensors``."""
         return DistributionShift(self.lam, *split_by_side(tensors), Raw(dict(weights)))
 
 
@@ -89,7 +89,7 @@ class DistributionShift:
         return self._shifted(vectors, dtype, self.query_means, "query", out)
 
     def tensors(self) -> dict[str, Matrix]:
-        """What has to be saved: the means."""
+        """The tensors to save: the means."""
         return named_by_side(self.document_means, self.query_means)
 
     def _shifted(
@@ -113,7 +113,7 @@ class DistributionShift:
 
 
 def _means(documents: Passages, x: Matrix) -> dict[str, Matrix]:
-    """Return the mean row of each modality, every document weighing 1."""
+    """Return the mean row of each modality; every document has weight 1."""
     of_modality = {
         name: np.flatnonzero(documents.vectors.modality_code == code) for code, name in enumerate(documents.modalities)
     }

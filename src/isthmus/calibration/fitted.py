@@ -1,4 +1,4 @@
-"""The fitted calibration: everything that is needed to score, or to fold, documents it has never seen.
+"""The fitted calibration: everything needed to score or fold new documents.
 
     fold(documents).vectors     (n, d + columns)      [x_d, c_m(d) for each query modality m]
     fold_queries(queries)       (n, d + columns)      [x_q, −α in the column of its own modality, 0 elsewhere]
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Fitted:
-    """A calibration fitted on documents and reference queries. Never changes; ``with_…`` returns another."""
+    """A calibration fitted on documents and reference queries. It is immutable; ``with_…`` returns another."""
 
     spec: Spec
     dim: int
@@ -103,7 +103,7 @@ class Fitted:
         """Return which activation sets each query's best document is in, ``(n, sets)``; dynamic calibrations only.
 
         This is the one extra top-1 search. An engine does it with ``fold_queries(queries, active=all False)`` and
-        looks up ``documents.active`` for what it finds.
+        looks up ``documents.active`` for the result.
         """
         self._check(queries, "query")
         return folding.activation(self, queries, documents)
@@ -151,7 +151,7 @@ class Fitted:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file (safetensors with a JSON header), replacing it in one step."""
-        from isthmus.calibration.storage import save  # reads and writes this class, so it comes after it
+        from isthmus.calibration.storage import save  # it imports this class
 
         save(self, path)
 
@@ -163,7 +163,7 @@ class Fitted:
         return self.describe()
 
     def query_code(self, modality: str) -> int:
-        """Return the place of a query modality among the fitted ones, or refuse it."""
+        """Return the position of a query modality among the fitted ones, or raise an error."""
         if modality in self.query_modalities:
             return self.query_modalities.index(modality)
         raise UnknownModality(
@@ -185,11 +185,11 @@ class Fitted:
     def _must_fold(self) -> None:
         if self.spec.per_query is not None:
             name = self.spec.steps[-1].name
-            raise BadSpec(f"{name} looks at each query's whole list, so it does not fold. Use scores().")
+            raise BadSpec(f"{name} needs each query's whole list, so it does not fold. Use scores().")
 
 
 def must_be_vectors(given: object, side: str) -> None:
-    """Refuse a plain array with what to write instead."""
+    """Reject a plain array; the error shows what to write instead."""
     if not isinstance(given, Vectors):
         raise BadVectors(
             f"{side} vectors must be Vectors, not {type(given).__name__}. Write Vectors.of(matrix, 'text'), or with a "

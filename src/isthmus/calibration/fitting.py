@@ -1,4 +1,4 @@
-"""Fitting one spec: learn a calibration from documents and reference queries, step by step as the spec is written."""
+"""Fit one spec: learn a calibration from documents and reference queries, step by step in the order of the spec."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fit_spec(
     neighbours: NeighbourSearch | None = None,
     owner: OwnerLike | None = None,
 ) -> Fitted:
-    """Fit one spec; ``calibration.fit`` says what the arguments are."""
+    """Fit one spec; ``calibration.fit`` documents the arguments."""
     spec = Spec.parse(spec)
     _check(documents, queries, reference_documents)
     passages = Passages.of(documents, owner)
@@ -58,7 +58,7 @@ def fit_spec(
     )
     if spec.bias is not None:
         for bank in fitted.references.vectors.values():
-            spec.bias.check(len(bank))  # refuse a k that is too large now, not when documents are folded
+            spec.bias.check(len(bank))  # reject a k that is too large now, not when documents are folded
     if spec.scale is None and spec.learned is None and not spec.dynamic:
         return fitted
     x = fitted_shift.documents(documents, np.float32)
@@ -97,7 +97,7 @@ def _shift(
     for part, weight in (weights or {}).items():
         name = lookup({p: p for p in parts}, part, "part of these documents")
         if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
-            raise BadInput(f"The weight of part {part!r} must be a finite number, not negative, and is {weight!r}.")
+            raise BadInput(f"The weight of part {part!r} must be a finite number that is not negative, not {weight!r}.")
         checked[name] = float(weight)
     if checked and not any(checked.get(part, 1.0) for part in parts):
         raise BadInput("Every part has weight 0: nothing is left to fuse.")
@@ -110,7 +110,7 @@ def _borrowed(spec: Spec, other: Fitted, weights: Mapping[str, float] | None) ->
     if other.spec.shift != spec.shift:
         raise BadSpec(f"'{spec}' cannot take the shift of '{other.spec}': both must begin with the same shift.")
     if weights is not None:
-        raise BadInput("A borrowed shift brings its own fusion weights: pass shift= or weights=, not both.")
+        raise BadInput("shift= has its own fusion weights: pass shift= or weights=, not both.")
     return other.shift
 
 
@@ -119,14 +119,14 @@ def _gallery(spec: Spec, shift: Shift, reference_documents: Vectors | None) -> M
         return None
     if reference_documents is None or not len(reference_documents):
         raise CannotFit(
-            f"'{spec}' needs a gallery bank: pass reference_documents=, a sample of documents that are not themselves "
-            "searched (a document must not be normalised by its own copy). Without one, use 'qbnorm'."
+            f"'{spec}' needs a gallery bank: pass reference_documents=, a sample of documents that are not "
+            "searched (a document must not be normalised by a copy of itself). Without one, use 'qbnorm'."
         )
     return shift.documents(reference_documents, np.float32)
 
 
 class _Values:
-    """What the steps before a scale give: similarities, minus the bias when it comes first."""
+    """The result of the steps before a scale: similarities, minus the bias if it comes first."""
 
     def __init__(
         self, fitted: Fitted, documents: Passages, x: Matrix, sources: Pairs | None, search: NeighbourSearch | None
@@ -160,28 +160,32 @@ class _Values:
 def _scale(method: Standardize, values: _Values, known: Pairs) -> Scale:
     documents = values.documents
     positives: dict[tuple[str, str], Matrix] = {}
-    for asked in values.fitted.query_modalities:
+    for query_modality in values.fitted.query_modalities:
         if len(known):
-            of_pairs, pairs = values.of_pairs(asked, known)
+            of_pairs, pairs = values.of_pairs(query_modality, known)
             codes = documents.modality_code[pairs.documents]
             by_modality = [of_pairs[codes == code] for code in range(len(documents.modalities))]
         else:
-            by_modality = [best[np.isfinite(best)] for best in values.best(asked)]
-        positives |= {(asked, found): best for found, best in zip(documents.modalities, by_modality, strict=True)}
+            by_modality = [best[np.isfinite(best)] for best in values.best(query_modality)]
+        positives |= {
+            (query_modality, found): best for found, best in zip(documents.modalities, by_modality, strict=True)
+        }
     return method.fit(positives, "labelled pairs" if len(known) else "reference queries")
 
 
 def _thresholds(fitted: Fitted, documents: Passages, x: Matrix, sources: Pairs | None) -> dict[str, tuple[Matrix, ...]]:
-    """Return the best score of every member of every bank: who reaches it is that member's best match."""
+    """Return the best score of every member of every bank: a document that reaches it is that member's best match."""
     out: dict[str, tuple[Matrix, ...]] = {}
     zeros = np.zeros(len(documents), dtype=np.float32)
-    for asked in fitted.query_modalities:
-        maps = [(0.0, 1.0) if fitted.scale is None else fitted.scale.of(asked, M) for M in documents.modalities]
+    for query_modality in fitted.query_modalities:
+        maps = [
+            (0.0, 1.0) if fitted.scale is None else fitted.scale.of(query_modality, M) for M in documents.modalities
+        ]
         mean, deviation = np.array(maps).T[:, :, None]
-        banks = [(fitted.references.vectors[asked], fitted.references.own(asked, sources))]
+        banks = [(fitted.references.vectors[query_modality], fitted.references.own(query_modality, sources))]
         if fitted.gallery is not None:
             banks.insert(0, (fitted.gallery, None))
-        out[asked] = tuple(
+        out[query_modality] = tuple(
             ((best_by_modality(x, documents, bank, zeros, own) - mean) / deviation).max(axis=0) for bank, own in banks
         )
     return out

@@ -38,17 +38,17 @@ class Affine(NamedTuple):
     offset: float = 0.0
     column_scale: float = 1.0
     column_origin: float = 0.0
-    sharpness: float = 1.0  # what β is multiplied by: the slope of a scale that came before the bias
+    sharpness: float = 1.0  # a factor of β: the slope of a scale before the bias
 
 
-def affine(fitted: Fitted, asked: str, found: str) -> Affine:
-    """Return the map for queries of modality ``asked`` and documents of modality ``found``."""
+def affine(fitted: Fitted, query_modality: str, document_modality: str) -> Affine:
+    """Return the map of a pair of modalities."""
     if fitted.coefficients is not None:
-        slope, weight, offset = fitted.coefficients.of(asked, found)
+        slope, weight, offset = fitted.coefficients.of(query_modality, document_modality)
         return Affine(slope, offset, column_scale=weight / slope)
     if fitted.scale is None:
         return Affine()
-    mean, deviation = fitted.scale.of(asked, found)
+    mean, deviation = fitted.scale.of(query_modality, document_modality)
     if fitted.spec.bias is None or not fitted.spec.scales_first:
         return Affine(1 / deviation, -mean / deviation)
     if fitted.spec.dynamic:
@@ -57,7 +57,7 @@ def affine(fitted: Fitted, asked: str, found: str) -> Affine:
 
 
 def width(fitted: Fitted) -> int:
-    """Return how many columns each query modality has."""
+    """Return the number of columns of each query modality."""
     method = fitted.spec.correction
     return 0 if method is None else method.coefficients(np.zeros((0, method.sets), dtype=bool)).shape[1]
 
@@ -67,9 +67,9 @@ def fold_documents(
 ) -> Folded:
     """Return ``[x_d, columns]`` of each row; the columns are its document's."""
     columns = width(fitted)
-    for asked in fitted.query_modalities:  # refuse a modality that cannot be finished before anything is indexed
-        for found in documents.modalities:
-            affine(fitted, asked, found)
+    for query_modality in fitted.query_modalities:  # reject a modality without a map before anything is indexed
+        for document_modality in documents.modalities:
+            affine(fitted, query_modality, document_modality)
     vectors = documents.vectors
     out = np.empty((len(vectors), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
     fitted.shift.documents(vectors, np.float32, out[:, : fitted.dim])
@@ -124,49 +124,51 @@ def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folde
 
 
 def activation(fitted: Fitted, queries: Vectors, documents: Folded) -> Mask:
-    """Search each query's best document with the bias off, and return the sets that document is in."""
+    """Search each query's best document without the bias, and return the activation sets that contain it."""
     if documents.active is None:
         raise BadSpec(f"'{fitted.spec}' is not dynamic: no bias is switched on or off.")
     if not len(documents):
         raise BadInput("There are no documents to search for each query's best match.")
     sets = documents.active.shape[2]
-    unbalanced = fitted.with_balance({})  # a balance is the user's wish, not evidence of a best match
+    unbalanced = fitted.with_balance({})  # a balance is a preference, not evidence of a best match
     plain = fold_queries(fitted, queries, np.zeros((len(queries), sets), dtype=bool))
     out = np.empty((len(queries), sets), dtype=bool)
     for rows, inner in similarity_blocks(plain.vectors, documents.vectors):
         values = finish(unbalanced, inner, plain.modality[rows], documents.modality)
-        asked = [fitted.query_code(str(name)) for name in plain.modality[rows]]
-        out[rows] = documents.active[values.argmax(axis=1), asked]
+        query_modality = [fitted.query_code(str(name)) for name in plain.modality[rows]]
+        out[rows] = documents.active[values.argmax(axis=1), query_modality]
     return out
 
 
-def finish(fitted: Fitted, inner: Matrix, asked: ModalityLike, found: ModalityLike) -> Matrix:
+def finish(fitted: Fitted, inner: Matrix, query_modality: ModalityLike, document_modality: ModalityLike) -> Matrix:
     """Apply slope · inner + offset + balance, by pair of modalities."""
-    if isinstance(asked, str) and isinstance(found, str):  # one map for all: what every search does
-        fitted.query_code(asked)
-        one = affine(fitted, asked, found)
-        offset = one.offset + fitted.balance.get(found, 0.0)
-        return np.asarray(inner * np.float64(one.slope) + offset)
-    asked_names, asked_code = _named(asked)
-    found_names, found_code = _named(found)
-    maps = np.empty((2, len(asked_names), len(found_names)))
-    for i, query_modality in enumerate(asked_names):
+    if isinstance(query_modality, str) and isinstance(
+        document_modality, str
+    ):  # one map for all: the case of every search
         fitted.query_code(query_modality)
-        for j, document_modality in enumerate(found_names):
-            pair = affine(fitted, query_modality, document_modality)
-            maps[:, i, j] = pair.slope, pair.offset + fitted.balance.get(document_modality, 0.0)
-    if asked_code.ndim:
-        if asked_code.shape != inner.shape[:1]:
+        one = affine(fitted, query_modality, document_modality)
+        offset = one.offset + fitted.balance.get(document_modality, 0.0)
+        return np.asarray(inner * np.float64(one.slope) + offset)
+    query_names, query_code = _named(query_modality)
+    document_names, document_code = _named(document_modality)
+    maps = np.empty((2, len(query_names), len(document_names)))
+    for i, of_query in enumerate(query_names):
+        fitted.query_code(of_query)
+        for j, of_document in enumerate(document_names):
+            pair = affine(fitted, of_query, of_document)
+            maps[:, i, j] = pair.slope, pair.offset + fitted.balance.get(of_document, 0.0)
+    if query_code.ndim:
+        if query_code.shape != inner.shape[:1]:
             raise BadInput(
-                f"inner products of shape {inner.shape} came with query modalities of shape {asked_code.shape}. Give "
+                f"inner products of shape {inner.shape} came with query modalities of shape {query_code.shape}. Give "
                 "one per row, or one name for all."
             )
-        asked_code = asked_code.reshape(-1, *[1] * (inner.ndim - 1))
-    if found_code.ndim and found_code.shape not in (inner.shape, inner.shape[-1:]):
+        query_code = query_code.reshape(-1, *[1] * (inner.ndim - 1))
+    if document_code.ndim and document_code.shape not in (inner.shape, inner.shape[-1:]):
         raise BadInput(
-            f"inner products of shape {inner.shape} came with document modalities of shape {found_code.shape}."
+            f"inner products of shape {inner.shape} came with document modalities of shape {document_code.shape}."
         )
-    slope, offset = maps[:, asked_code, found_code]  # float64: a small σ must not cost the digits of inner
+    slope, offset = maps[:, query_code, document_code]  # float64: a small σ must not lose digits of inner
     return np.asarray(inner * slope + offset)
 
 

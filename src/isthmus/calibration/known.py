@@ -1,4 +1,4 @@
-"""From reference queries with known answers to the lists that ``learned`` is fitted on."""
+"""Build the lists that ``learned`` is fitted on from reference queries with known answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from isthmus.calibration.standardize import NO_SPREAD
 from isthmus.types import Matrix, Rows
 
 PRIOR_ALPHA = 0.75  # α₀: the share of the bias that nnn's paper subtracts
-NOBODY = Pairs.of(None, queries=0, documents=0)
+NO_PAIRS = Pairs.of(None, queries=0, documents=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What a joint method is fitted on.
+    """The input of a joint method.
 
-    ``known`` are the answers to learn from; ``apart`` also the pairs that only must not meet.
+    ``known`` are the answers to learn from; ``apart`` also includes pairs that the bias must ignore.
     """
 
     documents: Passages
@@ -34,32 +34,38 @@ class Answers:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many reference queries of each modality have a known answer."""
-        return {asked: int(np.isin(rows, self.known.queries).sum()) for asked, rows in self.references.rows.items()}
+        """The number of reference queries of each modality with a known answer."""
+        return {name: int(np.isin(rows, self.known.queries).sum()) for name, rows in self.references.rows.items()}
 
-    def bank(self, asked: str) -> BlockedBank:
+    def bank(self, modality: str) -> BlockedBank:
         """Return the documents against the reference queries of one modality."""
-        own = self.references.own(asked, self.apart)
-        return BlockedBank(self.x, self.references.vectors[asked], own, self.documents.starts, search=self.search)
+        own = self.references.own(modality, self.apart)
+        return BlockedBank(self.x, self.references.vectors[modality], own, self.documents.starts, search=self.search)
 
-    def taught(self, asked: str) -> Pairs:
-        """Return the answers of one query modality; none where they are too few to learn from."""
-        return self.known.of_queries(self.references.rows[asked]) if self.counts[asked] >= FEWEST else NOBODY
+    def taught(self, modality: str) -> Pairs:
+        """Return the answers of one query modality; empty if they are too few to learn from."""
+        return self.known.of_queries(self.references.rows[modality]) if self.counts[modality] >= FEWEST else NO_PAIRS
 
 
 def moments(samples: Iterable[Matrix], common: float) -> Matrix:
-    """Return mean and deviation of each sample; a sample too small to tell its deviation takes the others'."""
+    """Return mean and deviation of each sample; a sample without spread takes the mean deviation of the others."""
     finite = [sample[np.isfinite(sample)] for sample in samples]
     mean = np.array([sample.mean() if len(sample) else 0.0 for sample in finite])
     deviation = np.array([sample.std() if len(sample) else 0.0 for sample in finite])
-    told = deviation > NO_SPREAD
-    fallback = float(deviation[told].mean()) if told.any() else common
-    return np.stack([mean, np.where(told, deviation, fallback)], axis=1)
+    known = deviation > NO_SPREAD
+    fallback = float(deviation[known].mean()) if known.any() else common
+    return np.stack([mean, np.where(known, deviation, fallback)], axis=1)
 
 
-def lists_of(answers: Answers, asked: str, b: Matrix, t_scale: Matrix, b_scale: Matrix, candidates: int) -> Lists:
+def lists_of(
+    answers: Answers, query_modality: str, b: Matrix, t_scale: Matrix, b_scale: Matrix, candidates: int
+) -> Lists:
     """Build one list per answer: the right document, then the nearest documents of each modality."""
-    documents, known, bank = answers.documents, answers.taught(asked), answers.references.vectors[asked]
+    documents, known, bank = (
+        answers.documents,
+        answers.taught(query_modality),
+        answers.references.vectors[query_modality],
+    )
     code = documents.modality_code
     by_modality = [np.flatnonzero(code == m) for m in range(len(documents.modalities))]
     width = 1 + sum(min(candidates, len(rows)) for rows in by_modality)
@@ -72,7 +78,7 @@ def lists_of(answers: Answers, asked: str, b: Matrix, t_scale: Matrix, b_scale: 
     counted = np.ones(listed.shape, dtype=bool)
     n = len(documents)
     right = np.isin(known.queries[:, None] * n + listed, known.queries * n + known.documents)
-    counted[:, 1:] = ~right[:, 1:]  # neither the right document twice nor another right one as a wrong one
+    counted[:, 1:] = ~right[:, 1:]  # exclude duplicates of the right document, and other right documents
     modality = code[listed]
     t_mean, t_deviation = t_scale[modality].transpose(2, 0, 1)
     b_mean, b_deviation = b_scale[modality].transpose(2, 0, 1)

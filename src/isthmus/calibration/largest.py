@@ -1,4 +1,4 @@
-"""The largest entries of each row, without sorting it: what ``nnn``, ``learned`` and the baselines look at."""
+"""The largest entries of each row, without sorting: for ``nnn``, ``learned`` and the baselines."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def mean_of_largest(similarity: Matrix, k: int) -> Matrix:
 def largest(values: Matrix, k: int) -> Matrix:
     """Return the ``k`` largest entries of each row, in any order, ``(n, k)``.
 
-    Selecting from a long row costs as much as making it, so most of it is ruled out first: cut into groups, the
-    k-th largest of the groups' maxima is a floor for the k-th largest entry (k entries are at least as large),
-    and maxima and comparisons are cheap. The few entries that reach the floor are selected from.
+    Selecting from a long row costs as much as computing it, so most entries are excluded first: the row is cut into
+    groups, and the k-th largest of the groups' maxima is a lower bound of the k-th largest entry. Maxima and
+    comparisons are cheap; only the few entries that reach the bound are selected from.
     """
     rows, columns = values.shape
     size = min(LARGEST_GROUP, columns // (2 * k))

@@ -1,8 +1,8 @@
 """``learned(k, l2)``: slope, bias weight and offset per pair of modalities, fitted on queries with known answers.
 
-In words: ``standardize`` says how far apart the modalities lie and ``nnn`` how much of a hub each document is,
-but how much to trust either is a guess. When the right document of some reference queries is known (they were
-generated from it, or someone clicked on it), those few numbers can be fitted.
+In words: ``standardize`` measures how far apart the modalities are and ``nnn`` how much of a hub each document is,
+but how much weight to give each is a guess. If the right document of some reference queries is known (they were
+generated from it, or a user clicked on it), those few numbers can be fitted.
 
 Formula, for query modality m, document modality M, nnn bias b and t = s − α₀b:
 
@@ -11,11 +11,11 @@ Formula, for query modality m, document modality M, nnn bias b and t = s − α�
     score(q, d) = slope_mM · u − weight_mM · h + offset_mM
     minimise    Σ_q ω_q · −log softmax_d(score(q, ·))[d_q]  +  λ ‖(slope, weight, offset)/g − (1, 0, 0)‖²
 
-with ω so that every target modality counts alike, softmax over the mixed list, and g the one inverse
-temperature per query modality fitted first. The source of a query is kept out of its own bias.
+with ω giving every target modality equal weight, softmax over the mixed list, and g the one inverse
+temperature per query modality fitted first. The bias of a query's source ignores that query.
 
-What it means: with few references it is ``nnn(alpha=α₀)+standardize``, with many it goes where the data say. A
-modality without known answers, or with next to none, keeps the prior. Slopes stay positive, so it folds like a
+What it means: with few references it is ``nnn(alpha=α₀)+standardize``, with many it follows the data. A
+modality with no or very few known answers keeps the prior. Slopes stay positive, so it folds like a
 scale and a bias.
 
 Reference: ours. L-BFGS-B (Byrd et al. 1995) from SciPy; the problem is convex once g is fixed. Further
@@ -61,11 +61,11 @@ class Learned(JointMethod):
             raise BadSpec(f"learned needs candidates ≥ 1, not {self.candidates}.")
 
     def describe(self, references: int) -> str:
-        """Say how many neighbours are used."""
+        """Describe how many neighbours are used."""
         return f"neighbours   {self.neighbours(references)} of {references}"
 
     def neighbours(self, references: int) -> int:
-        """Return the k to use among this many references, or refuse."""
+        """Return the k to use with this many references, or raise an error."""
         return chosen_k(self.k, references, DEFAULT_K)
 
     def columns(self, banks: Banks) -> Matrix:
@@ -73,26 +73,26 @@ class Learned(JointMethod):
         return banks.references.mean_of_largest(self.neighbours(len(banks.references)))[:, None]
 
     def learn(self, answers: Answers) -> Coefficients:
-        """Fit each query modality by itself; one with too few known answers to learn from keeps the prior."""
+        """Fit each query modality separately; one with too few known answers keeps the prior."""
         if max(answers.counts.values()) < FEWEST:
-            got = ", ".join(f"{count} {asked}" for asked, count in answers.counts.items())
+            got = ", ".join(f"{count} {query_modality}" for query_modality, count in answers.counts.items())
             raise CannotFit(
                 f"learned needs at least {FEWEST} reference queries of one modality with a known answer and got {got}. "
-                "Pass positives= (query row, document); without known answers use 'nnn+standardize', which needs none."
+                "Pass positives= (query row, document); without known answers use 'nnn+standardize'."
             )
         table: dict[tuple[str, str], tuple[float, float, float]] = {}
         documents, x = answers.documents, answers.x
         codes = range(len(documents.modalities))
-        for asked, bank in answers.references.vectors.items():
-            own = answers.references.own(asked, answers.apart)
-            b = self.columns(Banks(answers.bank(asked)))[:, 0]
+        for query_modality, bank in answers.references.vectors.items():
+            own = answers.references.own(query_modality, answers.apart)
+            b = self.columns(Banks(answers.bank(query_modality)))[:, 0]
             t_scale = moments(best_by_modality(x, documents, bank, PRIOR_ALPHA * b, own), common=0.05)
             b_scale = moments([b[documents.modality_code == code] for code in codes], common=1.0)
-            lists = lists_of(answers, asked, b, t_scale, b_scale, self.candidates)
+            lists = lists_of(answers, query_modality, b, t_scale, b_scale, self.candidates)
             for name, numbers, t, h in zip(
                 documents.modalities, minimum(lists, self.l2), t_scale, b_scale, strict=True
             ):
-                table[asked, name] = _in_raw_units(numbers, t, h)
+                table[query_modality, name] = _in_raw_units(numbers, t, h)
         return Coefficients(table)
 
 

@@ -25,9 +25,9 @@ class Lists:
     modalities: int
 
     def of_answers(self) -> Lists:
-        """Leave out modalities that are never, or hardly ever, the right answer: too little is known about them.
+        """Leave out modalities that are never, or very rarely, the right answer: there is too little data.
 
-        Modalities count alike, so one answer among a thousand of another modality would weigh a thousand of those.
+        Modalities have equal weight, so a single answer would weigh as much as a thousand of another modality.
         """
         counts = np.bincount(self.modality[:, 0], minlength=self.modalities)
         answered = counts >= max(1, min(FEWEST, counts.max() / 4))
@@ -42,7 +42,7 @@ class Lists:
 
     @property
     def importance(self) -> Matrix:
-        """ω: every target modality counts alike; the sum is the number of pairs, ``(pairs,)``."""
+        """ω: every target modality has equal weight; the sum is the number of pairs, ``(pairs,)``."""
         target = self.modality[:, 0]
         counts = np.bincount(target, minlength=self.modalities)
         return len(target) / (np.count_nonzero(counts) * counts[target])

@@ -1,8 +1,8 @@
-"""Statistics that follow adds and deletes, and how far a collection has drifted from its fit.
+"""Statistics that are updated by adds and deletes, and how far a collection has drifted from its fit.
 
 In words: a calibration is fitted on the collection as it was. The mean of each part is kept up to date
-by adding and removing documents, exactly, without a second look at the others; shards are merged the same way.
-When the means have moved far enough, a re-fit pays.
+by adding and removing documents, exactly, without reading the others again; shards are merged the same way.
+When the means have moved far enough, a new fit is worth its cost.
 
 Formula (Chan, Golub & LeVeque 1979; removal is the same step with a negative count), for two groups a, b:
 
@@ -52,7 +52,7 @@ class Moments:
 
     @classmethod
     def of(cls, rows: Matrix, counts: Rows | None = None) -> Moments:
-        """Return the moments of ``rows``, ``(n, d)``; ``counts`` rows at a time weigh 1 together."""
+        """Return the moments of ``rows``, ``(n, d)``; each group of ``counts`` rows has weight 1."""
         rows = np.asarray(rows, dtype=np.float64)
         if not len(rows):
             return cls.empty(rows.shape[1])
@@ -77,12 +77,12 @@ class Moments:
         return self.merge(Moments.of(rows))
 
     def remove(self, rows: Matrix) -> Moments:
-        """Return the moments with ``rows``, added earlier, taken out."""
+        """Return the moments with ``rows``, added earlier, removed."""
         return self._combine(Moments.of(rows), -1)
 
     def _combine(self, other: Moments, sign: int) -> Moments:
         if self.mean.shape != other.mean.shape:
-            raise BadInput(f"rows of {len(other.mean)} dimensions do not go with rows of {len(self.mean)}.")
+            raise BadInput(f"rows of {len(other.mean)} dimensions cannot be combined with rows of {len(self.mean)}.")
         count = self.count + sign * other.count
         if count < 0:
             raise BadInput(f"{other.count} rows cannot be removed from {self.count}: they were never added.")
@@ -96,7 +96,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The moments of each part of a set of documents (or queries), each row normalised, each document weighing 1."""
+    """The moments of each part of a set of documents (or queries), each row normalised, each document with weight 1."""
 
     parts: Mapping[str, Moments]
 
@@ -104,7 +104,8 @@ class Statistics:
     def of(cls, vectors: Vectors, owner: OwnerLike | None = None) -> Statistics:
         """Return the statistics of ``vectors``, part by part.
 
-        ``owner`` says whose each row is: a document weighs 1, each of its n passages 1/n, and counts are of documents.
+        ``owner`` is the document of each row: a document has weight 1, each of its n passages 1/n, and counts are
+        numbers of documents.
         """
         passages = Passages.of(vectors, owner)
         return cls({part: _part_moments(passages, part) for part in vectors.parts if vectors.present[part].any()})
@@ -114,7 +115,7 @@ class Statistics:
         return self.merge(Statistics.of(vectors, owner))
 
     def remove(self, vectors: Vectors, owner: OwnerLike | None = None) -> Statistics:
-        """Return the statistics with these documents, added earlier with the same passages, taken out."""
+        """Return the statistics with these documents, added earlier with the same passages, removed."""
         gone = Statistics.of(vectors, owner)
         if unknown := set(gone.parts) - set(self.parts):
             raise BadInput(f"rows with {', '.join(sorted(unknown))} cannot be removed: none were added.")
@@ -133,33 +134,33 @@ class Statistics:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many documents have each part."""
+        """The number of documents with each part."""
         return {part: moments.count for part, moments in self.parts.items()}
 
     def tensors(self) -> dict[str, Matrix]:
-        """What has to be saved beside the counts."""
+        """The tensors to save besides the counts."""
         means = {f"mean/{part}": moments.mean for part, moments in self.parts.items()}
         return means | {f"m2/{part}": moments.m2 for part, moments in self.parts.items()}
 
     @classmethod
     def restore(cls, counts: Mapping[str, int], tensors: Mapping[str, Matrix]) -> Statistics:
-        """Rebuild the statistics from their counts and what ``tensors`` gave."""
+        """Rebuild the statistics from their counts and ``tensors``."""
         return cls({part: Moments(n, tensors[f"mean/{part}"], tensors[f"m2/{part}"]) for part, n in counts.items()})
 
     def to_bytes(self) -> bytes:
-        """Write the statistics as bytes, for a store that keeps them among other things."""
+        """Write the statistics as bytes, for a store."""
         return sealed("statistics", self.counts, self.tensors())
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "the statistics") -> Statistics:
-        """Read what ``to_bytes`` wrote; damaged bytes are refused, ``name`` says whose."""
+        """Read what ``to_bytes`` wrote; damaged bytes raise an error that mentions ``name``."""
         return cls.restore(*unsealed("statistics", data, name))
 
 
 def drift(at_fit: Statistics, now: Statistics) -> dict[str, float]:
     """Return how far each part's mean has moved since the fit, in radii of its cloud at the fit.
 
-    A part that was not there at the fit has drifted infinitely far; one that is gone, not at all.
+    A part that did not exist at the fit has drifted infinitely far; one that no longer exists, not at all.
     """
     return {part: _part_drift(at_fit.parts.get(part), moments) for part, moments in now.parts.items()}
 

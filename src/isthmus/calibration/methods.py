@@ -1,4 +1,4 @@
-"""The table of calibrations: what each name in a spec stands for."""
+"""The table of calibrations: the method behind each name in a spec."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepKind(Enum):
     SHIFT = "shift"
     SCALE = "scale"
     BIAS = "bias"
-    LEARNED = "learned"  # a scale and a bias at once
+    LEARNED = "learned"  # a scale and a bias in one step
     PER_QUERY = "per-query baseline"
 
 

@@ -1,11 +1,11 @@
 """``minmax(k)``: per query, stretch each modality's similarities to 0…1. A comparison, not a recommendation.
 
-In words: what stores do when they merge result lists. Within the ``k`` best documents of each modality the
-best gets 1 and the last 0, whether or not any of them is any good: that is its flaw.
+In words: the usual way to merge result lists. Within the ``k`` best documents of each modality the best gets 1
+and the last 0, even if none of them is a good match: that is its flaw.
 
     score = (s − s_(k)) / (s_(1) − s_(k))        s_(i) the i-th best of the modality for this query
 
-It looks at one query's whole list, so it does not fold.
+It needs one query's whole list, so it does not fold.
 
 >>> MinMax().rescale(np.array([[0.9, 0.5, 0.7]]))
 array([[1. , 0. , 0.5]])

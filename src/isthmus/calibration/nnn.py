@@ -1,6 +1,6 @@
-"""``nnn(k, alpha)``: nearest-neighbour normalisation, which takes away a hub's head start.
+"""``nnn(k, alpha)``: nearest-neighbour normalisation, which removes a hub's advantage.
 
-In words: a document that is near many queries that do not want it (a *hub*) will be near yours too. Its
+In words: a document that is near many unrelated queries (a *hub*) is near your query too. Its
 hubness is its mean similarity to the k reference queries nearest to it; subtract a share of that.
 
 Formula, for reference queries r of the query's modality:
@@ -14,7 +14,7 @@ correction, k = 1 that of an infinitely sharp inverted softmax.
 
 Reference: Chowdhury et al., *Nearest Neighbor Normalization Improves Multimodal Retrieval* (EMNLP 2024),
 §3. Each query modality has references and a bias of its own. The default k is the smaller of 128 and
-the number of references; a larger k than there are references is refused, not padded.
+the number of references; a k larger than the number of references raises an error.
 
 >>> from isthmus.calibration.bank import DenseBank
 >>> similarity = np.array([[0.9, 0.5, 0.1], [0.3, 0.2, 0.1]])       # two documents, three reference queries
@@ -50,15 +50,15 @@ class NearestNeighbourNormalization(BiasMethod):
             raise BadSpec(f"nnn needs a finite alpha, not {self.alpha}.")
 
     def check(self, references: int) -> None:
-        """Refuse a k that is larger than the number of references."""
+        """Reject a k that is larger than the number of references."""
         self.neighbours(references)
 
     def describe(self, references: int) -> str:
-        """Say how many neighbours are used."""
+        """Describe how many neighbours are used."""
         return f"neighbours   {self.neighbours(references)} of {references}"
 
     def neighbours(self, references: int) -> int:
-        """Return the k to use among this many references, or refuse."""
+        """Return the k to use with this many references, or raise an error."""
         return chosen_k(self.k, references, DEFAULT_K)
 
     def columns(self, banks: Banks) -> Matrix:
@@ -71,10 +71,10 @@ class NearestNeighbourNormalization(BiasMethod):
 
 
 def chosen_k(k: int | None, references: int, default: int) -> int:
-    """Return k, or the default for this many references; refuse a k that is larger than their number."""
+    """Return k, or the default for this many references; reject a k that is larger than their number."""
     if k is not None and k > references:
         raise CannotFit(
-            f"k = {k} nearest reference queries were asked for but there are only {references}. "
+            f"k is {k}, but there are only {references} reference queries. "
             f"Use k ≤ {references}, leave k out, or give more reference queries."
         )
     return min(default, references) if k is None else k

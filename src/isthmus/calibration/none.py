@@ -1,4 +1,4 @@
-"""``none``: raw cosine, the baseline everything is compared with.
+"""``none``: raw cosine, the baseline of every comparison.
 
 In words: normalise each part, fuse the parts of a row, normalise the fusion. The score is the cosine.
 
@@ -27,14 +27,14 @@ from isthmus.types import Matrix, Vectors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoShift:
-    """Leave vectors where the encoder put them."""
+    """Leave the encoder's vectors as they are."""
 
     def fit(self, documents: Passages, queries: Vectors, weights: Mapping[str, float], seen: Statistics) -> Raw:
         """Keep the fusion weights; there is nothing else to learn."""
         return Raw(weights=dict(weights))
 
     def restore(self, tensors: Mapping[str, Matrix], weights: Mapping[str, float]) -> Raw:
-        """Rebuild the fitted shift from what ``tensors`` gave."""
+        """Rebuild the fitted shift from its ``tensors``."""
         return Raw(weights=dict(weights))
 
 
@@ -53,7 +53,7 @@ class Raw:
         return written(vectors, dtype, lambda rows, block: unit_fused(vectors, rows, block), out)
 
     def tensors(self) -> dict[str, Matrix]:
-        """What has to be saved: nothing."""
+        """The tensors to save: none."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Which query goes with which document: labelled pairs, known sources."""
+"""Pairs of a query and a document: labelled answers, known sources."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Pairs:
 
     @classmethod
     def both(cls, first: Pairs, second: Pairs) -> Pairs:
-        """Return the pairs of either, each once."""
+        """Return the union of both, without duplicates."""
         array = np.unique(np.concatenate([np.column_stack([p.queries, p.documents]) for p in (first, second)]), axis=0)
         return cls(array[:, 0], array[:, 1])
 
@@ -66,7 +66,7 @@ class Pairs:
         return len(self.queries)
 
     def of_queries(self, rows: Rows) -> Pairs:
-        """Return the pairs of these queries alone, numbered by their place in ``rows``."""
+        """Return the pairs of these queries only, numbered by their position in ``rows``."""
         place = np.full(max(int(rows.max(initial=-1)), int(self.queries.max(initial=-1))) + 1, -1, dtype=np.intp)
         place[rows] = np.arange(len(rows))
         kept = place[self.queries] >= 0

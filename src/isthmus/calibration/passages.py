@@ -1,12 +1,11 @@
-"""Documents of several passages: one row of vectors per passage, and whose each row is.
+"""Documents of several passages: one row of vectors per passage, and the document of each row.
 
     s(q, d) = max over the passages p of d of s(q, p)
 
-In words: a long text is split, each piece has a row, and the document is as good as its best piece. Everything
-that is fitted is fitted on that maximum, so a bias is a number per *document* that each of its rows carries:
-the largest of the rows' inner products is then the document's own, on any engine. In a mean a document weighs 1,
-its passages 1/n each, so that a long document does not pull the mean to itself; an image that stands on every
-passage of its document counts once, too.
+In words: a long text is split, each piece has a row, and the document's similarity is that of its best piece. Every
+fit uses that maximum, so a bias is a number per *document*, repeated on each of its rows: the largest of the rows'
+inner products is then the document's, on any engine. In a mean a document has weight 1, its passages 1/n each, so
+that a long document does not dominate; an image that is repeated on every passage counts once, too.
 
 >>> documents = Passages.of(Vectors.of(np.eye(3), "text"), owner=[0, 0, 1])
 >>> len(documents), documents.share.tolist()
@@ -42,7 +41,7 @@ class Passages:
 
     @classmethod
     def of(cls, vectors: Vectors, owner: OwnerLike | None = None) -> Passages:
-        """Read the document of each row, or refuse what is no numbering of documents."""
+        """Read the document of each row, or reject an invalid numbering."""
         if owner is None:
             return cls(vectors)
         numbers = _checked(owner, len(vectors))
@@ -87,18 +86,18 @@ class Passages:
 
     @property
     def share(self) -> Matrix:
-        """How much each row weighs in a mean over documents, ``(rows,)``."""
+        """The weight of each row in a mean over documents, ``(rows,)``."""
         if self.starts is None:
             return np.ones(len(self.vectors))
         return self.on_rows(1.0 / lengths(self.starts, len(self.vectors)))
 
     def on_rows(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """Repeat what each document has on all of its rows, ``(documents, …)`` to ``(rows, …)``."""
+        """Repeat each document's value on all of its rows, ``(documents, …)`` to ``(rows, …)``."""
         return values if self.starts is None else np.repeat(values, lengths(self.starts, len(self.vectors)), axis=0)
 
 
 def lengths(starts: Rows, rows: int) -> Rows:
-    """Return how many rows each document has."""
+    """Return the number of rows of each document."""
     return np.diff(starts, append=rows)
 
 
@@ -110,7 +109,7 @@ def rows_of(documents: slice, starts: Rows | None, rows: int) -> slice:
 
 
 def blocks(starts: Rows | None, rows: int, step: int) -> Iterator[slice]:
-    """Yield documents of about ``step`` rows at a time; a longer document stands alone."""
+    """Yield documents of about ``step`` rows at a time; a longer document is a block of its own."""
     if starts is None:
         yield from (slice(first, min(first + step, rows)) for first in range(0, rows, step))
         return
@@ -141,7 +140,7 @@ def best_columns(values: Matrix, starts: Rows | None) -> Matrix:
 def _checked(owner: OwnerLike, rows: int) -> Rows:
     numbers = np.asarray(owner)
     if numbers.shape != (rows,):
-        raise BadInput(f"{rows} rows came with an owner of shape {numbers.shape}. Say for each row whose it is.")
+        raise BadInput(f"{rows} rows came with an owner of shape {numbers.shape}. Give the document of each row.")
     if not rows:
         return np.empty(0, dtype=np.intp)
     if numbers.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""What the per-query baselines share: ``minmax``, ``zscore`` and ``rrf`` each rescale one query's lists."""
+"""The protocol of per-query baselines: ``minmax``, ``zscore`` and ``rrf`` each rescale one query's lists."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class PerQuery(Protocol):
 
 
 def at_least_one(method: str, k: int) -> None:
-    """Refuse a k below 1."""
+    """Reject a k below 1."""
     if k < 1:
         raise BadSpec(f"{method} needs k ≥ 1, not {k}.")

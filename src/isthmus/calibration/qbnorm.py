@@ -1,7 +1,7 @@
 """``qbnorm(beta, dynamic)``: the inverted softmax over a bank of queries, and its dynamic form.
 
-In words: the ordinary softmax asks which document a query prefers; the inverted one asks which query a
-document prefers. A hub prefers none in particular, and loses.
+In words: the ordinary softmax compares documents for one query; the inverted softmax compares queries for one
+document. A hub is near many queries, so each gets a small value.
 
 Formula, for reference queries r of the query's modality:
 
@@ -55,7 +55,7 @@ class QuerybankNormalization(BiasMethod):
         return int(self.dynamic)
 
     def columns(self, banks: Banks) -> Matrix:
-        """Return the soft maximum of each document's similarities, ``(documents, 1)``; β acts on what a scale gives."""
+        """Return the soft maximum of each document's similarities, ``(documents, 1)``; β applies after the scale."""
         return banks.references.reduce(lambda s, slope: soft_maximum(s, self.beta * slope))[:, None]
 
     def coefficients(self, active: Mask) -> Matrix:
@@ -83,6 +83,6 @@ def soft_maximum(similarity: Matrix, beta: Matrix | float) -> Matrix:
 
 
 def sharpness(method: str, name: str, value: float) -> None:
-    """Refuse a β that float32 could not tell from 0 or from infinity."""
+    """Reject a β that float32 cannot distinguish from 0 or infinity."""
     if not 1e-6 <= value <= 1e6:
         raise BadSpec(f"{method} needs {name} between 1e-6 and 1e6, not {value}.")

@@ -1,7 +1,7 @@
 """Row arithmetic shared by every calibration: normalise, fuse parts, work in blocks.
 
-Blocks keep the intermediate values in cache and are worked on in place, so that a pass over a matrix costs
-about what reading and writing it costs. The result never depends on the block size.
+Blocks keep the intermediate values in cache and are processed in place, so a pass over a matrix costs
+about as much as reading and writing it. The result never depends on the block size.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import DTypeLike
 from isthmus.errors import BadVectors
 from isthmus.types import Matrix, Rows, Vectors
 
-BLOCK_BYTES = 1 << 22  # of a float32 block: large enough for threads not to meet, small enough for the cache
-NO_DIRECTION = 1e-6  # a row this near to its mean points nowhere: it becomes 0, similar to nothing
+BLOCK_BYTES = 1 << 22  # of a float32 block: large enough to keep threads independent, small enough for the cache
+NO_DIRECTION = 1e-6  # a row this near to its mean has no direction: it becomes 0, similar to nothing
 
 
 def norms(rows: Matrix) -> Matrix:
@@ -26,7 +26,7 @@ def norms(rows: Matrix) -> Matrix:
 
 
 def unit(rows: Matrix, *, part: str = "", numbers: Rows | None = None) -> Matrix:
-    """Scale each row to length 1, whatever its scale; refuse NaN and rows of zeros by their number.
+    """Scale each row to length 1, whatever its scale; reject NaN and rows of zeros, by row number.
 
     >>> unit(np.array([[3.0, 4.0], [0.0, 1e-300]]))
     array([[0.6, 0.8],
@@ -38,7 +38,7 @@ def unit(rows: Matrix, *, part: str = "", numbers: Rows | None = None) -> Matrix
 
 
 def unit_into(rows: Matrix, out: Matrix, part: str, numbers: Rows, *, minus: Matrix | None = None) -> None:
-    """Write the unit rows, ``minus`` a vector, into ``out``; ``numbers`` are what the rows are called in an error."""
+    """Write the unit rows, ``minus`` a vector, into ``out``; error messages use ``numbers`` for the rows."""
     with np.errstate(all="ignore"):
         cast = np.asarray(rows, dtype=out.dtype)
         length = norms(cast)
@@ -55,7 +55,7 @@ def unit_into(rows: Matrix, out: Matrix, part: str, numbers: Rows, *, minus: Mat
 
 
 def _unit_of_odd(rows: Matrix, part: str, numbers: Rows) -> Matrix:
-    """Normalise rows whose squares over- or underflow; refuse those that cannot be normalised."""
+    """Normalise rows whose squares over- or underflow; reject those that cannot be normalised."""
     largest = np.abs(rows).max(axis=1)
     where = f" of part {part!r}" if part else ""
     for wrong, bad in (("holds NaN or infinity", ~np.isfinite(largest)), ("is all zeros", largest == 0)):
@@ -86,7 +86,7 @@ def fuse(
 ) -> None:
     """Write Σ_p w_p (unit(e_p) − mean_p) over the parts each row has into ``out``, not normalised.
 
-    A row's own weights come first, then ``weights`` by part, then 1; only their ratios matter.
+    A row's own weights take precedence, then ``weights`` by part, then 1; only their ratios matter.
     """
     empty = True
     shares = _shares(vectors, rows, weights)
@@ -110,7 +110,7 @@ def fuse(
 
 
 def _shares(vectors: Vectors, rows: slice, weights: Mapping[str, float] | None) -> dict[str, Matrix] | None:
-    """Return how much each part weighs in each row, summing to 1; None where all parts weigh the same."""
+    """Return the weight of each part in each row, summing to 1; None if all parts have equal weight."""
     if len(vectors.parts) == 1 or (vectors.weights is None and not weights):
         return None
     given = {
@@ -118,7 +118,7 @@ def _shares(vectors: Vectors, rows: slice, weights: Mapping[str, float] | None) 
         for part, mask in vectors.present.items()
     }
     total = np.asarray(sum(given.values()))
-    alone = total == 0  # a collection's weights may leave a document with nothing: then they do not apply to it
+    alone = total == 0  # a collection's weights may be 0 for all parts of a document: then they do not apply to it
     if alone.any():
         given = {part: np.where(alone, vectors.present[part][rows], weight) for part, weight in given.items()}
         total = np.asarray(sum(given.values()))
@@ -126,7 +126,7 @@ def _shares(vectors: Vectors, rows: slice, weights: Mapping[str, float] | None) 
 
 
 def in_blocks(n: int, width: int, task: Callable[[slice], None]) -> None:
-    """Run ``task`` on slices that cover ``range(n)``, on every core when there is enough to do."""
+    """Run ``task`` on slices that cover ``range(n)``, on every core if there is enough work."""
     step = max(1, BLOCK_BYTES // (4 * max(width, 1)))
     cores = os.cpu_count() or 1
     if n < 8 * step * cores:
@@ -134,7 +134,7 @@ def in_blocks(n: int, width: int, task: Callable[[slice], None]) -> None:
             task(slice(start, min(start + step, n)))
         return
 
-    def run(first: int) -> None:  # each core takes every so-many-th block
+    def run(first: int) -> None:  # each core takes every n-th block
         for start in range(first * step, n, cores * step):
             task(slice(start, min(start + step, n)))
 

@@ -1,11 +1,11 @@
 """``rrf(k)``: reciprocal rank fusion of the modalities' own rankings. A comparison, not a recommendation.
 
-In words: forget the similarities; a document's score is 1 / (k + its rank within its modality).
+In words: ignore the similarities; a document's score is 1 / (k + its rank within its modality).
 
     score = 1 / (k + rank)
 
-Every modality's first ties with every other's, whatever they are worth. It looks at one query's whole
-list, so it does not fold. Reference: Cormack, Clarke & Büttcher (SIGIR 2009), whose k = 60 is the default.
+The first documents of all modalities tie, even if some are bad matches. It needs one query's whole list, so it
+does not fold. Reference: Cormack, Clarke & Büttcher (SIGIR 2009), whose k = 60 is the default.
 
 >>> ReciprocalRankFusion(k=1).rescale(np.array([[0.9, 0.5, 0.7]])).round(3)
 array([[0.5  , 0.25 , 0.333]])

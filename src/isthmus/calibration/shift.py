@@ -17,7 +17,7 @@ class Shift(Protocol):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """How much of each part goes into a document's fusion, where the document does not say itself."""
+        """The fusion weight of each part, for documents without weights of their own."""
 
     def documents(self, vectors: Vectors, dtype: DTypeLike, out: Matrix | None = None) -> Matrix:
         """Return one shifted vector per document, ``(n, d)``."""
@@ -26,7 +26,7 @@ class Shift(Protocol):
         """Return one shifted vector per query, ``(n, d)``."""
 
     def tensors(self) -> dict[str, Matrix]:
-        """Return what has to be saved."""
+        """Return the tensors to save."""
 
 
 class ShiftMethod(Protocol):
@@ -40,7 +40,7 @@ class ShiftMethod(Protocol):
 
 
 def named_by_side(documents: Mapping[str, Matrix], queries: Mapping[str, Matrix]) -> dict[str, Matrix]:
-    """Put the means of both sides into one table, for saving."""
+    """Combine the means of both sides in one table, for saving."""
     return {f"document:{name}": mean for name, mean in documents.items()} | {
         f"query:{name}": mean for name, mean in queries.items()
     }

@@ -1,7 +1,7 @@
 """A calibration as a value: ``center+standardize+nnn(k=16,alpha=0.75)``.
 
 A shift first, then a scale and a bias in the order written, at most one of each. ``learned`` is a scale and a
-bias at once; a per-query baseline takes their place too.
+bias in one step; a per-query baseline replaces them too.
 
 >>> spec = Spec.parse("center + nnn(alpha=0.5, k=16)")
 >>> str(spec)
@@ -32,7 +32,7 @@ from isthmus.registry import lookup
 
 STEP = re.compile(r"\s*(?P<name>[^\s+()]+)\s*(?:\((?P<settings>[^()]*)\)\s*)?(?P<end>\+|$)")
 WORDS = {"true": True, "false": False, "none": None}
-NO_SETS = np.zeros((1, 0), dtype=bool)  # a query of a bias that is always on
+NO_SETS = np.zeros((1, 0), dtype=bool)  # for a bias that is always on
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Step:
         return self._written([f.name for f in fields(self.settings)])
 
     def _written(self, names: list[str]) -> str:
-        said = ",".join(f"{name}={_written(getattr(self.settings, name))}" for name in names)
-        return f"{self.name}({said})" if said else self.name
+        written = ",".join(f"{name}={_written(getattr(self.settings, name))}" for name in names)
+        return f"{self.name}({written})" if written else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Spec:
 
     @classmethod
     def parse(cls, text: str | Spec) -> Spec:
-        """Parse a spec, or raise an error that says what to write instead."""
+        """Parse a spec, or raise an error that shows what to write instead."""
         if isinstance(text, Spec):
             return text
         if not isinstance(text, str):
@@ -120,13 +120,13 @@ class Spec:
 
     @property
     def learned(self) -> JointMethod | None:
-        """The settings of a scale and a bias at once."""
+        """The settings of a scale and a bias in one step."""
         found: JointMethod | None = self._first(StepKind.LEARNED)
         return found
 
     @property
     def correction(self) -> BiasMethod | None:
-        """The settings of the step that gives documents columns: a bias, or a scale and a bias at once."""
+        """The settings of the step that gives documents columns: a bias, or a scale and a bias in one step."""
         found: BiasMethod | None = self._first(StepKind.BIAS, StepKind.LEARNED)
         return found
 
@@ -163,7 +163,7 @@ class Spec:
 
 def _step(name: str, written: str) -> Step:
     if name == "auto":
-        raise BadSpec("'auto' chooses a whole calibration, so it stands alone: fit('auto', …).")
+        raise BadSpec("'auto' chooses a whole calibration, so it must be the only name: fit('auto', …).")
     settings = lookup(METHODS, name, "calibration").settings
     if written.strip() and not fields(settings):
         raise BadSpec(f"{name} has no settings, so write it without {written.strip()!r}.")
@@ -220,9 +220,7 @@ def _composed(spec: Spec) -> Spec:
     rest = set(kinds) - {StepKind.SHIFT}
     for alone in (StepKind.LEARNED, StepKind.PER_QUERY):
         if alone in rest and len(rest) > 1:
-            raise BadSpec(
-                f"{text!r}: a {alone.value} step takes the place of scale and bias; only a shift goes before."
-            )
+            raise BadSpec(f"{text!r}: a {alone.value} step replaces scale and bias; only a shift may come before it.")
     if kinds[-1] is StepKind.SCALE and spec.dynamic:
         raise BadSpec(
             f"{text!r}: reference queries always have their bias on, so a scale fitted after a dynamic bias would not "

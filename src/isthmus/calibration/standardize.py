@@ -2,7 +2,7 @@
 
 In words: for each reference query, look at its best document in each modality. Texts answer a text query
 with similarities around .8, images around .3; subtract that mean and divide by that spread, and a score
-says how good a document is *for its modality*.
+measures how good a document is *for its modality*.
 
 Formula, for query modality m and document modality M, over reference queries q of modality m:
 
@@ -15,8 +15,8 @@ With labelled pairs, t runs over the similarities of the pairs (q, d) instead.
 What it means: σ > 0, so the order inside one modality never changes; only the merge of modalities does.
 
 Reference: Yamashita et al., similarity standardisation with pseudo-positives: μ and σ from labelled or
-pseudo pairs, population variance. A reference query that was generated from a document can be kept apart
-from it (``sources``): its own source is not a typical best match.
+pseudo pairs, population variance. A reference query that was generated from a document can be
+kept apart from it (``sources``): its own source is not a typical best match.
 
 >>> from isthmus.calibration import fit
 >>> from isthmus.types import Vectors
@@ -47,14 +47,15 @@ class Standardize:
     def fit(self, best: Mapping[tuple[str, str], Matrix], kind: str = "reference queries") -> Scale:
         """Learn μ and σ from the similarities of (pseudo-)positives of each pair of modalities."""
         statistics: dict[tuple[str, str], tuple[float, float]] = {}
-        for (asked, found), values in best.items():
+        for (query_modality, document_modality), values in best.items():
             mean, deviation = (float(np.mean(values)), float(np.std(values))) if len(values) else (0.0, 0.0)
             if not deviation > NO_SPREAD:
                 raise CannotFit(
-                    f"standardize found no spread in the best similarities of {asked} queries to {found} documents "
+                    f"standardize found no spread in the best similarities of {query_modality} queries to "
+                    f"{document_modality} documents "
                     f"({len(values)} {kind}, σ = {deviation:.2g}). Pass more, and more varied, {kind}, or use 'center'."
                 )
-            statistics[asked, found] = mean, deviation
+            statistics[query_modality, document_modality] = mean, deviation
         return Scale(statistics)
 
 
@@ -64,13 +65,13 @@ class Scale:
 
     statistics: Mapping[tuple[str, str], tuple[float, float]]
 
-    def of(self, asked: str, found: str) -> tuple[float, float]:
-        """Return μ and σ for queries of modality ``asked`` and documents of modality ``found``."""
+    def of(self, query_modality: str, document_modality: str) -> tuple[float, float]:
+        """Return μ and σ of a pair of modalities."""
         try:
-            return self.statistics[asked, found]
+            return self.statistics[query_modality, document_modality]
         except KeyError:
-            known = sorted({M for m, M in self.statistics if m == asked})
+            known = sorted({M for m, M in self.statistics if m == query_modality})
             raise UnknownModality(
-                f"standardize was fitted without {found} documents for {asked} queries (fitted: "
+                f"standardize was fitted without {document_modality} documents for {query_modality} queries (fitted: "
                 f"{', '.join(known) or 'none'}). Fit again with documents of that modality."
             ) from None

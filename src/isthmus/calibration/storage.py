@@ -23,7 +23,7 @@ from isthmus.types import Matrix
 
 
 def save(fitted: Fitted, path: str | PathLike[str]) -> None:
-    """Write a calibration; a reader sees the old file or the new one, never a half."""
+    """Write a calibration atomically: a reader sees the old file or the new one."""
     with replacing(path) as draft:
         draft.write_bytes(to_bytes(fitted))
 
@@ -34,7 +34,7 @@ def load(path: str | PathLike[str]) -> Fitted:
 
 
 def to_bytes(fitted: Fitted) -> bytes:
-    """Write a calibration as bytes, for a store that keeps it among other things."""
+    """Write a calibration as bytes, for a store."""
     header = {
         "spec": fitted.spec.in_full,
         "dim": fitted.dim,
@@ -54,7 +54,7 @@ def to_bytes(fitted: Fitted) -> bytes:
 
 
 def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
-    """Read what ``to_bytes`` wrote; damaged bytes are refused, ``name`` says whose."""
+    """Read what ``to_bytes`` wrote; damaged bytes raise an error that mentions ``name``."""
     header, tensors = unsealed("calibration", data, name)
     groups: defaultdict[str, dict[str, Matrix]] = defaultdict(dict)
     for place, tensor in tensors.items():
@@ -99,8 +99,8 @@ def _tensors(fitted: Fitted) -> dict[str, NDArray[Any]]:
 
 
 def _listed(table: Any) -> list[list[Any]]:
-    return [[asked, found, *numbers] for (asked, found), numbers in table.items()]
+    return [[query, document, *numbers] for (query, document), numbers in table.items()]
 
 
 def _table(rows: list[list[Any]]) -> dict[tuple[str, str], Any]:
-    return {(asked, found): tuple(numbers) for asked, found, *numbers in rows}
+    return {(query, document): tuple(numbers) for query, document, *numbers in rows}

@@ -4,8 +4,8 @@ In words: split the reference queries by the document they came from, fit every 
 the others, and measure the ranks of their right documents. Every document modality has equal weight, so a calibration
 that favours texts over images does not win by the number of texts.
 
-Not circular: a query never meets its own source while biases and statistics are fitted; the queries that
-judge were not used to fit; and right documents are known ones. Raw top-1 documents cannot judge: raw
+Not circular: a query never meets its own source while biases and statistics are fitted; the held-out
+queries were not used to fit; and the right documents are known. Raw top-1 documents cannot be the answers: raw
 cosine finds them all, so ``none`` would always win. ``tune`` uses pseudo-positives only on request
 (``positives="pseudo"``), and then the best document *of each modality* in turn.
 """
@@ -97,7 +97,7 @@ class Tuned:
         return self.table(self.best)
 
     def table(self, kept: Spec) -> str:
-        """Return a line per candidate, with a mark at the one that is kept."""
+        """Return a line per candidate, with a mark at the best."""
         modalities = list(dict.fromkeys(name for trial in self.trials for name in trial.by_modality))
         width = max(len(str(trial.spec)) for trial in self.trials)
         lines = [f"{'held out':<{width}}  macro  " + "  ".join(f"{name:>6}" for name in modalities)]
@@ -111,7 +111,7 @@ class Tuned:
         return "\n".join(lines)
 
 
-def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
+def tune(  # noqa: PLR0913 - the arguments of a fit, and how to measure it
     specs: Iterable[str | Spec],
     documents: Vectors,
     queries: Vectors,
@@ -128,10 +128,10 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
 ) -> Tuned:
     """Evaluate each spec on held-out reference queries.
 
-    ``positives``: the right documents, as pairs or one per query; they are kept apart as ``sources`` of a fit are.
+    ``positives``: the right documents, as pairs or one per query; they are ignored in the fit, like ``sources``.
     ``"pseudo"``: each query's best document of each modality by raw cosine, which shows how modalities should mix,
     but not the right order inside one.
-    ``measure(scores, relevant)`` gives a number per query; it is averaged within each document modality of the
+    ``measure(scores, relevant)`` returns a number per query; it is averaged within each document modality of the
     right documents, then over modalities.
     ``owner``: which document each row is a passage of; ``positives`` then names documents by these numbers.
     ``progress(done, specs)`` is called after each.
@@ -149,7 +149,7 @@ def tune(  # noqa: PLR0913 - what a fit takes, and how to judge it
     else:
         pairs = sources = Pairs.of(positives, queries=len(queries), documents=len(passages))
     if not len(pairs):
-        raise CannotFit("tune judges by known right documents and got none. Pass positives=, or positives='pseudo'.")
+        raise CannotFit("tune needs known right documents and got none. Pass positives=, or positives='pseudo'.")
     fold_of = _folds(sources, queries, folds, np.random.default_rng(rng))
     court = Court(passages, queries, pairs, sources, measure, reference_documents, weights, neighbours)
     trials: list[Trial] = []
@@ -164,7 +164,7 @@ Values: TypeAlias = dict[str, list[Matrix]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Court:
-    """Documents, the queries that judge calibrations, and the input of every fit."""
+    """Documents, the queries that measure calibrations, and the input of every fit."""
 
     documents: Passages
     queries: Vectors
@@ -202,10 +202,10 @@ class Court:
             owner=self.documents.owner,
         )
         fittable = np.isin(self.queries.modality, fitted.query_modalities)
-        asked = np.flatnonzero(held & fittable)  # a query without references of its modality cannot judge
-        answers = self.right.of_queries(asked)
+        held_out = np.flatnonzero(held & fittable)  # a query without references of its modality cannot be scored
+        answers = self.right.of_queries(held_out)
         values: Values = {name: [] for name in self.documents.modalities}
-        for rows, scores in self.scored(fitted, self.queries.take(asked), sources):
+        for rows, scores in self.scored(fitted, self.queries.take(held_out), sources):
             relevant = np.zeros(scores.shape, dtype=bool)
             mine = (answers.queries >= rows.start) & (answers.queries < rows.stop)
             relevant[answers.queries[mine] - rows.start, answers.documents[mine]] = True
@@ -216,25 +216,25 @@ class Court:
                     values[name].append(self.measure(scores[judged], of_modality[judged]))
         return values
 
-    def scored(self, fitted: Fitted, asked: Vectors, sources: Pairs | None) -> Iterator[tuple[slice, Matrix]]:
+    def scored(self, fitted: Fitted, queries: Vectors, sources: Pairs | None) -> Iterator[tuple[slice, Matrix]]:
         """Yield blocks of scores, by folding where the spec folds."""
         vectors, owner = self.documents.vectors, self.documents.owner
         if fitted.spec.per_query is not None:
-            yield slice(0, len(asked)), fitted.scores(asked, vectors, owner=owner)
+            yield slice(0, len(queries)), fitted.scores(queries, vectors, owner=owner)
             return
         folded = fitted.fold(vectors, sources=sources, neighbours=self.neighbours, owner=owner)
-        active = fitted.activation(asked, folded) if fitted.spec.dynamic else None
-        queries = fitted.fold_queries(asked, active=active)
+        active = fitted.activation(queries, folded) if fitted.spec.dynamic else None
+        side = fitted.fold_queries(queries, active=active)
         found = self.documents.modality
-        for rows, inner in similarity_blocks(queries.vectors, folded.vectors):
+        for rows, inner in similarity_blocks(side.vectors, folded.vectors):
             best = best_columns(inner, self.documents.starts)
-            yield rows, fitted.finish(best, queries.modality[rows], found)
+            yield rows, fitted.finish(best, side.modality[rows], found)
 
 
 def _folds(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.Generator) -> Rows:
     """Give each query a fold: those that share a document share a fold, and each query modality is spread over all.
 
-    A query without a known answer cannot judge, so it is never held out: its fold is -1.
+    A query without a known answer cannot measure anything, so it is never held out: its fold is -1.
     """
     group = np.arange(len(queries)) if sources is None else _linked(sources, len(queries))
     first = np.unique(group, return_index=True)[1]  # one query represents each group

@@ -5,7 +5,7 @@ query without a good image, the best image scores like the best text.
 
     score = (s − mean) / deviation        over the k best documents of the modality for this query
 
-It looks at one query's whole list, so it does not fold.
+It needs one query's whole list, so it does not fold.
 
 >>> ZScore().rescale(np.array([[1.0, 3.0]]))
 array([[-1.,  1.]])
