@@ -1,14 +1,14 @@
-"""Libraries that can run away, each in a process of its own.
+"""Run libraries that may hang or crash in worker processes.
 
-pdfium, the HTML parser, pyarrow and the decoders of AVIF, HEIF and JPEG 2000 read files in C++ and C. A file made for
-it can keep them busy without end, fill the memory, or end the process. So each runs in a worker process: started when
-the first file needs it, used for many files, given a limit of memory, and killed by us when it takes too long. A file
-that does so is skipped; the next one gets a new worker. Small web pages and pictures, which cannot take long, do not
-need the worker.
+pdfium, the HTML parser, pyarrow and the decoders of AVIF, HEIF and JPEG 2000 read files in C++ and C. A
+malicious file can make them hang, exhaust the memory, or crash the process. So each runs in a worker process: it starts
+when the first file needs it, reads many files, has a memory limit, and is killed when it takes too long. Such a file is
+skipped; the next file gets a new worker. Small web pages and pictures are read in this process, because they cannot
+take long.
 
     worker.Worker ──request──▸ main.serve ──▸ pdf | html | parquet | picture      (the worker process)
                   ◂──answer───
 
-Requests and answers are JSON and bytes, each with its length in front; nothing is unpickled. A worker ends when its
-standard input does, so none outlives us.
+Requests and answers are JSON and bytes, each prefixed by its length; nothing is unpickled. A worker exits when its
+standard input closes, so it does not outlive this process.
 """

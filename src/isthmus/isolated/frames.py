@@ -1,4 +1,4 @@
-"""What goes over the pipe between us and a worker: a JSON object, and byte strings that JSON cannot hold.
+"""The messages between this process and a worker: a JSON object, and byte strings that JSON cannot represent.
 
     length of the JSON, 8 bytes │ JSON │ first byte string │ second │ …
 
@@ -33,7 +33,7 @@ def write(stream: BinaryIO, body: object, blobs: Sequence[bytes] = ()) -> None:
 
 
 def read(stream: BinaryIO | RawIOBase, limit: int) -> Message:
-    """Receive a message of at most ``limit`` bytes in all; ``EOFError`` when the other side is gone.
+    """Receive a message of at most ``limit`` bytes in total; ``EOFError`` if the other side has closed the pipe.
 
     >>> from io import BytesIO
     >>> pipe = BytesIO()
@@ -46,15 +46,15 @@ def read(stream: BinaryIO | RawIOBase, limit: int) -> Message:
     whole = json.loads(_exactly(stream, length, limit))
     lengths: list[int] = whole["lengths"]
     if sum(lengths) > limit:
-        raise EOFError(f"a message of {sum(lengths):,} bytes, and {limit:,} is the most")
+        raise EOFError(f"a message of {sum(lengths):,} bytes; the limit is {limit:,}")
     return Message(whole["body"], [_exactly(stream, each, limit) for each in lengths])
 
 
 def _exactly(stream: BinaryIO | RawIOBase, count: int, limit: int) -> bytes:
     if count > limit:
-        raise EOFError(f"a message of {count:,} bytes, and {limit:,} is the most")
+        raise EOFError(f"a message of {count:,} bytes; the limit is {limit:,}")
     pieces, missing = [], count
-    while missing:  # a pipe gives what it has
+    while missing:  # a pipe may return fewer bytes
         piece = stream.read(missing)
         if not piece:
             raise EOFError("the other side has ended")

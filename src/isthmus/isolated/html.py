@@ -1,4 +1,4 @@
-"""The text that a web page shows, by Lexbor's parser: in the worker, except for pages that cannot run away."""
+"""The text that a web page shows, by Lexbor's parser: in the worker, except for pages that cannot take long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown(data: bytes) -> tuple[str, str]:
     ('Cats', 'Two cats.')
     """
     if too_deep(data):
-        raise BadInput(f"nests elements more than {DEEPEST:,} deep. It is malformed, perhaps on purpose")
+        raise BadInput(f"nests elements more than {DEEPEST:,} deep. It is malformed")
     page = parser(data.decode())
     head = page.css_first("title")
     title = " ".join(head.text().split()) if head else ""

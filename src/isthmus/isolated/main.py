@@ -15,17 +15,17 @@ from isthmus import budget
 from isthmus.errors import IsthmusError
 from isthmus.isolated import frames
 
-IDLE = 60  # seconds without a request after which the worker ends
-WAS_IDLE = 75  # the exit status of a worker that ended by itself: a request that it just missed is sent again
+IDLE = 60  # seconds without a request after which the worker exits
+WAS_IDLE = 75  # the exit status of an idle worker: a request that it just missed is sent again
 LARGEST = max(4 * budget.TEXT_BYTES, budget.PICTURE_BYTES)  # of a request: a web page as UTF-8, a picture
-GRACE = 2  # times the limit, after which a worker ends itself: nobody is left to end it
+GRACE = 2  # times the limit, after which a worker exits: the process that should kill it is gone
 
 
 class Handler(Protocol):
     """The module that answers: ``isthmus.isolated.pdf``, ``html``, ``parquet`` or ``picture``."""
 
     def answer(self, request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
-        """Return what goes back: a JSON value, and byte strings."""
+        """Return the answer: a JSON value, and byte strings."""
 
 
 def main(name: str, memory: int) -> None:
@@ -43,7 +43,7 @@ def main(name: str, memory: int) -> None:
 
 
 def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, most: int | None) -> None:
-    """Answer one request after another, until the addresses that libraries kept are more than ``most`` bytes."""
+    """Answer one request after another, until libraries have leaked more than ``most`` bytes of address space."""
     while True:
         if _idle(requests):
             os._exit(WAS_IDLE)
@@ -67,20 +67,20 @@ def serve(handler: Handler, requests: BinaryIO | RawIOBase, answers: BinaryIO, m
             frames.write(answers, *reply)
         _alarm(0)
         if most is not None and _size() > most:
-            os._exit(WAS_IDLE)  # what is left might be too little for a page that deserves it
+            os._exit(WAS_IDLE)  # the rest might be too little for a large page
 
 
 def limit_memory(memory: int) -> int | None:
-    """Let this process take so many bytes beyond what it has now; return the limit, None where there is none."""
+    """Limit this process to ``memory`` bytes beyond its current size; return the limit, or None if there is none."""
     try:
         import resource
     except ImportError:  # Windows
         return None
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, and a picture of the memory helps nobody
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected: no core dump
     try:
         allowed = _size() + memory
     except OSError:
-        return None  # not Linux; elsewhere the limit of addresses counts what is only reserved, or is not heeded
+        return None  # not Linux: elsewhere the limit counts reserved addresses, or has no effect
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
         allowed = min(allowed, hard)
@@ -89,18 +89,18 @@ def limit_memory(memory: int) -> int | None:
 
 
 def _size() -> int:
-    """Return the bytes of addresses that this process has."""
+    """Return the address space of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _alarm(seconds: int) -> None:
-    """Have the system end this process after some seconds, even inside a library; 0 calls it off."""
+    """Have the system kill this process after some seconds, even inside a library; 0 cancels it."""
     if hasattr(signal, "alarm"):
         signal.alarm(seconds)
 
 
 def _idle(requests: BinaryIO | RawIOBase) -> bool:
-    if os.name != "posix":  # there select takes sockets alone
+    if os.name != "posix":  # Windows: select accepts sockets only
         return False
     ready, _, _ = select.select([requests], [], [], IDLE)
     return not ready

@@ -1,4 +1,4 @@
-"""What a worker keeps open between requests: the files that are being read, by the number that each reading has."""
+"""The files that a worker keeps open between requests, by the number of each reading."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-MOST = 8  # readings at a time; one that was closed for another is opened again when it goes on
+MOST = 8  # readings at a time; a reading that was closed for another is reopened when it continues
 
 
 class Closes(Protocol):
-    """Something that is closed."""
+    """Something with a ``close`` method."""
 
     def close(self) -> object:
-        """Let go of it."""
+        """Close it."""
 
 
 Kept = TypeVar("Kept", bound=Closes)
 
 
 class OpenFiles(Generic[Kept]):
-    """Readings that go on, the least recently used one first."""
+    """Readings in progress, the least recently used first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
     def get(self, number: str, make: Callable[[], Kept]) -> Kept:
-        """Return what a reading has open, made now if it is not there."""
+        """Return the open file of a reading; open it if necessary."""
         if number not in self._kept:
             while len(self._kept) >= MOST:
                 self._kept.popitem(last=False)[1].close()
@@ -35,6 +35,6 @@ class OpenFiles(Generic[Kept]):
         return self._kept[number]
 
     def drop(self, number: str) -> None:
-        """Close what a reading has open, if anything."""
+        """Close the file of a reading, if it is open."""
         if number in self._kept:
             self._kept.pop(number).close()

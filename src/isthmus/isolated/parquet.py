@@ -17,12 +17,12 @@ arrow: Any = need("pyarrow", extra="parquet")
 parquet: Any = need("pyarrow.parquet", extra="parquet")
 
 AT_ONCE = 256  # rows, fewer where they are large
-BYTES_AT_ONCE = 32 * MIB  # as the file says
+BYTES_AT_ONCE = 32 * MIB  # according to the file
 JSON_KINDS = (str, int, float, bool, type(None))
 
 
 class Reading:
-    """A file that is being read: its rows from one on, and how many were given."""
+    """A file that is being read, and the number of rows read so far."""
 
     def __init__(self, path: str, first: int) -> None:
         self._stream = open_regular(path)
@@ -35,7 +35,7 @@ class Reading:
         self._batches = self._from(first)
 
     def take(self, vectors: list[str]) -> tuple[object, list[bytes]]:
-        """Return the next rows; none at the end."""
+        """Return the next rows; an empty list at the end."""
         batch = next(self._batches, None)
         if batch is None:
             return {"rows": []}, []
@@ -47,12 +47,12 @@ class Reading:
         return {"rows": rows, "kinds": out.kinds}, out.blobs
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.file.close()
         self._stream.close()
 
     def _from(self, first: int) -> Iterator[Any]:
-        """Give batches; rows that were given before a worker ended are passed over."""
+        """Yield batches, without the rows that an earlier worker returned."""
         for batch in self.file.iter_batches(batch_size=self._at_once(), use_threads=False):
             before, self.next = self.next, max(self.next, min(first, self.next + batch.num_rows))
             if self.next - before < batch.num_rows:
@@ -65,21 +65,21 @@ class Reading:
 
 
 class Packed:
-    """Values that JSON cannot hold, taken out of rows: ``{"": 3}`` stands for the fourth."""
+    """Values of rows that JSON cannot represent: ``{"": 3}`` refers to the fourth."""
 
     def __init__(self) -> None:
         self.blobs: list[bytes] = []
         self.kinds: list[str] = []  # of each: bytes, or the type of an array's numbers
 
     def pack(self, value: Any) -> Any:
-        """Return a value as JSON can hold it; what has no meaning there becomes null."""
+        """Return a value as JSON; other types become null."""
         if isinstance(value, bytes):
             return self._out("bytes", value)
         if isinstance(value, np.ndarray):
             if value.dtype.kind in "fiu" and value.ndim == 1:
                 return self._out(value.dtype.str, value.tobytes())
             return self.pack(value.tolist())
-        if isinstance(value, Mapping):  # as pairs: an object stands for bytes
+        if isinstance(value, Mapping):  # as pairs: an object is a reference to bytes
             return [None, *([str(name), self.pack(item)] for name, item in value.items())]
         if isinstance(value, list | tuple):
             return [0, *(self.pack(item) for item in value)]
@@ -95,7 +95,7 @@ readings: OpenFiles[Reading] = OpenFiles()
 
 
 def answer(request: dict[str, Any], _: list[bytes]) -> tuple[object, list[bytes]]:
-    """Return how many rows a file has, or the next rows from ``first`` on; ``close`` drops the file."""
+    """Return the number of rows of a file, or the next rows from ``first`` on; ``close`` closes the file."""
     number = request["reading"]
     if request.get("close"):
         readings.drop(number)

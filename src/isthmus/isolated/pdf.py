@@ -13,16 +13,16 @@ from isthmus.files import open_regular
 from isthmus.isolated.open_files import OpenFiles
 
 pdfium: Any = need("pypdfium2", extra="pdf")
-need("PIL.Image", extra="pdf").init()  # what pictures take is loaded before the memory is limited
+need("PIL.Image", extra="pdf").init()  # load Pillow's plugins before the memory is limited
 
 SIDE = 1024  # pixels of a page's longest side
 QUALITY = 85  # of its JPEG
-WHOLE = 64 * MIB  # a larger file is not read as a whole
+WHOLE = 64 * MIB  # a larger file is not read into memory
 documents: OpenFiles[Any] = OpenFiles()
 
 
 def answer(request: dict[str, Any], _: list[bytes]) -> tuple[object, list[bytes]]:
-    """Return how many pages a file has, or the text and the picture of one; ``close`` drops the file."""
+    """Return the number of pages of a file, or the text and the picture of one; ``close`` closes the file."""
     number = request["reading"]
     if request.get("close"):
         documents.drop(number)
@@ -41,7 +41,7 @@ def _open(path: str) -> Any:
     file = open_regular(path)
     small = os.fstat(file.fileno()).st_size <= WHOLE
     try:
-        # pdfium asks for a few bytes at a time, which is slow through a Python file
+        # pdfium reads a few bytes at a time, which is slow through a Python file
         return pdfium.PdfDocument(file.read(WHOLE) if small else file, autoclose=True)
     except pdfium.PdfiumError as error:
         file.close()

@@ -1,8 +1,8 @@
-"""Decode pictures, in this process or in the worker: checked, upright, on white paper, of the size a model wants.
+"""Decode pictures, in this process or in the worker: checked, upright, on white, of the size a model needs.
 
-The decoders of AVIF, HEIF and JPEG 2000 can take more than 5 seconds for a picture inside its budget of pixels. So HEIF
-and large files of the others are decoded in the worker, which is killed when it takes too long. By the time that 4
-million pixels of noise take, the other decoders stay below 5 seconds of processor time.
+The decoders of AVIF, HEIF and JPEG 2000 can take more than 5 seconds for a picture within the limit of pixels. So HEIF
+and large files of the others are decoded in the worker, which is killed when it takes too long. The other decoders stay
+below 5 seconds of processor time, as extrapolated from 4 million pixels of noise.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ Fit: TypeAlias = Literal["squash", "crop", "within"]
 ORIENTATION = 0x0112  # the EXIF tag
 TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE"}
 TURNS |= {6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
-REFUSED_FORMATS = {"EPS", "WMF"}  # drawn by programs that run code found in the file
+REFUSED_FORMATS = {"EPS", "WMF"}  # their renderers run code from the file
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
 HEIF_OPENER = Lock()  # Pillow has one table of openers for all threads
-LARGE = 16_000_000  # pixels; pictures of more are decoded one at a time, as each takes hundreds of MB
+LARGE = 16_000_000  # pixels; larger pictures are decoded one at a time, because each needs hundreds of MB
 ONE_LARGE = Lock()
 SHARES = {"WEBP": 0.6, "JPEG2000": 0.5}  # of the budget of pixels: their decoders hold several copies
-PYTHON_SHARE = 1 / 16  # of those that Pillow decodes in Python, 100 times as slowly
+PYTHON_SHARE = 1 / 16  # for formats that Pillow decodes in Python, 100 times slower
 STRIP = 1 << 20  # pixels that are converted at a time
 TILE = (322, 323)  # TIFF tags: the width and the height of a tile
-SCAN = b"\xff\xda"  # what begins each scan of a JPEG
+SCAN = b"\xff\xda"  # the marker of a JPEG scan
 SLOW = {"AVIF", "HEIF", "JPEG2000"}  # formats whose decoders can take long
 QUICK = (
     4 << 20
-)  # bytes of such a file that is decoded in this process all the same: about 2 seconds by the same estimate
+)  # the largest such file, in bytes, that is decoded in this process: about 2 seconds by the same estimate
 WORKER = Worker("picture", PICTURE_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a model looks at: ``squash`` the whole picture into a square, or ``crop`` the middle out.
+    """How a picture fits a model's input: ``squash`` all of it into a square, or ``crop`` the centre.
 
-    ``within`` is for models that make a square of their own: the picture keeps its proportions, is never made larger,
-    and its longest side has ``size`` pixels at most.
+    ``within`` is for models that crop or resize themselves: the picture keeps its proportions, is never enlarged, and
+    its longest side has at most ``size`` pixels.
     """
 
     size: int
@@ -62,7 +62,7 @@ class Frame:
 
 
 def decode(data: bytes, name: str, frame: Frame | None, *, here: bool = False) -> Image:
-    """Return the picture in a file as it fits a frame, or at its own size without one; ``name`` stands in the error.
+    """Decode a picture to fit a frame, or at its own size without one; ``name`` is used in error messages.
 
     ``here`` decodes every picture in this process, as the worker does.
     """
@@ -71,7 +71,7 @@ def decode(data: bytes, name: str, frame: Frame | None, *, here: bool = False) -
     if not data:
         raise BadImage(f"{name} is empty (0 bytes). Copy or download it again, or leave it out.")
     if len(data) > PICTURE_BYTES:
-        raise BadImage(f"{name} is larger than {mebibytes(PICTURE_BYTES)}, the most that is read. Make it smaller.")
+        raise BadImage(f"{name} is larger than {mebibytes(PICTURE_BYTES)}, the limit for a picture. Make it smaller.")
     if is_heif(data):
         _teach_heif(name)
     try:
@@ -80,7 +80,7 @@ def decode(data: bytes, name: str, frame: Frame | None, *, here: bool = False) -
             _check_work(image, name, data)
             if not here and may_be_slow(image, data):
                 return _by_worker(data, name, frame)
-            if image.format == "PNG":  # Pillow decodes damaged PNG data to noise; the checksums inside tell
+            if image.format == "PNG":  # Pillow decodes damaged PNG data to noise; the checksums detect it
                 with Image.open(BytesIO(data)) as again:
                     again.verify()
             if frame is not None:  # a large JPEG is decoded at 1/2, 1/4 or 1/8
@@ -90,13 +90,13 @@ def decode(data: bytes, name: str, frame: Frame | None, *, here: bool = False) -
     except BadImage:
         raise
     except Exception as error:
-        if here and isinstance(error, MemoryError):  # the process that waits for the worker says so
+        if here and isinstance(error, MemoryError):  # the parent process reports it
             raise
         raise unreadable(name, error) from None
 
 
 def may_be_slow(image: Image, data: bytes) -> bool:
-    """Whether a picture can take long to decode. HEIF can always: a small file may lay one picture on another."""
+    """Whether a picture may take long to decode. HEIF always may: a small file can overlay many pictures."""
     large = len(data) > QUICK or image.width * image.height > LARGE
     return image.format == "HEIF" or (image.format in SLOW and large)
 
@@ -125,7 +125,7 @@ def answer(request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[by
 
 
 def is_heif(data: bytes) -> bool:
-    r"""Tell a HEIC or HEIF file by its first box; AVIF, which begins alike, is Pillow's own.
+    r"""Detect a HEIC or HEIF file by its first box; AVIF has a similar one, and Pillow reads it.
 
     >>> is_heif(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"), is_heif(b"\x89PNG")
     (True, False)
@@ -135,7 +135,7 @@ def is_heif(data: bytes) -> bool:
 
 
 def _teach_heif(name: str) -> None:
-    """Let Pillow open HEIF files from now on."""
+    """Register the HEIF decoder with Pillow."""
     from PIL import Image
 
     with HEIF_OPENER:
@@ -148,13 +148,15 @@ def _teach_heif(name: str) -> None:
 
 
 def unreadable(name: str, error: Exception) -> BadImage:
-    """Say why a picture cannot be decoded."""
+    """Return an error with the reason why a picture cannot be decoded."""
     from PIL import Image, UnidentifiedImageError
 
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return BadImage(f"{name} has too many pixels ({error}). {_HOW_TO_RAISE}")
     if isinstance(error, UnidentifiedImageError):
-        return BadImage(f"{name} is not an image, or of a kind that Pillow cannot read. Leave it out, or convert it.")
+        return BadImage(
+            f"{name} is not an image, or has a format that Pillow cannot read. Leave it out, or convert it."
+        )
     reason = str(error).strip().rstrip(".") or type(error).__name__
     return BadImage(
         f"{name} cannot be decoded: {reason}. It is damaged or truncated: download it again, or leave it out."
@@ -167,12 +169,12 @@ _HOW_TO_RAISE = (
 
 
 def check_budget(image: Image, name: str) -> None:
-    """Refuse by the size that the header claims, before a pixel is decoded."""
+    """Check the size in the header, before any pixel is decoded."""
     from PIL import Image as pillow  # noqa: N813 - the module and the class have one name
 
     width, height = image.size
     if image.format in REFUSED_FORMATS:
-        raise BadImage(f"{name} is {image.format}, which only a program of its own can draw. Convert it to PNG.")
+        raise BadImage(f"{name} is {image.format}, which isthmus does not render. Convert it to PNG.")
     if width < 1 or height < 1:
         raise BadImage(f"{name} is {width} × {height} pixels: it is too small to show anything. Leave it out.")
     if pillow.MAX_IMAGE_PIXELS is None:
@@ -187,7 +189,7 @@ def check_budget(image: Image, name: str) -> None:
 
 
 def _check_work(image: Image, name: str, data: bytes) -> None:
-    """Refuse what takes far more to decode than its pixels: tiles larger than the picture, scans without end."""
+    """Reject pictures that take far longer to decode than their pixels suggest: huge tiles, very many scans."""
     from PIL import Image as pillow  # noqa: N813
 
     width, height = image.size
@@ -199,16 +201,16 @@ def _check_work(image: Image, name: str, data: bytes) -> None:
             raise BadImage(f"{name} has tiles of {across} × {down} pixels, more than the budget. {_HOW_TO_RAISE}")
     if image.format == "JPEG" and "progressive" in image.info and width * height * data.count(SCAN) > SCAN_PIXELS:
         raise BadImage(
-            f"{name} draws {width} × {height} pixels {data.count(SCAN)} times over, which takes minutes to decode. "
-            "Save it again without so many scans, or leave it out."
+            f"{name} has {width} × {height} pixels in {data.count(SCAN)} scans, which take minutes to decode. "
+            "Save it again with fewer scans, or leave it out."
         )
 
 
 def framed(image: Image, frame: Frame) -> Image:
-    """Return a picture as it looks, RGB and upright, of the size that a model wants."""
+    """Return a picture as a viewer shows it, RGB and upright, of the size that a model needs."""
     from PIL import Image as pillow  # noqa: N813
 
-    turn = TURNS.get(_orientation(image))  # read before pixels are touched: a conversion may lose it
+    turn = TURNS.get(_orientation(image))  # read first: a conversion may lose it
     plain = _plain(image)
     width, height = plain.size
     size, box = (frame.size, frame.size), None
@@ -221,13 +223,13 @@ def framed(image: Image, frame: Frame) -> Image:
         box = (left, top, left + side, top + side)
     method = pillow.Resampling[frame.resample.upper()]
     resized = plain.resize(size, method, box=box, reducing_gap=3.0)
-    if turn is not None:  # it turns after it is resized, at a fraction of the cost
+    if turn is not None:  # rotate after resizing, at a fraction of the cost
         resized = resized.transpose(pillow.Transpose[turn])
     return resized.convert("RGB")
 
 
 def upright(image: Image) -> Image:
-    """Return a picture as it looks, RGB and upright, at its own size."""
+    """Return a picture as a viewer shows it, RGB and upright, at its own size."""
     from PIL import Image as pillow  # noqa: N813
 
     turn = TURNS.get(_orientation(image))
@@ -238,20 +240,20 @@ def upright(image: Image) -> Image:
 def _orientation(image: Image) -> int:
     try:
         return int(image.getexif().get(ORIENTATION, 1))
-    except Exception:  # noqa: BLE001 - damaged EXIF says nothing about the pixels
+    except Exception:  # noqa: BLE001 - the pixels may be fine even if EXIF is damaged
         return 1
 
 
 def rgb(image: Image) -> Image:
-    """Convert every mode to RGB as it would look on white paper."""
+    """Convert every mode to RGB, on white."""
     plain = _plain(image)
     return plain if plain.mode == "RGB" else plain.convert("RGB")
 
 
 def _plain(image: Image) -> Image:
-    """Convert every mode to RGB, or to 8-bit grey where there is no colour, as it would look on white paper.
+    """Convert every mode to RGB, or to 8-bit grey if it has no colour, on white.
 
-    What takes more than one copy is done in strips: at the limit of pixels, a copy is 360 MB.
+    Conversions that need more than one copy work in strips: at the limit of pixels, a copy is 360 MB.
     """
     from PIL import Image as pillow  # noqa: N813
 
@@ -263,7 +265,7 @@ def _plain(image: Image) -> Image:
         for top, end in _strips(image.height, image.width):
             box = (0, top, image.width, end)
             strip = image.crop(box)
-            seen = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")  # La: no shorter way
+            seen = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")  # La has no direct conversion
             out.paste(pillow.alpha_composite(pillow.new("RGBA", seen.size, "white"), seen).convert("RGB"), box)
         return out
     if image.mode in ("RGB", "L"):
@@ -273,7 +275,7 @@ def _plain(image: Image) -> Image:
 
 
 def _strips(height: int, width: int) -> list[tuple[int, int]]:
-    """Return the first row of each strip, and the one behind it.
+    """Return the first row of each strip, and the row after its last.
 
     >>> _strips(5, STRIP // 2)
     [(0, 2), (2, 4), (4, 5)]
@@ -283,10 +285,10 @@ def _strips(height: int, width: int) -> list[tuple[int, int]]:
 
 
 def scaled(rows: Callable[[int, int], NDArray[Any]], height: int, width: int) -> Pixels:
-    """Bring whole numbers past 8 bits and fractions to 0 … 255; ``rows(top, end)`` gives some rows of them.
+    """Scale integers of more than 8 bits and fractions to 0 … 255; ``rows(top, end)`` returns some of the rows.
 
-    Whole numbers up to 65535 count as 16 bits; fractions in 0 … 1 as they are; anything else is
-    stretched from its least to its greatest value.
+    Integers up to 65535 are read as 16 bits; fractions in 0 … 1 as they are; anything else is scaled from its smallest
+    to its largest value.
     """
 
     def finite(values: NDArray[Any]) -> NDArray[np.float64]:

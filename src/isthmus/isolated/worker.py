@@ -1,4 +1,4 @@
-"""Our side of a worker process: start it, ask it, end it when it runs away."""
+"""The client of a worker process: start it, send requests, kill it when it takes too long."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from isthmus.errors import BadInput, IsthmusError
 from isthmus.isolated import frames
 from isthmus.isolated.main import WAS_IDLE
 
-# The path is the one that we import from, so that the worker finds what we found. -P: not the working folder.
+# The worker gets our sys.path, so that it imports the same modules. -P: not the working folder.
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); from isthmus.isolated.main import main; "
     "main(sys.argv[1], int(sys.argv[2]))"
 )
-LARGEST = 1024 * budget.MIB  # of an answer; a worker cannot make more than its memory holds
-STARTING = 60.0  # seconds that a new worker has for its imports
+LARGEST = 1024 * budget.MIB  # bytes of an answer; more than the memory of a worker
+STARTING = 60.0  # seconds for the imports of a new worker
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 class RanAway(BadInput):
-    """The worker was killed or ended by itself: the file took too long, too much memory, or crashed the library."""
+    """The worker was killed or crashed: the file took too long or too much memory, or crashed the library."""
 
 
 class Worker:
@@ -44,15 +44,15 @@ class Worker:
             os.register_at_fork(after_in_child=self._forget)
 
     def ask(self, request: Mapping[str, object], blobs: Sequence[bytes] = ()) -> frames.Message:
-        """Return the answer to a request, which has ``budget.SECONDS``.
+        """Return the answer to a request, within ``budget.SECONDS``.
 
-        Raises ``RanAway`` when there is none in time or the worker ended, and what the worker raised otherwise.
+        Raises ``RanAway`` if there is no answer in time or the worker exited, and otherwise the worker's own error.
         """
         seconds = budget.SECONDS
         with self._lock:
             try:
                 message = self._exchange({**request, "seconds": seconds}, blobs, seconds)
-            except BaseException:  # Ctrl-C too: an answer that nobody waits for would be taken for the next one
+            except BaseException:  # Ctrl-C too: otherwise the late answer would be read as the next one
                 self._end()
                 raise
         if "error" in message.body:
@@ -60,14 +60,14 @@ class Worker:
         return frames.Message(message.body["answer"], message.blobs)
 
     def drop(self, reading: object) -> None:
-        """Have the worker close what a reading has open, if there is a worker."""
+        """Have the worker close the file of a reading, if there is a worker."""
         process = self._process
         if process is not None and process.poll() is None:
             with suppress(BadInput, OSError):
                 self.ask({"reading": reading, "close": True})
 
     def close(self) -> None:
-        """End the process; the next request starts another."""
+        """Stop the process; the next request starts another."""
         with self._lock:
             self._end()
 
@@ -80,7 +80,9 @@ class Worker:
                 return frames.read(cast("BinaryIO", process.stdout), LARGEST)
             except (EOFError, OSError, ValueError):
                 timer.cancel()
-                with suppress(subprocess.TimeoutExpired):  # its end of the pipe is closed: it has ended, or is about to
+                with suppress(
+                    subprocess.TimeoutExpired
+                ):  # its end of the pipe is closed: it has exited, or is about to
                     process.wait(timeout=1)
                 self._end()
                 if process.returncode != WAS_IDLE:
@@ -90,12 +92,12 @@ class Worker:
         raise _gone(WAS_IDLE, seconds, self.memory, late=False)
 
     def _ready(self) -> subprocess.Popen[bytes]:
-        """Return the process, started now unless it runs."""
+        """Return the process; start it if it does not run."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
         if not sys.executable or getattr(sys, "frozen", False):
-            raise BadInput("needs a Python interpreter to be read in a process of its own, and this program has none")
+            raise BadInput("is read in a separate process, which needs a Python interpreter, and this program has none")
         command = [
             sys.executable,
             "-P",
@@ -115,11 +117,11 @@ class Worker:
         atexit.register(self.close)
         timer = _Timer(started, STARTING)
         try:
-            frames.read(cast("BinaryIO", started.stdout), LARGEST)  # it says when it has imported what it needs
+            frames.read(cast("BinaryIO", started.stdout), LARGEST)  # sent after the imports
         except EOFError:
             self._end()
             raise BadInput(
-                f"cannot be read: the process for it ended with status {started.returncode} before it began. Check "
+                f"cannot be read: its reader exited with status {started.returncode} at the start. Check "
                 f"that python -m isthmus.isolated.{self.name} runs without an error"
             ) from None
         finally:
@@ -138,9 +140,9 @@ class Worker:
         atexit.unregister(self.close)
 
     def _forget(self) -> None:
-        """Leave the worker to the process that started it: this one is its copy, after a fork."""
+        """After a fork, leave the worker to the parent process."""
         self._lock = Lock()
-        self._inherited.append(self._process)  # kept, so that it is not waited for here
+        self._inherited.append(self._process)  # keep a reference, so that this process does not wait for it
         self._process = None
 
 
@@ -155,7 +157,7 @@ class _Timer:
         self._timer.start()
 
     def cancel(self) -> None:
-        """Let it live."""
+        """Cancel."""
         self._timer.cancel()
 
     def _kill(self) -> None:
@@ -165,21 +167,19 @@ class _Timer:
 
 def _raised(body: Mapping[str, Any], memory: int) -> Exception:
     if body["kind"] == "MemoryError":
-        return RanAway(
-            f"takes more than {budget.mebibytes(memory)} of memory to read. It is malformed, perhaps on purpose"
-        )
+        return RanAway(f"takes more than {budget.mebibytes(memory)} of memory to read. It is malformed")
     if body["kind"] == "OSError":
         return OSError(body["errno"], body["error"])
     known = getattr(errors, body["kind"], None)
     if isinstance(known, type) and issubclass(known, IsthmusError):
         return known(body["error"])
-    return BadInput(f"cannot be read: {body['error']}. It is damaged, or of another kind")
+    return BadInput(f"cannot be read: {body['error']}. It is damaged, or has another format")
 
 
 def _gone(status: int, seconds: float, memory: int, *, late: bool) -> RanAway:
     if late:
         return RanAway(f"takes more than {seconds:g} seconds to read. It is malformed or too complicated")
     return RanAway(
-        f"ended the process that reads it (status {status}): it takes more than {budget.mebibytes(memory)} of "
-        "memory, or meets a fault in the library. It is malformed, perhaps on purpose"
+        f"crashed the process that reads it (status {status}): it takes more than {budget.mebibytes(memory)} of "
+        "memory, or triggers a bug in the library. It is malformed"
     )

@@ -47,7 +47,7 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     isthmus.errors.UnknownName: No kind of source is called 'foldr'. Did you mean 'folder'?
     """
     opener = None if kind is None else lookup(KINDS, kind, "kind of source")
-    said = readable(os.fspath(path))
+    written = readable(os.fspath(path))
     given = Path(path)
     with suppress(RuntimeError):  # ~ and an unknown user: a file may have that name
         given = given.expanduser()
@@ -55,17 +55,17 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
         given.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(
-            f"{said} does not exist. Check the path; relative paths start at the current directory."
+            f"{written} does not exist. Check the path; relative paths start at the current directory."
         ) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{said} {unreadable(error)}.") from None
-    if not said:  # pathlib would take it for the current directory
+        raise BadInput(f"{written} {unreadable(error)}.") from None
+    if not written:  # pathlib would take it for the current directory
         raise BadInput("The path is empty. Write . for the current directory.")
     # not resolved: a link with a new target is still the same source
     try:
         return (opener or KINDS[_kind(given)])(os.path.abspath(given))  # noqa: PTH100
     except OSError as error:
-        raise BadInput(f"{said} {unreadable(error)}.") from None
+        raise BadInput(f"{written} {unreadable(error)}.") from None
 
 
 def _kind(path: Path) -> str:

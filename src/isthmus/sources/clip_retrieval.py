@@ -77,7 +77,7 @@ def _names(folder: Path) -> list[str]:
 def _read(root: Path, shard: str, files: Mapping[str, File], gone: list[SkippedInput]) -> Iterator[Found]:
     yield from gone
     if gone:
-        return  # without one of its files, rows would be different documents
+        return  # without one of its files, rows would not match documents
     vectors = {part: _load(files[part]) for part in FOLDERS if part in files}
     counts = {part: len(matrix) for part, matrix in vectors.items()}
     if len(set(counts.values())) > 1:

@@ -24,7 +24,7 @@ JSON_COLUMNS = {"metadata", "vectors", "vector", *VECTORS}
 
 
 def read(file: File, delimiters: str = DELIMITERS) -> Iterator[Found]:
-    """Give each row as a document; a broken one is skipped."""
+    """Yield each row as a document; a broken row is skipped."""
     table = Table(file, "row")
     # one limit for the whole process; only ever raised
     csv.field_size_limit(max(ROW_CHARACTERS, csv.field_size_limit()))

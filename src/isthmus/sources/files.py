@@ -26,7 +26,7 @@ VERSION = 1  # raise it when the output of readers changes: every unit is then r
 class File:
     """A file as it was when it was listed.
 
-    ``path`` is the true one; ``name`` is what it is called in the source, valid UTF-8; ``alone``: the source
+    ``path`` is the real path; ``name`` is its name in the source, valid UTF-8; ``alone``: the source
     is this single file, so the ids of its rows do not include its name.
     """
 
@@ -127,4 +127,6 @@ def _carefully(where: str, read: Callable[[], Iterator[Found]]) -> Iterator[Foun
     except OSError as error:
         yield SkippedInput(where, unreadable(error), unreachable=from_system(error))
     except Exception as error:  # noqa: BLE001 - readers raise anything on damaged files
-        yield SkippedInput(where, f"cannot be read: {type(error).__name__}: {error}. It is damaged, or of another kind")
+        yield SkippedInput(
+            where, f"cannot be read: {type(error).__name__}: {error}. It is damaged, or has another format"
+        )

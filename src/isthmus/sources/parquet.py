@@ -45,7 +45,7 @@ def rows(path: str) -> Iterator[Mapping[str, Any]]:
 
 
 def count(path: str) -> int:
-    """Return how many rows a Parquet file has."""
+    """Return the number of rows of a Parquet file."""
     _check(path)
     reading = str(next(_numbers))
     try:

@@ -42,9 +42,9 @@ def read(file: File) -> Iterator[Found]:
             yield found
             failed = failed + 1 if isinstance(found, SkippedInput) else 0
             if (failed == GIVE_UP or ran_away == budget.RUNAWAYS) and number < pages:
-                so_many = GIVE_UP if failed == GIVE_UP else ran_away
+                count = GIVE_UP if failed == GIVE_UP else ran_away
                 yield SkippedInput(
-                    file.name, f"is damaged: after {so_many} such pages, the last {pages - number} were left"
+                    file.name, f"is damaged: after {count} such pages, the last {pages - number} were skipped"
                 )
                 return
     finally:

@@ -51,7 +51,7 @@ def unit_of(file: File, sidecars: Iterable[File | SkippedInput] = ()) -> SourceU
 
 
 def _whole(kind: str, file: File) -> Iterator[Found]:
-    """Make a document of one file of a registered kind. The file itself is not looked at here."""
+    """Make a document of one file of a registered kind. The file itself is not opened here."""
     yield Document(file.name, parts=[Part(kind, file.path)], metadata=file.facts)
 
 

@@ -6,7 +6,7 @@ image                                a path, a data: URI, or bytes if the format
 parts                                [{"kind": "text", "content": "…"}, {"kind": "image", "path": "a.jpg"}, …] in place
                                      of text and image; content that is not text is a data: URI
 vectors                              {"text": [0.1, …], "image": […]}
-text_vector, image_vector, vector    the same as columns; a plain vector stands for all parts of the row
+text_vector, image_vector, vector    the same as columns; a plain vector is for all parts of the row
 metadata                             an object
 every other field                    metadata, if it is a string, a number, a boolean or a list of them
 """
@@ -39,7 +39,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A file of rows; ``counts`` is what its rows are called in messages: lines or rows."""
+    """A file of rows; ``counts`` is the word for its rows in messages: line or row."""
 
     file: File
     counts: str
@@ -96,7 +96,7 @@ class Table:
 def storable(text: str, field_name: str) -> str:
     """Return a string without lone surrogates and NUL, or raise an error."""
     if NO_TEXT.search(text):
-        raise BadInput(f"has a {field_name} with NUL or half a character in it: it is not text")
+        raise BadInput(f"has a {field_name} with NUL or half a surrogate pair: it is not text")
     return text
 
 
@@ -154,7 +154,7 @@ def _text(left: dict[str, Any]) -> str | None:
 
 
 def _image(given: object, folder: Path) -> ImageLike | None:
-    if isinstance(given, Mapping):  # how Hugging Face writes pictures
+    if isinstance(given, Mapping):  # the format of Hugging Face
         given = given.get("bytes") or given.get("path")
     if given is None or given == "":
         return None

@@ -1,10 +1,10 @@
-"""WebDataset shards: tar files whose members follow one another sample by sample.
+"""WebDataset shards: tar files whose members are grouped by sample.
 
     0001.jpg  0001.txt  0001.json     one document, '0001'
     0002.jpg  0002.txt                the next
 
-The archive is read once from front to back, and nothing is written to disk. What it claims is not believed: headers
-are read up to a limit, and so is what a compressed archive expands to.
+The archive is read once from start to end, and nothing is written to disk. Sizes in headers are not trusted: the length
+of headers and the expanded size of a compressed archive are limited.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from isthmus.sources.text import decode
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 WANTED = PICTURES | {"txt", "caption", "json"}
-DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)  # ValueError: numbers in a header that are none
-STEP = 8 * HEADER_BYTES  # all headers of one member, and what is read ahead
-PAST_THE_END = 8  # reads that find nothing
+DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)  # ValueError: invalid numbers in a header
+STEP = 8 * HEADER_BYTES  # all headers of one member, and bytes read ahead
+PAST_THE_END = 8  # empty reads
 BUFFER = 256 * 1024
 GZIP = b"\x1f\x8b"
 DESCRIBING = {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE}
-DESCRIBING |= {tarfile.SOLARIS_XHDTYPE}  # the members that say more about the next one
+DESCRIBING |= {tarfile.SOLARIS_XHDTYPE}  # members that describe the next one
 
 
 @dataclass(slots=True)
 class Sample:
-    """The members of one key, as they come."""
+    """The members of one key, in the order of the archive."""
 
     key: str
     shard: str
@@ -53,10 +53,10 @@ class Sample:
     captions: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     problems: list[SkippedInput] = field(default_factory=list)
-    room: int = field(default_factory=lambda: TEXT_BYTES)  # how many more bytes its members may have together
+    room: int = field(default_factory=lambda: TEXT_BYTES)  # bytes that its members may still use
 
     def take(self, kind: str, data: bytes) -> None:
-        """Take a member in."""
+        """Add a member."""
         self.room -= len(data)
         try:
             if kind in PICTURES:
@@ -70,12 +70,12 @@ class Sample:
             self.skip(f".{kind}", str(error))
 
     def skip(self, ending: str, why: str) -> None:
-        """Note a member that cannot be used, unless it is one of very many."""
+        """Record a member that cannot be used, unless there are too many."""
         if len(self.problems) < PROBLEMS:
             self.problems.append(SkippedInput(f"{self.shard}, {self.key}{ending}", why))
 
     def found(self) -> Iterator[Found]:
-        """Give the document, after what was wrong with its members."""
+        """Yield the problems of its members, then the document."""
         yield from self.problems
         text = "\n".join(self.texts or self.captions) or None
         if self.image or text:
@@ -86,7 +86,7 @@ class Sample:
 
 
 class Member(tarfile.TarInfo):
-    """A member whose damaged header is an error: `tarfile` takes it for the end of the archive."""
+    """A member whose damaged header is an error; `tarfile` would treat it as the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Member:
@@ -98,11 +98,11 @@ class Member(tarfile.TarInfo):
                 raise tarfile.ReadError(str(error)) from None
             raise
         except RecursionError:
-            raise tarfile.ReadError("a member has headers of headers without end") from None
+            raise tarfile.ReadError("a member has too many nested headers") from None
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
-        """Read a header; `tarfile` would read what it describes whole, however long that is."""
+        """Read a header, up to a limit; `tarfile` has none."""
         made = super().frombuf(buf, encoding, errors)
         if made.type in DESCRIBING and not 0 <= made.size <= HEADER_BYTES:
             raise tarfile.ReadError(f"a header claims {made.size:,} bytes; the limit is {mebibytes(HEADER_BYTES)}")
@@ -116,8 +116,8 @@ class Metered:
         self._stream = stream
         # reads in pieces, so that data before damage is not lost
         self._read = stream.read1 if isinstance(stream, gzip.GzipFile) else stream.read
-        self._total = self._most = total  # bytes that may be read in all
-        self.step = STEP  # and before the next member is there
+        self._total = self._most = total  # bytes that may be read in total
+        self.step = STEP  # and before the next member
         self._empty = 0  # consecutive empty reads
 
     def read(self, size: int = -1) -> bytes:
@@ -130,24 +130,24 @@ class Metered:
             )
         data = self._read(size)
         self._empty = 0 if data else self._empty + 1
-        if self._empty > PAST_THE_END:  # `tarfile` goes on as long as a header said
+        if self._empty > PAST_THE_END:  # `tarfile` continues up to the size in a header
             raise tarfile.ReadError("unexpected end of data")
         self._total -= len(data)
         self.step -= len(data)
         return data
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Move on, in an archive that is not compressed."""
+        """Seek, in an archive that is not compressed."""
         return self._stream.seek(place, whence)
 
     def tell(self) -> int:
-        """Return the place."""
+        """Return the position."""
         return self._stream.tell()
 
 
 @contextmanager
 def _opened(file: File) -> Iterator[tuple[tarfile.TarFile, Metered]]:
-    """Open an archive, and what counts its reading. One that is not compressed is not read where it is passed over."""
+    """Open an archive, with a meter of the bytes read. An uncompressed archive is not read where it is skipped."""
     with ExitStack() as stack:
         plain = stack.enter_context(open_regular(file.path))
         packed = plain.peek(2)[:2] == GZIP
@@ -164,7 +164,7 @@ def read(file: File) -> Iterator[Found]:
     try:
         with _opened(file) as (archive, meter):
             while (member := archive.next()) is not None:
-                archive.members.clear()  # type: ignore[attr-defined] # it would remember them all
+                archive.members.clear()  # type: ignore[attr-defined] # free the list of members
                 meter.step = min(member.size, SHARD_BYTES) + STEP  # the next header is read after this member
                 key, kind = key_of(member.name)
                 if not member.isfile() or not key:
@@ -202,8 +202,8 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, sample: Sample, kin
         return
     if not 0 <= member.size <= sample.room:
         alone = member.size > TEXT_BYTES
-        said = f"{mebibytes(TEXT_BYTES)}, the most that the members of one sample have together"
-        sample.skip(f".{kind}", f"is larger than {said}" if alone else f"goes past {said}")
+        limit = f"{mebibytes(TEXT_BYTES)}, the limit for all members of one sample"
+        sample.skip(f".{kind}", f"is larger than {limit}" if alone else f"exceeds {limit}")
         return
     opened = archive.extractfile(member)
     if opened is not None:
@@ -215,7 +215,7 @@ SHARD = FileReader("webdataset", read)
 
 @dataclass(frozen=True, slots=True)
 class ShardsSource:
-    """A folder of shards, or one."""
+    """A folder of shards, or one shard."""
 
     path: str
 

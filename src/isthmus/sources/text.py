@@ -40,7 +40,7 @@ def read_bytes(file: File) -> bytes:
     except OSError as error:
         if error.errno != errno.EFBIG:
             raise
-        most = f"{mebibytes(TEXT_BYTES)}, the most that is read as one document"
+        most = f"{mebibytes(TEXT_BYTES)}, the limit for one document"
         raise BadInput(f"is larger than {most}. Split it") from None
 
 
@@ -58,10 +58,10 @@ def decode(data: bytes, name: str, *, characters: int = CHARACTERS) -> str:
         text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         at = error.start + len(mark)
-        what_to_do = "It is cut short or damaged" if mark else convert("WINDOWS-1252", name)
+        what_to_do = "It is truncated or damaged" if mark else convert("WINDOWS-1252", name)
         raise BadInput(f"is not {encoding.upper()}: byte {at} is 0x{data[at]:02x}. {what_to_do}") from None
     if len(text) > characters:
-        raise BadInput(f"has {len(text):,} characters, and one document holds {characters:,} at most. Split it")
+        raise BadInput(f"has {len(text):,} characters; the limit for one document is {characters:,}. Split it")
     if not text or text.isspace():
         raise BadInput("is empty: it contains only spaces")
     if "\0" in text:

@@ -22,7 +22,7 @@ SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder on disk: its true path, its true path inside the source, and whether a link led to it."""
+    """A folder on disk: its real path, its real path inside the source, and whether it was reached by a link."""
 
     path: str
     inside: str
