@@ -11,6 +11,7 @@ import pytest
 
 from isthmus import Collection, Document, Image, Part, Query, Text, kinds
 from isthmus.diagnose import as_text, examine, page, summary
+from isthmus.diagnose.drawings import colour
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search.json_forms import hit_json
 from tones import Tone, ToneEncoder, said, write
@@ -110,7 +111,9 @@ def test_it_is_diagnosed(things: Collection) -> None:
     found = examine(things)
     assert "tone" in as_text(found)
     assert "tone" in json.dumps(summary(found))
-    assert "tone" in page(found)
+    report = page(found)
+    assert "tone queries" in report
+    assert f'class="{colour("tone", sorted(found.diagnosis.corpus))}"' in report
 
 
 def test_it_survives_a_copy_of_the_collection_without_its_package(things: Collection, tmp_path: Path) -> None:

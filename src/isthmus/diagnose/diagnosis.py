@@ -12,6 +12,7 @@ from isthmus.diagnose.gap import Gap, flat, gap
 from isthmus.diagnose.hubs import Hubs, hubs
 from isthmus.diagnose.moves import Moves, moves
 from isthmus.diagnose.share import ModalityShares, balanced, shares
+from isthmus.kinds import TEXT
 from isthmus.types import Matrix, Names, Rows
 
 POINTS = 250  # of each modality in the picture
@@ -84,7 +85,7 @@ class Diagnosis:
 def diagnose(evidence: Evidence, state: CollectionState) -> Diagnosis:
     """Measure everything and give advice. Hubs and advice use text queries if there are any."""
     before, after = gap(evidence.raw.vectors, evidence.sampled), gap(evidence.calibrated.vectors, evidence.sampled)
-    kinds = sorted(set(evidence.query_modality.tolist()), key=lambda name: (name != "text", name))
+    kinds = sorted(set(evidence.query_modality.tolist()), key=lambda name: (name != TEXT, name))
     by_kind = tuple(_shares(evidence, kind) for kind in kinds)
     main = evidence.query_modality == kinds[0] if kinds else np.zeros(0, dtype=bool)
     documents = max(

@@ -7,20 +7,26 @@ from html import escape
 
 import numpy as np
 
+from isthmus.kinds import IMAGE, TEXT
 from isthmus.types import Matrix, Names
 
 SIDE = 300  # of a scatter
+FIXED = {IMAGE: 0, f"{IMAGE}+{TEXT}": 1, TEXT: 2}  # the same colour in every report
+COLOURS = 6  # in report.css
 
 
 def colour(name: str, names: Sequence[str]) -> str:
-    """Return the class that colours a modality, the same everywhere on the page.
+    """Return the CSS class with the colour of a modality, the same everywhere on the page.
 
     >>> colour("text", ["image", "image+text", "text"])
     'm2'
+    >>> colour("tone", ["image", "text", "tone"])
+    'm3'
     """
-    fixed = {"image": 0, "image+text": 1, "text": 2}
-    others = [other for other in sorted(names) if other not in fixed]
-    return f"m{fixed.get(name, 3 + others.index(name) % 3 if name in others else 5)}"
+    if name in FIXED:
+        return f"m{FIXED[name]}"
+    others = sorted({*names, name} - FIXED.keys())
+    return f"m{len(FIXED) + others.index(name) % (COLOURS - len(FIXED))}"
 
 
 def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
@@ -28,7 +34,7 @@ def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
     names = sorted(set(modality.tolist()))
     x = SIDE / 2 * (1 + points[:, 0] / (1.05 * reach))
     y = SIDE / 2 * (1 - points[:, 1] / (1.05 * reach))
-    order = np.random.default_rng(0).permutation(len(points))  # no modality lies on top of the others
+    order = np.random.default_rng(0).permutation(len(points))  # no modality hides the others
     kinds = {name: colour(name, names) for name in names}
     dots = "".join(
         f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="3.2" class="{kinds[str(modality[at])]}"/>' for at in order
@@ -42,11 +48,11 @@ def scatter(points: Matrix, modality: Names, reach: float, title: str) -> str:
     return _svg(SIDE, SIDE, title, frame + dots + middles)
 
 
-def bars(rows: Sequence[tuple[str, Mapping[str, float], str]], ideal: Mapping[str, float], said: str) -> str:
+def bars(rows: Sequence[tuple[str, Mapping[str, float], str]], ideal: Mapping[str, float], caption: str) -> str:
     """Draw shares by modality, a group for each; a row is a label, its shares and a CSS class for its strength.
 
-    A line marks the ideal share, and ``said`` names that ideal. This is HTML, not SVG: letters keep their size on
-    narrow screens.
+    A line marks the ideal share, which ``caption`` names. This is HTML, not SVG: letters keep their size on narrow
+    screens.
 
     >>> bars([("raw", {"text": 0.5}, "1")], {"text": 0.25}, "an equal chance").count("50%")
     1
@@ -62,7 +68,7 @@ def bars(rows: Sequence[tuple[str, Mapping[str, float], str]], ideal: Mapping[st
         + "</div>"
         for name in names
     )
-    return f'<figure>{groups}<figcaption><span class="ideal"></span> {escape(said)}</figcaption></figure>'
+    return f'<figure>{groups}<figcaption><span class="ideal"></span> {escape(caption)}</figcaption></figure>'
 
 
 def _bar(label: str, share: float, ideal: float, most: float, kind: str) -> str:
@@ -74,5 +80,5 @@ def _bar(label: str, share: float, ideal: float, most: float, kind: str) -> str:
 
 
 def _svg(width: int, height: int, title: str, inside: str) -> str:
-    said = escape(title, quote=True)
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{said}">{inside}</svg>'
+    label = escape(title, quote=True)
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{inside}</svg>'

@@ -14,6 +14,7 @@ from isthmus.diagnose.collection import DEPTH, Card, Examination, Line, MovedQue
 from isthmus.diagnose.diagnosis import Diagnosis
 from isthmus.diagnose.drawings import bars, colour, scatter
 from isthmus.diagnose.share import ModalityShares
+from isthmus.kinds import TEXT
 
 BADGES = {
     Level.FAIR: "✓ fair",
@@ -22,7 +23,6 @@ BADGES = {
     Level.UNFAIR: "✗ unfair",
     Level.UNSURE: "? too early to say",
 }
-QUERIES = {"text": "text queries", "image": "image queries", "image+text": "queries of text and image"}
 MOVED = 4  # queries shown in each direction
 
 
@@ -54,12 +54,12 @@ def _verdict(found: Examination) -> str:
     level = result.advice.level
     total = sum(result.corpus.values())
     kinds = ", ".join(f"{count:,} {escape(name)}" for name, count in result.corpus.items())
-    whose = "your own" if found.own else "made from the documents, and general ones"
+    origin = "your own" if found.own else "made from the documents, and general ones"
     findings = "".join(f"<li>{_marked(text)}</li>" for text in result.advice.findings)
     queries = sum(shares.questions for shares in result.shares)
     return (
         f'<p class="kicker">{escape(result.state.place)} · {total:,} documents ({kinds}) · {queries:,} queries '
-        f"({whose}) "
+        f"({origin}) "
         f"· calibration <code>{escape(result.state.spec)}</code></p>"
         f'<section class="verdict {level}"><span class="badge">{BADGES[level]}</span>'
         f"<h1>{escape(result.advice.verdict)}</h1><ul>{findings}</ul></section>"
@@ -101,6 +101,16 @@ def _gap(result: Diagnosis) -> str:
     return f'{text}{_legend(names)}<div class="two">{figures}</div>{table}{note}'
 
 
+def _queries(modality: str) -> str:
+    """Name the queries of a modality, text first.
+
+    >>> _queries("tone"), _queries("image+text")
+    ('tone queries', 'queries of text and image')
+    """
+    kinds = sorted(modality.split("+"), key=lambda kind: (kind != TEXT, kind))
+    return escape(f"{kinds[0]} queries" if len(kinds) == 1 else f"queries of {' and '.join(kinds)}")
+
+
 def _of(share: float) -> str:
     return f"<b>{share:.0%}</b> of the variance"
 
@@ -108,7 +118,7 @@ def _of(share: float) -> str:
 def _top_ten(result: Diagnosis) -> str:
     parts = ["<h2>Who gets into the top 10?</h2>"]
     for shares in result.shares[:1]:
-        kind = QUERIES.get(shares.query_modality, f"{escape(shares.query_modality)} queries")
+        kind = _queries(shares.query_modality)
         parts.append(
             f"<p>Over {shares.questions:,} "
             f"{kind}: each kind's share of "
@@ -118,7 +128,7 @@ def _top_ten(result: Diagnosis) -> str:
         parts.append(_first(result, shares))
     rows = [
         [
-            QUERIES.get(one.query_modality, escape(one.query_modality)),
+            _queries(one.query_modality),
             f"{one.questions:,}",
             *(f"{off:.0%}" for off in one.off_chance),
         ]
