@@ -1,6 +1,6 @@
-"""The command line: thin. A verb parses its options, calls one library function and prints.
+"""The command line. It is thin: a verb parses its options, calls one library function and prints.
 
-Nothing heavy is imported here: ``main`` has to be running before Ctrl-C can be answered properly.
+Nothing heavy is imported here: ``main`` must run before Ctrl-C can be handled.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def __getattr__(name: str) -> Any:
 def main() -> None:
     """Run the command line; exit with 0 done, 1 failed, 2 wrong usage, 3 done but for skipped inputs.
 
-    After Ctrl-C the exit code is 130, even where a library has swallowed the exception; when the reader of our output
-    has gone, it is 141, as for other programs.
+    After Ctrl-C the exit code is 130, even if a library has swallowed the exception; if the reader of the output has
+    closed the pipe, it is 141, as for other programs.
     """
     interrupts: list[int] = []
 
@@ -40,9 +40,9 @@ def main() -> None:
         interrupts.append(number)
         raise KeyboardInterrupt
 
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored, as nohup does
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C is ignored, as with nohup
     try:
-        if ours:
+        if handled:
             signal.signal(signal.SIGINT, interrupt)
         _open_standard_streams()
         from isthmus.cli.running import run
@@ -51,13 +51,13 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:
-        if ours:
+        if handled:
             signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(INTERRUPTED if interrupts else code)
 
 
 def _open_standard_streams() -> None:
-    """Put the null device where a standard stream is closed, so that no file of ours becomes the output."""
+    """Open the null device for closed standard streams, so that no other file takes their number."""
     for number in range(3):
         try:
             os.fstat(number)

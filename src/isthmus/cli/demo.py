@@ -16,6 +16,7 @@ from isthmus.cli import progress
 from isthmus.cli.options import Quiet
 from isthmus.cli.terminal import echo, line
 from isthmus.errors import counted
+from isthmus.kinds import TEXT
 from isthmus.search import Collection, Hit
 
 SHOWN = 3  # searches shown side by side
@@ -35,8 +36,8 @@ def demo(
         began = time.monotonic()
         echo(f"Indexing {samples.folder()} …")
         with Collection.open(place, follow=False) as things:
-            with progress.indexing(quiet=quiet) as tell:
-                things.index(samples.folder(), progress=tell)
+            with progress.indexing(quiet=quiet) as update:
+                things.index(samples.folder(), progress=update)
             echo("Calibrating on queries generated from the documents …")
             with progress.counting("calibrating", "steps", quiet=quiet) as tell_steps:
                 calibrated = things.calibrate(progress=tell_steps)
@@ -53,7 +54,7 @@ def _compared(things: Collection) -> None:
     raw = things.search_many(words, k=10, calibration="none")
     fair = things.search_many(words, k=10)
     gain = [_rank(one.right, r) - _rank(one.right, f) for one, r, f in zip(queries, raw, fair, strict=True)]
-    first = [at for at, one in enumerate(queries) if _rank(one.right, fair[at]) == 1 and one.kind != "text"]
+    first = [at for at, one in enumerate(queries) if _rank(one.right, fair[at]) == 1 and one.kind != TEXT]
     for place in sorted(first, key=lambda at: -gain[at])[:SHOWN]:
         _side_by_side(words[place], queries[place].right, raw[place], fair[place])
     _table(queries, raw, fair)

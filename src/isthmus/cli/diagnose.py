@@ -36,8 +36,8 @@ def diagnose(
 
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         own = references(queries)
-        with progress.counting("diagnosing", "rankings", quiet=quiet or json) as tell:
-            found = examine(things, own, progress=tell)
+        with progress.counting("diagnosing", "rankings", quiet=quiet or json) as update:
+            found = examine(things, own, progress=update)
     if report is not None:
         try:
             report.write_text(page(found), encoding="utf-8", errors="replace")

@@ -49,7 +49,7 @@ class Finding:
 
     name: str
     good: bool
-    said: str
+    said: str  # the name in `doctor --json`
 
 
 def doctor(
@@ -132,8 +132,8 @@ def _collection(folder: Path) -> list[Finding]:
     try:
         with Collection.open(folder, create=False, follow=False) as things:
             problems, begun = things.verify(), things.stats().reencoding
-            said = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
-            half = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []
-            return [Finding("collection", not problems, said), *half]
+            detail = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
+            unfinished = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []
+            return [Finding("collection", not problems, detail), *unfinished]
     except IsthmusError as error:
         return [Finding("collection", False, str(error))]

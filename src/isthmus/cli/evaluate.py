@@ -63,8 +63,8 @@ def evaluate(
     read = load(benchmark, data)
     if not quiet:
         echo(repr(read), err=True)
-    with progress.counting("encoding", "items", quiet=quiet) as tell:
-        corpus = encoded(read, encoders.load(encoder, device=device, threads=threads, progress=tell), skip)
+    with progress.counting("encoding", "items", quiet=quiet) as update:
+        corpus = encoded(read, encoders.load(encoder, device=device, threads=threads, progress=update), skip)
     rows = compare(corpus, split(calibration), split(measure), notice=notice)
     written = render(rows, "json" if json else form)
     echo(safe_json(written) if json or form == "json" else written)
@@ -73,7 +73,7 @@ def evaluate(
 
 
 def split(text: str) -> list[str]:
-    """Cut at commas, but for those inside brackets.
+    """Split at commas outside brackets.
 
     >>> split("none,center+nnn(k=16,alpha=0.5),auto")
     ['none', 'center+nnn(k=16,alpha=0.5)', 'auto']

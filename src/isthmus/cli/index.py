@@ -1,4 +1,4 @@
-"""``isthmus index``, ``calibrate``, ``delete``: what changes a collection."""
+"""``isthmus index``, ``calibrate``, ``delete``: the verbs that change a collection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isthmus.search import Calibrated, Collection, Indexed, Skipped
 from isthmus.search.calibrate import checked
 from isthmus.search.json_forms import indexed_json
 
-SKIPPED = 3  # the exit code of work that is done but for what had to be skipped
+SKIPPED = 3  # the exit code if some inputs were skipped
 
 
 def index(  # noqa: PLR0913 - one name per option
@@ -78,20 +78,20 @@ def index(  # noqa: PLR0913 - one name per option
     for path in paths:
         if not os.path.lexists(path):
             raise typer.BadParameter(f"{path} does not exist. Check its name.")
-        sources.open_source(path, kind=kind)  # refuse unreadable paths before anything is created
+        sources.open_source(path, kind=kind)  # reject unreadable paths before anything is created
     quiet = quiet or json
     with Collection.open(
         into, encoder, calibration, follow=False, index=index_kind, device=device, threads=threads
     ) as things:
         try:
-            with progress.indexing(quiet=quiet) as tell:
-                report = things.index(*paths, kind=kind, prune=prune, progress=tell)
+            with progress.indexing(quiet=quiet) as update:
+                report = things.index(*paths, kind=kind, prune=prune, progress=update)
         except KeyboardInterrupt:
             stored = counted(len(things), "document")
             echo(f"\nInterrupted. {stored} stored. Run the same command to continue.", err=True)
             raise typer.Exit(INTERRUPTED) from None
         calibrated = settle(things, calibration, quiet=quiet)
-        _told(things, report, calibrated, json)
+        _print_report(things, report, calibrated, json)
         if watch:
             _watch(things, paths, kind, prune, quiet=quiet)
     if report.skipped:
@@ -103,15 +103,15 @@ def settle(things: Collection, spec: str, *, quiet: bool = False) -> Calibrated 
     if not len(things):
         return None
     now = things.calibration
-    asked = spec if now is None else things.calibration_spec
+    wanted = spec if now is None else things.calibration_spec
     if now is None or things.drifted:
-        with progress.counting("calibrating", "steps", quiet=quiet) as tell:
-            things.calibrate(asked, progress=tell)
+        with progress.counting("calibrating", "steps", quiet=quiet) as update:
+            things.calibrate(wanted, progress=update)
     things.refresh()
     return things.calibration
 
 
-def _told(things: Collection, report: Indexed, calibrated: Calibrated | None, json: bool) -> None:
+def _print_report(things: Collection, report: Indexed, calibrated: Calibrated | None, json: bool) -> None:
     if json:
         echo_json(indexed_json(report, len(things), None if calibrated is None else str(calibrated.fitted.spec)))
         return
@@ -122,13 +122,13 @@ def _told(things: Collection, report: Indexed, calibrated: Calibrated | None, js
 
 
 def _changes(report: Indexed) -> str:
-    """Say what an index run did, in numbers; nothing where it did nothing."""
+    """Return the changes of an index run, in numbers; empty if there are none."""
     parts = [("added", report.added), ("updated", report.updated), ("unchanged", report.unchanged)]
     return ", ".join(f"{count:,} {name}" for name, count in [*parts, ("removed", report.removed)] if count)
 
 
 def because(calibrated: Calibrated) -> str:
-    """Say in brackets why a calibration was chosen: how it did on held-out queries, or a note."""
+    """Return in brackets why a calibration was chosen: its nDCG@10 on held-out queries, or a note."""
     fitted = calibrated.fitted
     if fitted.note or fitted.tuned is None:
         return f" ({fitted.note})" if fitted.note else ""
@@ -179,20 +179,20 @@ def calibrate(
             things.log_queries(log_queries)
             echo(f"The query log is {'on' if log_queries else 'off; its queries were deleted'}.", err=True)
             if spec is None and queries is None:
-                return  # nothing else was asked for
+                return  # no calibration was requested
         if not len(things):
             raise BadInput(f"{into} is empty: there is nothing to calibrate. Index some documents first.")
         own = references(queries)
         checked(spec or "auto")  # before any progress is shown
-        with progress.counting("calibrating", "steps", quiet=quiet or json) as tell:
-            calibrated = things.calibrate(spec or "auto", own, progress=tell)
+        with progress.counting("calibrating", "steps", quiet=quiet or json) as update:
+            calibrated = things.calibrate(spec or "auto", own, progress=update)
         if json:
             echo_json(things.stats().calibration)
             return
         echo(calibrated.fitted.describe())
-        for name, told in (calibrated.match.held_out if calibrated.match else {}).items():
-            if told:
-                echo(f"P(match), {name} queries: AUROC {told['auroc']:.3f}, ECE {told['ece']:.3f}")
+        for name, value in (calibrated.match.held_out if calibrated.match else {}).items():
+            if value:
+                echo(f"P(match), {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
 
 
 def delete(
@@ -210,11 +210,11 @@ def delete(
         if not chosen and not where:
             raise typer.BadParameter("Give at least one id, or --where.")
         missing = [name for name in ids or [] if name not in things]
-        gone = things.delete(chosen)
+        deleted = things.delete(chosen)
         if json:
-            echo_json({"deleted": gone, "unknown": missing})
+            echo_json({"deleted": deleted, "unknown": missing})
         else:
-            echo(f"{gone:,} deleted. {things.path} holds {counted(len(things), 'document')}.")
+            echo(f"{deleted:,} deleted. {things.path} holds {counted(len(things), 'document')}.")
             for name in missing:
                 echo(f"No document has the id {name!r}.", err=True)
     if missing:

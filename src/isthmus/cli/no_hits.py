@@ -1,4 +1,4 @@
-"""Why a search found nothing: a filter that no document passes, a P(match) that none reaches, a page too far down."""
+"""Why a search found nothing: no document passes the filter, none reaches the P(match), or the offset is too large."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def explain(
     align: str | None,
     offset: int,
 ) -> None:
-    """Say on stderr why nothing was found, as far as that can be told."""
+    """Print on stderr why nothing was found, if the reason is known."""
     total = len(things)
     if not total:
         echo(f"{things.path} is empty. Index some documents first.", err=True)
@@ -39,13 +39,13 @@ def explain(
 
 
 def _explain_filter(things: Collection, where: Sequence[str], modalities: Sequence[str], total: int) -> None:
-    conditions_told = [(f"--where {text}", _passing(things, [text], [])) for text in where]
+    filters = [(f"--where {text}", _passing(things, [text], [])) for text in where]
     if modalities:
-        told = " ".join(f"--modality={name}" for name in modalities)
-        conditions_told.append((told, _passing(things, [], modalities)))
+        option = " ".join(f"--modality={name}" for name in modalities)
+        filters.append((option, _passing(things, [], modalities)))
     echo(f"No document passes the filter. Of {counted(total, 'document')}:", err=True)
-    for said, count in conditions_told:
-        echo(f"  {count:,} pass{'es' if count == 1 else ''} {line(said)}", err=True)
+    for option, count in filters:
+        echo(f"  {count:,} pass{'es' if count == 1 else ''} {line(option)}", err=True)
     known = things.fields()
     for name in names_in(where):
         if name not in known:

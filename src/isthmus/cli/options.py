@@ -13,6 +13,7 @@ import typer
 from isthmus.budget import QUERY_FILE_BYTES
 from isthmus.documents import Query
 from isthmus.files import read_regular
+from isthmus.kinds import IMAGE, TEXT
 
 In: TypeAlias = Annotated[
     Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`")
@@ -38,7 +39,7 @@ def conditions(several: list[str]) -> dict[str, Any] | None:
 
 
 def names_in(several: Sequence[str]) -> list[str]:
-    """Return the names that ``--where`` options look at, but for those in JSON.
+    """Return the names in ``--where`` options, except those in JSON.
 
     >>> names_in(["lang=en", "year>=2000"])
     ['lang', 'year']
@@ -74,7 +75,7 @@ def _value(text: str) -> Any:
 
 
 def _either(text: str) -> list[Any]:
-    """Return the readings of a value: ``2000`` may be a number or a string in the metadata."""
+    """Return the possible values: ``2000`` may be a number or a string in the metadata."""
     value = _value(text)
     return [value] if value == text else [value, text]
 
@@ -117,7 +118,7 @@ def _reference(line: str, path: Path) -> Query | tuple[Query, str]:
         return Query(text=line)
     try:
         read = json.loads(line)
-        query = Query(text=read.get("query", read.get("text")), image=read.get("image"))
+        query = Query(text=read.get("query", read.get(TEXT)), image=read.get(IMAGE))
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path}: {line[:80]!r} cannot be read: {error}") from None
     return (query, str(read["id"])) if "id" in read else query

@@ -1,7 +1,7 @@
 """Progress of long work, on stderr: a bar on a terminal, occasional lines elsewhere, nothing with ``--quiet``.
 
-with counting("re-encoding", "documents", quiet=quiet) as tell:
-    things.reencode(encoder, progress=tell)          # tell(done, total)
+with counting("re-encoding", "documents", quiet=quiet) as update:
+    things.reencode(encoder, progress=update)          # update(done, total)
 
 re-encoding ━━━━━━━━━━━━━━╺━━━━━━━━━━━  1,204 of 2,310 documents, 31/s, 0:36 left
 """
@@ -70,12 +70,12 @@ def indexing(*, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
     meter = Meter("documents")
     with _shown("indexing", quiet=quiet) as show:
 
-        def tell(report: Indexed) -> None:
+        def update(report: Indexed) -> None:
             more = "+" if report.listing else ""
             share = report.files / report.listed if report.listed > 1 and not report.listing else None
             show(f"{report.files:,} of {report.listed:,}{more} files, {meter.text(report.done, None, share)}", share)
 
-        yield tell
+        yield update
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def counting(
     meter, called = Meter(noun), False
     with _shown(what, quiet=quiet) as show:
 
-        def tell(done: int, total: int) -> None:
+        def update(done: int, total: int) -> None:
             nonlocal called
             share = done / total if total else 1.0
             if resumes and not called:
@@ -99,7 +99,7 @@ def counting(
             if then and done == total:
                 show("", stage=then)
 
-        yield tell
+        yield update
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _lines(what: str) -> Show:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Show]:
-    from rich.console import Console  # late: most verbs show none
+    from rich.console import Console  # late: most verbs show no progress
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(WIDTH))

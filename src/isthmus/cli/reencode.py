@@ -1,4 +1,4 @@
-"""``isthmus reencode``: another encoder's vectors in place of a collection's."""
+"""``isthmus reencode``: switch a collection to another encoder."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def reencode(
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         try:
             bar = progress.counting("re-encoding", "documents", then="calibrating", resumes=True, quiet=quiet or json)
-            with bar as tell:
-                done = things.reencode(encoder, drop=drop, progress=tell)
+            with bar as update:
+                done = things.reencode(encoder, drop=drop, progress=update)
         except KeyboardInterrupt:
             begun = things.stats().reencoding
             kept = f"{begun} so far. Run the same command to continue." if begun else "Nothing was changed."
             echo(f"\nInterrupted. {kept}", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except CannotEncode as error:
-            if len(error.skipped) > SHOWN:  # else the error names them all
+            if len(error.skipped) > SHOWN:  # otherwise the error lists them all
                 show.skipped([Skipped(*one) for one in error.skipped])
             raise
         _told(things, done, json)

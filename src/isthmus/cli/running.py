@@ -1,4 +1,4 @@
-"""One run of the command line: errors become one line and an exit code, and a broken output no traceback."""
+"""One run of the command line: errors become one line and an exit code; a closed output shows no traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.cli.terminal import echo, guarded
 from isthmus.cli.verbs import app
 from isthmus.errors import IsthmusError, codes_of
 
-CLOSED = 141  # the exit code when nobody reads our output any more: 128 and the number of SIGPIPE
+CLOSED = 141  # the exit code when the output is closed: 128 plus the number of SIGPIPE
 
 
 def run() -> int:
@@ -49,7 +49,7 @@ def _verb() -> int:
         raise
     except Exception:  # noqa: BLE001 - shown with escapes, which the interpreter would not do
         echo(traceback.format_exc().rstrip(), err=True)
-        echo("isthmus: this is a fault of isthmus itself. Please report it with the lines above.", err=True)
+        echo("isthmus: this is a bug in isthmus. Please report it with the lines above.", err=True)
         return 1
     return result if isinstance(result, int) else 0 if result is None else 1
 
@@ -62,7 +62,7 @@ def _failure(error: OSError) -> str:
 
 
 def _discard_output() -> None:
-    """Send what is still buffered to the null device: at the end Python would try to write it once more."""
+    """Send buffered output to the null device: otherwise Python would try to write it again at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""``isthmus search`` and ``export``: what reads a collection."""
+"""``isthmus search`` and ``export``: the verbs that read a collection."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def search(  # noqa: PLR0913 - one name per option
             echo_json([hit_json(hit) for hit in found])
         else:
             if explain and align is not None:
-                told = found[0].explanation if found else None
-                show.alignment(told.aligned if told is not None else things.align(query, align))
+                explained = found[0].explanation if found else None
+                show.alignment(explained.aligned if explained is not None else things.align(query, align))
             show.hits(found, text, explain=explain)
             if not found:
                 no_hits.explain(things, query, where or [], modality or [], min_probability, align, offset)
@@ -122,14 +122,14 @@ def search(  # noqa: PLR0913 - one name per option
 
 
 def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *, quiet: bool) -> None:
-    """Write the page of maps, all of it or nothing."""
+    """Write the page of maps atomically."""
     from isthmus.diagnose.maps import maps_page
 
-    with progress.counting("drawing maps", "hits", quiet=quiet) as tell:
-        written = maps_page(query, things.maps(query, found, progress=tell), str(things.path))
+    with progress.counting("drawing maps", "hits", quiet=quiet) as update:
+        written = maps_page(query, things.maps(query, found, progress=update), str(things.path))
     try:
         with replacing(page) as draft:
-            draft.write_text(written, encoding="utf-8", errors="replace")  # a file's name may hold what no page can
+            draft.write_text(written, encoding="utf-8", errors="replace")  # a file name may contain lone surrogates
     except OSError as error:
         raise CannotWrite(f"{page} cannot be written: {error.strerror or error}.") from None
 
@@ -157,19 +157,19 @@ def export(
 
 
 def _export(things: Collection, to: Path, *, quiet: bool) -> tuple[int, str]:
-    """Write the file; return how many of what it holds."""
+    """Write the file; return the number and the name of the things in it."""
     if to.suffix == ".jsonl":
         count, total = 0, len(things)
-        with to.open("w", encoding="utf-8") as file, progress.counting("exporting", "documents", quiet=quiet) as tell:
+        with to.open("w", encoding="utf-8") as file, progress.counting("exporting", "documents", quiet=quiet) as update:
             for count, document in enumerate(things, 1):
                 file.write(js.dumps(_row(document)) + "\n")
-                tell(count, max(total, count))
+                update(count, max(total, count))
         return count, "document"
     if to.suffix == ".npz":
         with progress.waiting("exporting vectors", quiet=quiet):
             return things.export_vectors(to), "vector"
     if to.suffix == ".calibration":
-        calibrated = things.calibration or things.snapshot().calibrated  # saved nowhere if it cannot be
+        calibrated = things.calibration or things.snapshot().calibrated  # it may be unsaved: a read-only collection
         calibrated.fitted.save(to)
         return 1, "calibration"
     raise typer.BadParameter(f"{to.name} does not end in .jsonl, .npz or .calibration. Name it after what to export.")
@@ -194,7 +194,7 @@ def _row(document: Document) -> dict[str, Any]:
     parts = [{**part, "content": _content(whole)} for part, whole in zip(row.pop("parts"), document.parts, strict=True)]
     if document == Document.restored(document.id, usual(document), document.metadata, document.vectors):
         image = next((part for part in parts if part["kind"] == IMAGE), None)
-        row["image"] = image and (image["path"] or image["content"])
+        row[IMAGE] = image and (image["path"] or image["content"])
     else:
         row = {**{name: value for name, value in row.items() if name not in (TEXT, IMAGE)}, "parts": parts}
     vectors = {part: vector.tolist() for part, vector in document.vectors.items()}

@@ -1,4 +1,4 @@
-"""What the terminal shows: hits, and what was skipped."""
+"""Print hits and skipped inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BAR = 10  # characters of a full bar
 BLOCKS = " ▏▎▍▌▋▊▉█"
 SNIPPET = 60
-LISTED = 20  # skipped inputs that are named before the rest is counted
+LISTED = 20  # skipped inputs that are listed by name
 
 
 def bar(share: float) -> str:
@@ -33,13 +33,13 @@ def bar(share: float) -> str:
 
 
 def snippet(hit: Hit, query: str = "", width: int = SNIPPET) -> str:
-    """Return the sentence of the best passage that shares most words with the query; else name the kind."""
+    """Return the sentence of the best passage that shares most words with the query, or else the kind."""
     if hit.passage is None:
         kinds = [part.kind for part in hit.document.parts]
         return "(a picture)" if IMAGE in kinds else f"({kinds[0]})" if kinds else ""
-    asked = {word.lower() for word in content_words(query)}
+    wanted = {word.lower() for word in content_words(query)}
     sentences = [part for part in SENTENCE.split(hit.passage.text) if part.strip()]
-    best = max(sentences, key=lambda part: len(asked & {word.lower() for word in content_words(part)}), default="")
+    best = max(sentences, key=lambda part: len(wanted & {word.lower() for word in content_words(part)}), default="")
     words = " ".join(best.split())
     return words if len(words) <= width else words[: width - 1].rstrip() + "…"
 
@@ -65,27 +65,27 @@ def hits(found: Sequence[Hit], query: str = "", *, explain: bool = False) -> Non
 
 
 def alignment(aligned: Aligned | None) -> None:
-    """Print what became of a query before it was searched, and what that cost."""
+    """Print how a query was aligned before the search, and the time it took."""
     if aligned is None:
         return
     lines = [("caption", aligned.caption, aligned.seconds.get("caption"))]
     lines += [("searched", aligned.query.text, aligned.seconds.get("rewrite"))]
     lines += [("fell back", aligned.fell_back, None), ("unchanged", aligned.untouched, None)]
-    for name, said, seconds in lines:
-        if said:
+    for name, text, seconds in lines:
+        if text:
             cost = "" if seconds is None else f" ({seconds:.2f} s)"
-            echo(f"{name:<12} {line(' '.join(said.split()))}{cost}")
+            echo(f"{name:<12} {line(' '.join(text.split()))}{cost}")
     if aligned.fell_back and aligned.counts is not None:
         echo(f"{'so far':<12} {aligned.counts}")
 
 
 def unfinished(folder: object, begun: UnfinishedReencode) -> str:
-    """Say how far a re-encoding has come, and how to continue it."""
+    """Return how much of a re-encoding is done, and how to continue it."""
     return f"{begun}; run `isthmus reencode --in {folder} --encoder {begun.encoder}` to continue"
 
 
 def skipped(several: Sequence[Skipped], what: str = "skipped") -> None:
-    """List what was skipped and why, on stderr: the first ones by name, the rest by reason."""
+    """List skipped inputs on stderr: the first by name, the rest by reason."""
     if not several:
         return
     echo(f"{len(several):,} {what}:", err=True)

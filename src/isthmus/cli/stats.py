@@ -1,4 +1,4 @@
-"""``isthmus stats``: what a collection holds."""
+"""``isthmus stats``: what a collection contains."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ def stats(
 ) -> None:
     """Show what a collection holds: documents, encoder, calibration, drift, index, sources, skipped inputs."""
     with Collection.open(into, create=False, follow=False) as things:
-        told = things.stats()
+        facts = things.stats()
         problems = things.verify() if verify else []
     if json:
-        echo_json({**asdict(told), **({"problems": problems} if verify else {})})
+        echo_json({**asdict(facts), **({"problems": problems} if verify else {})})
     else:
-        _told(told)
+        _show(facts)
         if verify:
             echo("\n".join(["damaged:", *map(line, problems)]) if problems else "verified     no damage found")
     if problems:
         raise typer.Exit(1)
 
 
-def _told(told: Stats) -> None:
-    total = sum(told.documents.values())
-    kinds = ", ".join(f"{count:,} {name}" for name, count in told.documents.items())
-    lines = [("collection", told.path), ("documents", f"{total:,}" + (f": {kinds}" if kinds else ""))]
-    lines += [("size", f"{told.bytes['store'] / 1e6:,.1f} MB store, {told.bytes['index'] / 1e6:,.1f} MB index")]
-    checksum = str(told.encoder["identity"])[:12]
-    lines += [("encoder", f"{told.encoder['encoder']}, {told.encoder['dim']} dimensions, checksum {checksum}")]
-    if told.reencoding is not None:
-        lines += [("re-encoding", show.unfinished(told.path, told.reencoding))]
-    lines += [("schema", f"{told.schema}, after {counted(told.changes, 'change')}")]
-    lines += [("index", f"{name}: {kind}") for name, kind in told.index.items()]
-    lines += [("source", f"{root}: {counted(count, 'file')}") for root, count in told.sources.items()]
+def _show(facts: Stats) -> None:
+    total = sum(facts.documents.values())
+    kinds = ", ".join(f"{count:,} {name}" for name, count in facts.documents.items())
+    lines = [("collection", facts.path), ("documents", f"{total:,}" + (f": {kinds}" if kinds else ""))]
+    lines += [("size", f"{facts.bytes['store'] / 1e6:,.1f} MB store, {facts.bytes['index'] / 1e6:,.1f} MB index")]
+    checksum = str(facts.encoder["identity"])[:12]
+    lines += [("encoder", f"{facts.encoder['encoder']}, {facts.encoder['dim']} dimensions, checksum {checksum}")]
+    if facts.reencoding is not None:
+        lines += [("re-encoding", show.unfinished(facts.path, facts.reencoding))]
+    lines += [("schema", f"{facts.schema}, after {counted(facts.changes, 'change')}")]
+    lines += [("index", f"{name}: {kind}") for name, kind in facts.index.items()]
+    lines += [("source", f"{root}: {counted(count, 'file')}") for root, count in facts.sources.items()]
     lines += [
         ("drift", f"{part}: mean moved by {value:.3f} radii since the calibration")
-        for part, value in told.drift.items()
+        for part, value in facts.drift.items()
     ]
-    if told.logged is not None:
-        lines += [("query log", f"on, {counted(told.logged, 'query')}")]
-    if told.last_error:
-        lines += [("last error", told.last_error)]
+    if facts.logged is not None:
+        lines += [("query log", f"on, {counted(facts.logged, 'query')}")]
+    if facts.last_error:
+        lines += [("last error", facts.last_error)]
     for name, value in lines:
         echo(f"{name:<12} {line(value)}")
-    if told.calibration is None:
+    if facts.calibration is None:
         echo("calibration  none yet; the first search calibrates")
     else:
-        echo(f"calibrated   {told.calibration['made']}, version {told.calibration['version']}")
-        echo(told.calibration["described"])
-        for name, value in told.calibration["match"].items():
+        echo(f"calibrated   {facts.calibration['made']}, version {facts.calibration['version']}")
+        echo(facts.calibration["described"])
+        for name, value in facts.calibration["match"].items():
             if value:
                 echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f}")
-    for place, why in told.skipped:
+    for place, why in facts.skipped:
         echo(f"skipped      {place!r}: {line(why)}")

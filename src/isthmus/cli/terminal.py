@@ -1,11 +1,11 @@
-r"""Everything the command line prints: what a document, a file name or an error says never reaches the terminal raw.
+r"""Safe output: control characters in documents, file names and errors never reach the terminal.
 
-A text may hold escape sequences that clear the screen, rewrite lines above or type into the shell, and marks that turn
-the direction of what follows. Such characters are written as escapes (``\x1b``, ``\u202e``).
+A text may contain escape sequences that clear the screen, rewrite earlier lines or type into the shell, and marks that
+change the direction of the text after them. Such characters are written as escapes (``\x1b``, ``\u202e``).
 
     echo("…")                      a message; line ends stay, other control characters do not
     echo(f"{line(name)}: …")       ``line`` keeps a name on one line as well
-    guarded()                      the same for whatever else writes to the standard streams: click's errors, warnings
+    guarded()                      the same for everything else on the standard streams: click's errors, warnings
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 import typer
 
-# C0 but tab and line end, DEL, C1; lone surrogates; line and paragraph separators; marks and overrides of direction
+# C0 except tab and line end, DEL, C1; lone surrogates; line and paragraph separators; marks and overrides of direction
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -57,7 +57,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def reporter(*, quiet: bool) -> Callable[[str], None]:
-    """Return what prints a line of a log on stderr; nothing with ``quiet``."""
+    """Return a function that prints a log line on stderr, or nothing with ``quiet``."""
     return (lambda _: None) if quiet else partial(echo, err=True)
 
 
@@ -67,21 +67,21 @@ def echo_json(value: Any) -> None:
 
 
 def as_json(value: Any) -> str:
-    r"""Write JSON that is safe to print: what terminals obey becomes ``\uXXXX``, which means the same in JSON.
+    r"""Write JSON that is safe to print: control characters become ``\uXXXX``, which means the same in JSON.
 
     >>> print(as_json({"é": "\x1b\x9b\u202e", "drift": float("inf")}))
     {"é": "\u001b\u009b\u202e", "drift": null}
     """
     try:
-        said = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+        written = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
     except ValueError:
         finite = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
-        said = json.dumps(finite, ensure_ascii=False)
-    return safe_json(said)
+        written = json.dumps(finite, ensure_ascii=False)
+    return safe_json(written)
 
 
 def safe_json(text: str) -> str:
-    """Escape what terminals obey in JSON that is already written; such characters stand only inside its strings."""
+    """Escape control characters in JSON text; they occur only inside its strings."""
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -94,18 +94,18 @@ def _plain(value: Any) -> Any:
 
 
 def on_terminal() -> bool:
-    """Whether stderr is a terminal, where a line can be drawn again."""
+    """Whether stderr is a terminal, where a line can be redrawn."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def raw_stderr() -> TextIO:
-    """Return stderr for our own control sequences; what is written to it must not hold anybody else's text."""
+    """Return stderr for our own control sequences; never write text from elsewhere to it."""
     stream = sys.stderr
     return cast("TextIO", _Raw(stream)) if isinstance(stream, _Guarded) else stream
 
 
 class _Guarded(io.TextIOWrapper):
-    """A text stream that escapes what terminals obey, whoever writes to it."""
+    """A text stream that escapes control characters."""
 
     def write(self, text: str) -> int:
         """Write text with escapes."""
@@ -117,7 +117,7 @@ class _Guarded(io.TextIOWrapper):
 
 
 class _Raw(io.TextIOBase):
-    """The way past a guard, for our own control sequences."""
+    """Writes past a guard, for our own control sequences."""
 
     def __init__(self, guarded_stream: _Guarded) -> None:
         self._stream = guarded_stream
@@ -137,7 +137,7 @@ class _Raw(io.TextIOBase):
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Have everything that is written to the standard streams escaped, until the end of the block."""
+    """Escape everything written to the standard streams inside the block."""
     before = sys.stdout, sys.stderr
     now = [_guard(stream) for stream in before]
     sys.stdout, sys.stderr = now
@@ -147,12 +147,12 @@ def guarded() -> Iterator[None]:
         sys.stdout, sys.stderr = before
         for stream in now:
             if isinstance(stream, _Guarded):
-                with suppress(OSError, ValueError):  # whoever wrote last has seen it
-                    stream.detach()  # else the stream below would be closed with it
+                with suppress(OSError, ValueError):  # the last writer has already raised it
+                    stream.detach()  # otherwise the stream below would be closed with it
 
 
 def _guard(stream: TextIO) -> TextIO:
-    buffer = getattr(stream, "buffer", None)  # a stream that was replaced may have none
+    buffer = getattr(stream, "buffer", None)  # a replaced stream may have none
     if buffer is None:
         return stream
     stream.flush()

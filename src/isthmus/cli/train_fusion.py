@@ -1,4 +1,4 @@
-"""``isthmus train fusion``: one vector for documents that hold text and image."""
+"""``isthmus train fusion``: one vector for documents with text and image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.cli.options import Quiet
 from isthmus.cli.terminal import echo, reporter
 
 
-def train_fusion(  # noqa: PLR0913 - one name per wish
+def train_fusion(  # noqa: PLR0913 - one name per option
     data: Annotated[Path, typer.Option(help="folder with pairs, laid out as the Mr. Right benchmark")],
     out: Annotated[Path, typer.Option(help="output folder for the encoder and the log")] = Path("fusion"),
     towers: Annotated[str, typer.Option(help="mini, or onnx:FOLDER with a text and an image tower")] = "mini",

@@ -11,7 +11,7 @@ from isthmus.cli.options import Quiet
 from isthmus.cli.terminal import echo, reporter
 
 
-def train_lens(  # noqa: PLR0913 - one name per wish
+def train_lens(  # noqa: PLR0913 - one name per option
     data: Annotated[Path, typer.Option(help="folder with corpus.jsonl, queries.jsonl and qrels/train.tsv (BEIR)")],
     out: Annotated[Path, typer.Option(help="output folder for the encoder, the log and the checkpoint")] = Path("lens"),
     start: Annotated[

@@ -1,4 +1,4 @@
-"""The verbs of the command line, and what `isthmus train` trains."""
+"""The verbs of the command line, and the subcommands of `isthmus train`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def isthmus(
         ),
     ] = False,
 ) -> None:
-    """Hold the verbs together."""
+    """Show help, or the version."""
 
 
 @train.command("mini", short_help="train the built-in encoder")
