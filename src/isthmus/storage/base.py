@@ -1,4 +1,4 @@
-"""What every engine stores, as plain values: documents with their vectors, units, calibrations, states."""
+"""The values that every engine stores: documents with their vectors, units, calibrations, states."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from isthmus.errors import counted
 from isthmus.storage.segments import Segment, modality
 from isthmus.types import Matrix, Rows, Vectors
 
-# A running transaction, handed from ``writing()`` to methods of the same engine; nobody else looks inside.
+# A running transaction, passed from ``writing()`` to methods of the same engine; opaque to other code.
 Transaction: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Which state of the documents something was made from: how many changes, and the token of the last of them."""
+    """A state of the documents: the number of changes, and the token of the last one."""
 
     sequence: int
     token: str
@@ -28,7 +28,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A document, its vectors, and the hashes of what they were made from."""
+    """A document, its vectors, and the hashes of the content they were made from."""
 
     document: Document
     segments: Sequence[Segment]
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def modality(self) -> str:
-        """The kinds that have a vector: a part that nobody encoded cannot be found."""
+        """The kinds that have a vector: a part without a vector cannot be found."""
         return modality(self.segments)
 
     @property
@@ -50,17 +50,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Some documents' vectors: ``vectors`` has a row per combination of segments, ``owner`` says whose it is."""
+    """Some documents' vectors: ``vectors`` has a row per combination of segments, ``owner`` the document of each."""
 
     rows: Rows  # the documents' row numbers in the store
     ids: list[str]
     vectors: Vectors
-    owner: Rows  # places in ``rows``
+    owner: Rows  # positions in ``rows``
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What is stored of a document besides its content: by which a change is recognised."""
+    """The modality and the hashes of a document, which show whether it has changed."""
 
     modality: str
     hashes: tuple[bytes | None, ...]  # of each part
@@ -78,7 +78,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Which file and which run a document came with, and when that file was last met."""
+    """The file and the run that a document came from, and the last run that found the file."""
 
     unit: int | None
     run: int | None
@@ -100,7 +100,7 @@ class StoredCalibration:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedReencode:
-    """A re-encoding that was begun and not finished."""
+    """A re-encoding that has started and not finished."""
 
     encoder: str
     done: int
@@ -112,7 +112,7 @@ class UnfinishedReencode:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The size of the store in bytes, before and after, and whether the index of words was damaged and made again."""
+    """The size of the store in bytes, before and after, and whether the word index was damaged and rebuilt."""
 
     before: int
     after: int
@@ -121,7 +121,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """The documents that share words with a query, best first, and their share of what could be had."""
+    """The documents that share words with a query, best first, and their share of the highest possible score."""
 
     documents: list[int]
     share: Matrix
@@ -137,7 +137,7 @@ class Found:
 
 
 def parts_digest(kinds: Sequence[str], hashes: Sequence[bytes | None]) -> bytes | None:
-    """Return the hash of parts in their order; None where there are none, or one of them has no hash."""
+    """Return the hash of parts in order; None if there are none, or one of them has no hash."""
     if not hashes or None in hashes:
         return None
     whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Metadata as facts: one (name, value) pair per scalar, which is what a filter can look at."""
+"""Metadata as facts: one (name, value) pair per scalar, for filters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEEPEST = 64  # levels of objects and lists inside one another
 def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
     """Yield each scalar by name: inner names are joined by dots, each member of a list is a value of its own.
 
-    A string that is plainly a number is one as well: tables often hold nothing but strings.
+    A string that looks like a number is a number as well: tables often contain only strings.
 
     >>> list(facts({"year": "2021", "code": "007"}))
     [('year', '2021'), ('year', 2021.0), ('code', '007')]
@@ -44,7 +44,7 @@ def facts(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def scalar(value: object) -> Scalar | None:
-    """Return a value as the store compares it; None for what cannot be compared.
+    """Return a value as the store compares it; None if it cannot be compared.
 
     >>> scalar(True), scalar("en"), scalar({"a": 1})
     (1, 'en', None)
@@ -68,12 +68,12 @@ def _rounded(value: int) -> float:
 
 
 def readable(text: str) -> str:
-    """Put a question mark for each half of a surrogate pair: no file can hold one."""
+    """Replace each half of a surrogate pair by a question mark: it cannot be stored."""
     return text.encode("utf-8", "replace").decode()
 
 
 def as_json(metadata: Mapping[str, Any], whose: str) -> str:
-    """Write metadata as JSON, or say which value is not JSON or is nested too deep, or that there is too much of it."""
+    """Write metadata as JSON; raise an error if a value is not JSON, is nested too deep, or there is too much of it."""
     deep = next((name for name, value in metadata.items() if too_deep(value, DEEPEST - 1)), None)
     if deep is not None:
         raise BadInput(
@@ -96,14 +96,14 @@ def as_json(metadata: Mapping[str, Any], whose: str) -> str:
 
 
 def too_deep(value: object, most: int) -> bool:
-    """Whether objects and lists lie more than ``most`` levels deep; does not recurse, so any depth is safe.
+    """Whether objects and lists are nested more than ``most`` levels deep; not recursive, so any depth is safe.
 
     >>> too_deep({"a": [1]}, 2), too_deep({"a": [[1]]}, 2), too_deep("a", 0)
     (False, True, False)
     """
     level = [value] if _is_container(value) else []
     for _ in range(most):
-        inner = islice(chain.from_iterable(map(_members, level)), METADATA_VALUES)  # more are refused for their number
+        inner = islice(chain.from_iterable(map(_members, level)), METADATA_VALUES)  # more are rejected by their number
         level = list({id(one): one for one in inner if _is_container(one)}.values())  # cycles stay small
         if not level:
             return False

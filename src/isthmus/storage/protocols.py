@@ -1,14 +1,14 @@
-"""What an engine implements, in five small protocols and one that holds them together.
+"""The protocols of an engine: five small ones and ``Store``, which combines them.
 
     Engine        transactions, snapshots, the manifest
-    Ledger        files and what was skipped                 Store.ledger
+    Ledger        files and skipped inputs                   Store.ledger
     Calibrations  fitted calibrations                        Store.calibrations
     Queries       the log                                    Store.queries
     Words         BM25                                       Store.words
     Store         documents and vectors, in and out
 
 Methods that take a ``transaction`` run inside ``with engine.writing() as transaction``; all others read, inside a
-snapshot (``reading``) where the caller holds one.
+snapshot (``reading``) if the caller holds one.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Engine(Protocol):
     closed: bool
 
     def check_place(self) -> None:
-        """Refuse to go on with a store that was deleted or replaced while it was open."""
+        """Raise an error if the store was deleted or replaced while it was open."""
         ...
 
     def manifest(self, *names: str) -> dict[str, Any]:
-        """Return values of the manifest, those that are there; all of them where none is named."""
+        """Return the values of these names in the manifest, if they exist; without names, all values."""
         ...
 
     def put(self, transaction: Transaction, /, **values: object) -> None:
@@ -63,11 +63,11 @@ class Engine(Protocol):
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """Read one state: what this thread reads inside is as of the last transaction committed before."""
+        """Read one state: everything this thread reads inside is as of the last transaction committed before."""
         ...
 
     def held(self) -> AbstractContextManager[Callable[[], AbstractContextManager[None]]]:
-        """Hold one state that is read now and then, inside what this gives."""
+        """Hold one state for later reads: each read is inside ``with`` the returned function."""
         ...
 
     def writing(self) -> AbstractContextManager[Transaction]:
@@ -80,30 +80,30 @@ class Engine(Protocol):
 
 
 class Ledger(Protocol):
-    """The files that documents came from, and what could not be read."""
+    """The files that documents came from, and inputs that could not be read."""
 
     def next_numbers(self) -> tuple[int, int]:
         """Return the number of the next run, and that of the next unit."""
         ...
 
     def unit(self, root: str, key: str) -> Unit | None:
-        """Return what is known of a file."""
+        """Return the record of a file."""
         ...
 
     def key(self, number: int) -> str:
-        """Return the name of a unit inside its source; empty where there is none."""
+        """Return the name of a unit inside its source; empty if there is none."""
         ...
 
     def holds(self, root: str, inside: str) -> bool:
-        """Whether there are units of a source at a path inside it, or below."""
+        """Whether a source has units at or below a path."""
         ...
 
     def not_met(self, root: str, run: int) -> list[Unit]:
-        """Return the units of a source that a run has not met."""
+        """Return the units of a source that a run did not find."""
         ...
 
     def count(self, number: int) -> int:
-        """Return how many documents a unit has."""
+        """Return the number of documents of a unit."""
         ...
 
     def stored(self, number: int, names: Sequence[str], *, before: int | None = None) -> bool:
@@ -111,11 +111,11 @@ class Ledger(Protocol):
         ...
 
     def holder(self, name: str) -> Holder | None:
-        """Return where the document of an id came from; None when there is none."""
+        """Return where the document of an id came from; None if there is none."""
         ...
 
     def sources(self) -> dict[str, int]:
-        """Return how many files each source has."""
+        """Return the number of files of each source."""
         ...
 
     def skipped(self) -> list[tuple[str, str]]:
@@ -123,47 +123,47 @@ class Ledger(Protocol):
         ...
 
     def begin(self, transaction: Transaction, /, number: int, root: str, key: str, run: int) -> None:
-        """Note that a unit is being read: it has no stamp until it is done, and nothing of it is skipped yet."""
+        """Record that a unit is being read: it has no stamp until it is done, and its skipped entries are cleared."""
         ...
 
     def met(self, transaction: Transaction, /, numbers: Iterable[int], run: int) -> None:
-        """Note that unchanged units were met in a run."""
+        """Record that a run found these units unchanged."""
         ...
 
     def keep(self, transaction: Transaction, /, number: int, names: Sequence[str], run: int) -> None:
-        """Note that documents of a unit stay as they are in a run."""
+        """Record that a run found documents of a unit unchanged."""
         ...
 
     def stamp(self, ended: Sequence[tuple[str | None, int]]) -> None:
-        """Write the stamps of units that were read to their end: (stamp, unit)."""
+        """Write the stamps of units that were read completely: (stamp, unit)."""
         ...
 
     def skip(self, transaction: Transaction, /, root: str, key: str, place: str, why: str) -> None:
-        """List something that could not be read."""
+        """Record an input that could not be read."""
         ...
 
     def forget_skipped(self, transaction: Transaction, /, units: Sequence[tuple[str, str]]) -> None:
-        """Take what was skipped of units, by root and key, off the list."""
+        """Remove the skipped entries of units, by root and key."""
         ...
 
     def forget(self, root: str, units: Sequence[Unit]) -> None:
-        """Forget units whose documents are gone."""
+        """Delete the records of units whose documents were deleted."""
         ...
 
     def skip_documents(self, transaction: Transaction, /, why: dict[str, str]) -> None:
-        """List documents by id as skipped under their files, which are read again by the next run."""
+        """Record documents by id as skipped, so that the next run reads their files again."""
         ...
 
 
 class Calibrations(Protocol):
-    """Fitted calibrations, each under a number; one of them is served."""
+    """Fitted calibrations by number; one of them is served."""
 
     def served(self) -> int:
         """Return the number of the served calibration, 0 for none."""
         ...
 
     def spec(self) -> str | None:
-        """Return what the collection was told to calibrate by."""
+        """Return the spec that was requested for the collection."""
         ...
 
     def versions(self) -> list[int]:
@@ -171,7 +171,7 @@ class Calibrations(Protocol):
         ...
 
     def draft(self, make: Callable[[int], StoredCalibration]) -> int:
-        """Write a calibration under a number of its own, by which nobody is served yet; return the number."""
+        """Write a calibration under a new number, not served yet; return the number."""
         ...
 
     def forget_drafts(self) -> None:
@@ -179,11 +179,11 @@ class Calibrations(Protocol):
         ...
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
-        """Serve a calibration from now on; ``over`` and ``encoding`` are what it may take the place of."""
+        """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""
         ...
 
     def replace_all(self, transaction: Transaction, /, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none, inside the caller's transaction; all earlier ones go."""
+        """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""
         ...
 
     def read(self, version: int) -> StoredCalibration:
@@ -192,35 +192,35 @@ class Calibrations(Protocol):
 
 
 class Queries(Protocol):
-    """The log of queries, when it is switched on, and queries given for calibration."""
+    """The query log, if it is on, and queries given for calibration."""
 
     @property
     def on(self) -> bool:
-        """Whether queries are kept."""
+        """Whether the log is on."""
         ...
 
     def switch(self, on: bool) -> None:
-        """Begin or stop to keep queries; stopping forgets those that were kept."""
+        """Switch the log on or off; switching it off deletes its queries."""
         ...
 
     def add(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Keep queries, (time, text), the newest ones alone; none where the log was switched off meanwhile."""
+        """Add queries, (time, text), and keep only the newest; add none if the log was switched off meanwhile."""
         ...
 
     def count(self) -> int:
-        """Return how many queries are kept."""
+        """Return the number of queries in the log."""
         ...
 
     def recent(self, count: int) -> list[str]:
-        """Return the words of the newest queries; a damaged one is left out."""
+        """Return the words of the newest queries, without damaged ones."""
         ...
 
     def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:
-        """Keep queries that were given for calibration, (text, id of the answer), in place of earlier ones."""
+        """Replace the queries given for calibration, (text, id of the answer)."""
         ...
 
     def given(self) -> list[tuple[str, str | None]]:
-        """Return the queries that were given for calibration."""
+        """Return the queries given for calibration."""
         ...
 
 
@@ -228,7 +228,7 @@ class Words(Protocol):
     """BM25 over the documents' texts."""
 
     def search(self, words: Sequence[str], k: int, where: Condition | None = None) -> Found:
-        """Return the ``k`` documents that BM25 puts first, of those that a filter lets through."""
+        """Return the ``k`` best documents by BM25 that pass a filter."""
         ...
 
     def search_among(self, words: Sequence[str], documents: Sequence[int]) -> Found:
@@ -237,7 +237,7 @@ class Words(Protocol):
 
 
 class Staging(Protocol):
-    """Another encoder's vectors, until all of them are there."""
+    """Another encoder's vectors, until they are complete."""
 
     @property
     def store(self) -> Store:
@@ -249,28 +249,28 @@ class Staging(Protocol):
         ...
 
     def keep(self, made: Sequence[tuple[int, Entry]]) -> None:
-        """Keep documents' new vectors, each under its row."""
+        """Store documents' new vectors by row."""
         ...
 
     def measured(self, statistics: Statistics, sequence: int) -> None:
-        """Keep the statistics of the new vectors, and a token for the state that an index of them is made from."""
+        """Store the statistics of the new vectors, and a token for the state that their index is built from."""
         ...
 
     def preview(self) -> AbstractContextManager[Store]:
-        """Give the collection as it will be, to be read; calibrations may be drafted there."""
+        """Return the collection as it will be, for reading; calibrations may be drafted there."""
         ...
 
     def adopting(self, encoding: int) -> AbstractContextManager[tuple[Store, Transaction]]:
-        """Run the transaction that puts the new vectors in the place of the old; documents are deleted inside."""
+        """Run the transaction that replaces the old vectors by the new; documents are deleted inside."""
         ...
 
     def close(self) -> None:
-        """Close it; what is kept stays until it is dropped."""
+        """Close it; staged vectors stay until they are dropped."""
         ...
 
 
 class Store(Protocol):
-    """What a collection holds: documents with their vectors, and the parts above."""
+    """The store of a collection: documents with their vectors, and the parts above."""
 
     @property
     def database(self) -> Engine:
@@ -279,44 +279,44 @@ class Store(Protocol):
 
     @property
     def folder(self) -> Path | None:
-        """Where an index may be kept beside the store; None where there is no such place."""
+        """The folder for index files; None if there is none."""
         ...
 
     def again(self) -> AbstractContextManager[Store]:
-        """Open the same store once more, for work on another thread."""
+        """Open the same store again, for another thread."""
         ...
 
     def sole_writer(self) -> AbstractContextManager[None]:
-        """Hold the lock of the only writer, or say who has it."""
+        """Hold the writer lock, or raise an error that names its holder."""
         ...
 
     def stage(self, name: str, encoder: Encoder) -> Staging:
-        """Open a place for another encoder's vectors; what was begun for the same one is gone on with."""
+        """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""
         ...
 
     def staged(self) -> UnfinishedReencode | None:
-        """Return how far a re-encoding has come; None when there is none."""
+        """Return the unfinished re-encoding; None if there is none."""
         ...
 
     def drop_staged(self) -> None:
-        """Forget a re-encoding that was begun."""
+        """Delete an unfinished re-encoding."""
         ...
 
     def shrink(self) -> None:
-        """Give room back, if that pays."""
+        """Free unused disk space, if it is worth the cost."""
         ...
 
     def compact(self) -> Compacted:
-        """Write the store anew without the holes that deleted documents left."""
+        """Rewrite the store without the space of deleted documents."""
         ...
 
     def problems(self) -> list[str]:
-        """Return what is wrong with everything stored, all of which is read."""
+        """Read everything that is stored, and return what is damaged."""
         ...
 
     @property
     def ledger(self) -> Ledger:
-        """The files that documents came from, and what was skipped."""
+        """The files that documents came from, and skipped inputs."""
         ...
 
     @property
@@ -326,7 +326,7 @@ class Store(Protocol):
 
     @property
     def queries(self) -> Queries:
-        """The log of queries, and those given for calibration."""
+        """The query log, and queries given for calibration."""
         ...
 
     @property
@@ -335,51 +335,51 @@ class Store(Protocol):
         ...
 
     def put(self, transaction: Transaction, /, entries: Sequence[Entry]) -> list[int]:
-        """Add documents, in place of those with the same ids; return the new rows."""
+        """Add documents and replace those with the same ids; return the new rows."""
         ...
 
     def remove(self, transaction: Transaction, /, ids: Sequence[str]) -> list[str]:
-        """Take documents out; return the ids of those that were there."""
+        """Delete documents; return the ids of those that existed."""
         ...
 
     def touched(self, transaction: Transaction, /, statistics: Statistics) -> None:
-        """Note that documents changed, and the statistics of what is there now."""
+        """Record a change of the documents, and their new statistics."""
         ...
 
     def set_dim(self, transaction: Transaction, /, dim: int | None) -> None:
-        """Note how many numbers a vector has."""
+        """Store the number of dimensions."""
         ...
 
     def met(self, transaction: Transaction, /, seen: Sequence[tuple[int | None, int | None, str]]) -> None:
-        """Note the file and the run in which unchanged documents were met: (file, run, id)."""
+        """Record the file and the run in which unchanged documents were found: (file, run, id)."""
         ...
 
     def of_unit(self, number: int, *, but_run: int | None = None) -> list[str]:
-        """Return the ids of a file's documents, with ``but_run`` of those that this run has not met."""
+        """Return the ids of a file's documents; with ``but_run``, only those that this run did not find."""
         ...
 
     def filtered(self, condition: Condition) -> Rows:
-        """Return the rows that a filter lets through; those of the last few filters are kept until documents change."""
+        """Return the rows that pass a filter; the results of the last few filters are cached until documents change."""
         ...
 
     def trim(self, sequence: int) -> None:
-        """Forget what only an index older than a change needs to know."""
+        """Delete records that only an index older than a change needs."""
         ...
 
     def statistics(self) -> Statistics:
-        """Return the statistics of the raw vectors, which follow every change."""
+        """Return the statistics of the raw vectors, which are updated with every change."""
         ...
 
     def count(self) -> int:
-        """Return how many documents there are."""
+        """Return the number of documents."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """Return how many documents each modality has."""
+        """Return the number of documents of each modality."""
         ...
 
     def modalities(self) -> set[str]:
-        """Return the modalities there are, without counting their documents."""
+        """Return the modalities of the documents, without counting them."""
         ...
 
     def parts(self) -> set[str]:
@@ -387,15 +387,15 @@ class Store(Protocol):
         ...
 
     def fields(self) -> list[str]:
-        """Return the names of the metadata, at the cost of one look into the index for each."""
+        """Return the names of the metadata, with one index lookup for each."""
         ...
 
     def copies(self, row: int) -> set[int]:
-        """Return the rows of the documents that hold the very same parts as this one, itself among them."""
+        """Return the rows of the documents with exactly the same parts as this one, including itself."""
         ...
 
     def ids(self, condition: Condition) -> list[str]:
-        """Return the ids of the documents that a filter lets through, in the order they were added."""
+        """Return the ids of the documents that pass a filter, in the order they were added."""
         ...
 
     def names(self) -> dict[int, str]:
@@ -403,11 +403,11 @@ class Store(Protocol):
         ...
 
     def names_like(self, start: str) -> list[str]:
-        """Return some ids that begin alike."""
+        """Return some ids with a common prefix."""
         ...
 
     def page(self, after: int, count: int) -> list[int]:
-        """Return the next rows after one, in order."""
+        """Return the next rows after a row, in order."""
         ...
 
     def rows(self, modality: str | None = None) -> list[int]:
@@ -419,11 +419,11 @@ class Store(Protocol):
         ...
 
     def texts(self, rows: Sequence[int]) -> dict[int, str]:
-        """Return the words of these documents, those of all text parts together."""
+        """Return the words of these documents, from all text parts."""
         ...
 
     def other_modalities(self, known: Sequence[str]) -> list[tuple[str, str]]:
-        """Return (id, modality) of the documents whose modality is none of these."""
+        """Return (id, modality) of the documents with any other modality."""
         ...
 
     def described(self, rows: Sequence[int]) -> dict[int, Described]:
@@ -431,11 +431,11 @@ class Store(Protocol):
         ...
 
     def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came with."""
+        """Return the file and the run that a document came from."""
         ...
 
     def same_parts(self, digest: bytes, count: int) -> list[int]:
-        """Return some documents whose parts have this hash together, and whose vectors are all the encoder's."""
+        """Return some documents whose parts have this combined hash, and whose vectors are all the encoder's."""
         ...
 
     def same_part(self, kind: str, digest: bytes, count: int) -> list[tuple[int, int]]:
@@ -443,11 +443,11 @@ class Store(Protocol):
         ...
 
     def encoded_row(self, modality: str) -> int | None:
-        """Return a document of a modality whose vectors are all the encoder's; None when there is none."""
+        """Return a document of a modality whose vectors are all the encoder's; None if there is none."""
         ...
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the row of each of these ids that is there."""
+        """Return the row of each of these ids that exists."""
         ...
 
     def has_text(self, rows: Sequence[int]) -> set[int]:
@@ -455,11 +455,11 @@ class Store(Protocol):
         ...
 
     def document(self, row: int) -> Document:
-        """Return the document in a row that is known to be there."""
+        """Return the document in a row, which must exist."""
         ...
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
-        """Return the documents in these rows, with the content that is kept here."""
+        """Return the documents in these rows, with the content that is stored here."""
         ...
 
     def segments(self, rows: Sequence[int]) -> dict[int, list[Segment]]:
@@ -467,7 +467,7 @@ class Store(Protocol):
         ...
 
     def recounted(self, *, but: Sequence[int] = ()) -> Statistics:
-        """Return the statistics taken anew from the vectors of all documents but some; damaged ones do not count."""
+        """Recompute the statistics from the vectors of all documents except some; damaged vectors are ignored."""
         ...
 
     def gone_since(self, sequence: int) -> Rows:
@@ -475,19 +475,19 @@ class Store(Protocol):
         ...
 
     def state(self) -> State:
-        """Return which state the documents are in."""
+        """Return the current state of the documents."""
         ...
 
     def passed(self, state: State) -> bool:
-        """Whether the documents have been in a state, and what has changed since is known."""
+        """Whether the documents were ever in a state, and all changes since are recorded."""
         ...
 
     def blocks(self, after: int = -1, last: int | None = None, size: int = 2048) -> Iterator[Block]:
-        """Yield the vectors of documents after a row, up to ``last``, in order, never more than a block at a time."""
+        """Yield the vectors of documents after a row, up to ``last``, in order, at most a block at a time."""
         ...
 
     def last(self) -> int:
-        """Return the row of the document that was added last; -1 when there is none."""
+        """Return the row of the last document added; -1 if there is none."""
         ...
 
     def sample(self, rows: Sequence[int]) -> Block:

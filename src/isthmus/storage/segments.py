@@ -6,8 +6,8 @@ several parts at once makes one vector for them, whose name joins theirs (``imag
 A document is searched by *rows*. A row takes one segment of every name that the document has, so all rows of a document
 have the document's modality, and the document's score is that of its best row. Segments pair with their nearest
 neighbours: each segment makes a row with the nearest segment of every other name, by the order of the parts in the
-document; of two that are equally near, the earlier one. So a paragraph is searched with the picture beside it, every
-segment is searched at least once, and there are at most as many rows as segments.
+document; of two that are equally near, the earlier one. So a paragraph is searched with the nearest picture, every
+segment is searched at least once, and there are never more rows than segments.
 
 >>> def at(part, name):
 ...     return Segment((part,), name, np.ones(2))
@@ -33,25 +33,25 @@ from isthmus.types import Matrix, Rows, Vectors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """One vector of a document: of which parts, by their numbers, and of which span of the first of them."""
+    """One vector of a document: the numbers of its parts, and the span of the first of them."""
 
     parts: tuple[int, ...]
     name: str  # the kind of the part; of several parts, their kinds joined
     vector: Matrix
     start: float | None = None
     stop: float | None = None
-    own: bool = False  # whether the document brought it, instead of an encoder
+    own: bool = False  # whether it came with the document, not from an encoder
 
 
 def combinations(segments: Sequence[Segment]) -> list[tuple[int, ...]]:
-    """Return the rows of a document: the places of the segments that each row takes, in the order of their names."""
+    """Return the rows of a document: the positions of the segments of each row, in the order of their names."""
     names = [segment.name for segment in segments]
     by_name: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         by_name.setdefault(name, []).append(place)
     groups = list(by_name.values())
     several = [group for group in groups if len(group) > 1]
-    if len(several) <= 1:  # as nearly always: at most one name has several segments
+    if len(several) <= 1:  # the usual case: at most one name has several segments
         rows = several[0] if several else groups[0]
         return [tuple(row if group is rows else group[0] for group in groups) for row in rows]
     return _nearest(segments, groups)
@@ -80,7 +80,7 @@ def _nearest(segments: Sequence[Segment], groups: Sequence[list[int]]) -> list[t
 
 
 def _nearest_place(numbers: Sequence[int], number: int) -> int:
-    """Return the place of the nearest number in a sorted list; the earlier one of two that are equally near."""
+    """Return the position of the nearest number in a sorted list; of two equally near, the earlier."""
     after = bisect_left(numbers, number)
     if after == 0 or (after < len(numbers) and numbers[after] - number < number - numbers[after - 1]):
         return after
@@ -88,7 +88,7 @@ def _nearest_place(numbers: Sequence[int], number: int) -> int:
 
 
 def assembled(documents: Sequence[Sequence[Segment]]) -> tuple[Vectors, Rows]:
-    """Lay out documents' segments as rows; return them, and for each row the place of its document."""
+    """Combine documents' segments into rows; return them, and the position of the document of each row."""
     owner: list[int] = []
     places: dict[str, list[int]] = {}
     vectors: dict[str, list[Matrix]] = {}
@@ -123,12 +123,12 @@ def modality(segments: Iterable[Segment]) -> str:
 
 
 def own_vectors(segments: Iterable[Segment]) -> dict[str, Matrix]:
-    """Return the vectors that a document brought itself, by name."""
+    """Return a document's own vectors, by name."""
     return {segment.name: segment.vector for segment in segments if segment.own}
 
 
 def own_hash(vectors: Mapping[str, Matrix]) -> bytes | None:
-    """Return what distinguishes a document's own vectors from others; None where it has none."""
+    """Return the hash of a document's own vectors; None if it has none."""
     if not vectors:
         return None
     return hashlib.sha256(b"".join(part.encode() + blob(vectors[part]) for part in sorted(vectors))).digest()

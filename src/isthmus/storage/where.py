@@ -1,4 +1,4 @@
-"""``where``: which documents may be found, by their metadata, as a small tree that each engine compiles.
+"""``where``: a filter of documents by their metadata, as a small tree that each engine compiles.
 
     {"lang": "en"}                                   equal; several names must all hold
     {"year": {"gte": 2000, "lt": 2010}}              ranges: gt, gte, lt, lte
@@ -8,7 +8,7 @@
     {"lang": {"exists": true}}                       has the name at all
 
 A list in the metadata matches if one of its members does; inner names are joined by dots (``author.name``). Numbers
-compare with numbers and strings with strings; a string that is plainly a number (``"2021"``) is both. ``id`` and
+compare with numbers and strings with strings; a string that looks like a number (``"2021"``) is both. ``id`` and
 ``modality`` are names, too. A filter may be nested 64 levels deep, and hold 5,000 conditions and 30,000 values; a list
 of more than 1,000 values counts as one.
 
@@ -32,7 +32,7 @@ RANGES = ("gt", "gte", "lt", "lte")
 COLUMNS = ("id", "modality")  # names that every document has, and that are not metadata
 DEEPEST = 64  # levels of conditions inside one another
 CONDITIONS = 5_000
-VALUES = 30_000  # values that are handed over one by one; a long list is handed over as one
+VALUES = 30_000  # values that are passed one by one; a long list is passed as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,21 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Documents that a condition does not let through."""
+    """Documents that do not pass a condition."""
 
     condition: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Documents that every condition lets through."""
+    """Documents that pass every condition."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """Documents that at least one condition lets through."""
+    """Documents that pass at least one condition."""
 
     conditions: tuple[Condition, ...]
 
@@ -89,7 +89,7 @@ Condition: TypeAlias = Everything | OneOf | Compare | Exists | Not | All | Eithe
 
 
 def parse(where: Mapping[str, Any]) -> Condition:
-    """Read a filter, or say what cannot be read."""
+    """Parse a filter, or raise an error."""
     return _Parser().all_of(where, DEEPEST)
 
 
@@ -127,13 +127,13 @@ class _Parser:
             raise BadInput(f"The filter of {name!r} is empty. Known: {', '.join(sorted(OPERATORS))}.")
         if not deep:
             raise _too_deep()
-        return _joined(All, [self._operated(name, str(word), asked, deep - 1) for word, asked in value.items()])
+        return _joined(All, [self._operated(name, str(word), operand, deep - 1) for word, operand in value.items()])
 
-    def _operated(self, name: str, operator: str, asked: Any, deep: int) -> Condition:
-        return lookup(OPERATORS, operator.removeprefix("$"), "operator of a filter")(self, name, asked, deep)
+    def _operated(self, name: str, operator: str, operand: Any, deep: int) -> Condition:
+        return lookup(OPERATORS, operator.removeprefix("$"), "operator of a filter")(self, name, operand, deep)
 
     def one_of(self, name: str, several: Any) -> Condition:
-        """Read a list of values, of which None stands for a name that is not there."""
+        """Parse a list of values; None means that the name does not exist."""
         self._count()
         if isinstance(several, str) or not isinstance(several, list | tuple | set):
             raise BadInput(f"'in' takes a list of values for {name!r}, not {shown(several)}.")
@@ -143,23 +143,23 @@ class _Parser:
         missing = Not(Exists(name))
         return Either((found, missing)) if found.values else missing
 
-    def compare(self, name: str, operator: str, asked: Any) -> Condition:
+    def compare(self, name: str, operator: str, operand: Any) -> Condition:
         """Read a range."""
         self._count()
-        return Compare(name, operator, self._comparable(name, asked))
+        return Compare(name, operator, self._comparable(name, operand))
 
-    def differs(self, name: str, asked: Any, deep: int) -> Condition:
-        """Read what must not hold."""
-        if isinstance(asked, Mapping):
-            return Not(self._named(name, asked, deep))
-        return Not(self.one_of(name, asked if isinstance(asked, list | tuple | set) else [asked]))
+    def differs(self, name: str, operand: Any, deep: int) -> Condition:
+        """Parse a negation."""
+        if isinstance(operand, Mapping):
+            return Not(self._named(name, operand, deep))
+        return Not(self.one_of(name, operand if isinstance(operand, list | tuple | set) else [operand]))
 
-    def exists(self, name: str, asked: Any) -> Condition:
-        """Read whether a name is wanted at all."""
+    def exists(self, name: str, operand: Any) -> Condition:
+        """Parse whether a name must exist."""
         self._count()
-        if not isinstance(asked, int) or asked not in (0, 1):
-            raise BadInput(f"'exists' is true or false for {name!r}, not {shown(asked)}.")
-        return Exists(name) if asked else Not(Exists(name))
+        if not isinstance(operand, int) or operand not in (0, 1):
+            raise BadInput(f"'exists' is true or false for {name!r}, not {shown(operand)}.")
+        return Exists(name) if operand else Not(Exists(name))
 
     def _count(self) -> None:
         self.conditions += 1
@@ -179,15 +179,15 @@ Operator: TypeAlias = Callable[[_Parser, str, Any, int], Condition]
 
 
 def _range(operator: str) -> Operator:
-    return lambda parser, name, asked, _: parser.compare(name, operator, asked)
+    return lambda parser, name, operand, _: parser.compare(name, operator, operand)
 
 
 OPERATORS: Mapping[str, Operator] = {
-    "eq": lambda parser, name, asked, _: parser.one_of(name, [asked]),
-    "ne": lambda parser, name, asked, deep: parser.differs(name, asked, deep),
-    "not": lambda parser, name, asked, deep: parser.differs(name, asked, deep),
-    "in": lambda parser, name, asked, _: parser.one_of(name, asked),
-    "exists": lambda parser, name, asked, _: parser.exists(name, asked),
+    "eq": lambda parser, name, operand, _: parser.one_of(name, [operand]),
+    "ne": lambda parser, name, operand, deep: parser.differs(name, operand, deep),
+    "not": lambda parser, name, operand, deep: parser.differs(name, operand, deep),
+    "in": lambda parser, name, operand, _: parser.one_of(name, operand),
+    "exists": lambda parser, name, operand, _: parser.exists(name, operand),
     **{word: _range(word) for word in RANGES},
 }
 

@@ -1,1 +1,1 @@
-"""A collection in memory, which ends with its process: ``Collection.open(":memory:")``, for notebooks and tests."""
+"""A collection in memory, lost when its process ends: ``Collection.open(":memory:")``, for notebooks and tests."""

@@ -1,7 +1,7 @@
 """Transactions and snapshots over plain dictionaries.
 
-What is committed is one immutable ``Contents`` behind one pointer. A transaction changes a copy, which takes the place
-of the other in one step; whoever reads a snapshot keeps the one that it began with.
+The committed state is one immutable ``Contents`` behind one pointer. A transaction changes a copy, which replaces the
+committed state in one step; a snapshot keeps the state that it started with.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class StoredUnit:
 
 @dataclass(slots=True, eq=False)
 class Contents:
-    """Everything that a collection holds. Once it is committed nobody changes it."""
+    """The contents of a collection. Committed contents never change."""
 
     manifest: dict[str, Any] = field(default_factory=dict)
     documents: dict[int, StoredDocument] = field(default_factory=dict)  # by row, which only grows
     rows: dict[str, int] = field(default_factory=dict)  # by id
-    gone: dict[int, int] = field(default_factory=dict)  # row → the change that took it out
+    gone: dict[int, int] = field(default_factory=dict)  # row → the change that removed it
     states: dict[int, str] = field(default_factory=dict)  # change → token
     units: dict[int, StoredUnit] = field(default_factory=dict)
     skipped: list[tuple[str, str, str, str]] = field(default_factory=list)  # root, key, place, why
@@ -63,7 +63,7 @@ class Contents:
     next_version: int = 1
 
     def copy(self) -> Contents:
-        """Return a copy to be changed."""
+        """Return a copy for a transaction."""
         new = Contents(next_row=self.next_row, next_version=self.next_version)
         for name in COPIED:
             setattr(new, name, getattr(self, name).copy())
@@ -88,16 +88,16 @@ class MemoryEngine:
 
     @property
     def now(self) -> Contents:
-        """What this thread sees: its own transaction, its snapshot, or what is committed."""
+        """The state that this thread sees: of its own transaction, its snapshot, or the committed one."""
         if self.closed:
             raise CannotWrite("This collection was closed, and what it held in memory is gone.")
         return getattr(self._thread, "draft", None) or getattr(self._thread, "snapshot", None) or self.contents
 
     def check_place(self) -> None:
-        """Do nothing: there is no place that could go."""
+        """Do nothing: there is no file that could be deleted."""
 
     def manifest(self, *names: str) -> dict[str, Any]:
-        """Return values of the manifest, those that are there; all of them where none is named."""
+        """Return the values of these names in the manifest, if they exist; without names, all values."""
         return {name: value for name, value in self.now.manifest.items() if not names or name in names}
 
     def put(self, transaction: Contents, /, **values: object) -> None:
@@ -110,7 +110,7 @@ class MemoryEngine:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read one state: what this thread reads inside is as of the last transaction committed before."""
+        """Read one state: everything this thread reads inside is as of the last transaction committed before."""
         if getattr(self._thread, "snapshot", None) is not None:
             yield
             return
@@ -119,7 +119,7 @@ class MemoryEngine:
 
     @contextmanager
     def held(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Hold one state that is read now and then, inside what this gives."""
+        """Hold one state for later reads: each read is inside ``with`` the returned function."""
         contents = self.now
         yield lambda: self._using(contents)
 

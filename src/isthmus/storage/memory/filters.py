@@ -12,20 +12,20 @@ SIGNS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operat
 
 
 def allowed(contents: Contents, condition: Condition) -> list[int]:
-    """Return the rows of the documents that a filter lets through, in order."""
+    """Return the rows of the documents that pass a filter, in order."""
     return [row for row, held in contents.documents.items() if matches(held, condition)]
 
 
 def matches(held: StoredDocument, condition: Condition) -> bool:
-    """Whether a filter lets a document through."""
+    """Whether a document passes a filter."""
     match condition:
         case Everything():
             return True
         case OneOf(name, values):
             return any(_plain(name, value) in _values(held, name) for value in values)
         case Compare(name, sign, value):
-            asked = _plain(name, value)
-            return any(SIGNS[sign](one, asked) for one in _values(held, name) if _alike(one, asked))
+            operand = _plain(name, value)
+            return any(SIGNS[sign](one, operand) for one in _values(held, name) if _alike(one, operand))
         case Exists(name):
             return bool(_values(held, name))
         case Not(inner):

@@ -18,7 +18,7 @@ KEPT_QUERIES = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryLedger:
-    """The files that documents came from, and what could not be read."""
+    """The files that documents came from, and inputs that could not be read."""
 
     database: MemoryEngine
 
@@ -32,26 +32,26 @@ class MemoryLedger:
         return [Unit(number, unit.key, unit.stamp) for number, unit in units if unit.root == root]
 
     def unit(self, root: str, key: str) -> Unit | None:
-        """Return what is known of a file."""
+        """Return the record of a file."""
         return next((unit for unit in self._units(root) if unit.key == key), None)
 
     def key(self, number: int) -> str:
-        """Return the name of a unit inside its source; empty where there is none."""
+        """Return the name of a unit inside its source; empty if there is none."""
         unit = self.database.now.units.get(number)
         return unit.key if unit else ""
 
     def holds(self, root: str, inside: str) -> bool:
-        """Whether there are units of a source at a path inside it, or below."""
+        """Whether a source has units at or below a path."""
         return any(
             root == inside or unit.key == inside or unit.key.startswith(f"{inside}/") for unit in self._units(root)
         )
 
     def not_met(self, root: str, run: int) -> list[Unit]:
-        """Return the units of a source that a run has not met."""
+        """Return the units of a source that a run did not find."""
         return [unit for unit in self._units(root) if self.database.now.units[unit.number].run != run]
 
     def count(self, number: int) -> int:
-        """Return how many documents a unit has."""
+        """Return the number of documents of a unit."""
         return sum(held.entry.unit == number for held in self.database.now.documents.values())
 
     def stored(self, number: int, names: Sequence[str], *, before: int | None = None) -> bool:
@@ -61,7 +61,7 @@ class MemoryLedger:
         return any(entry.unit == number and (before is None or entry.run != before) for entry in entries)
 
     def holder(self, name: str) -> Holder | None:
-        """Return where the document of an id came from; None when there is none."""
+        """Return where the document of an id came from; None if there is none."""
         now = self.database.now
         if name not in now.rows:
             return None
@@ -70,7 +70,7 @@ class MemoryLedger:
         return Holder(entry.unit, entry.run, unit.root if unit else None, unit.run if unit else None)
 
     def sources(self) -> dict[str, int]:
-        """Return how many files each source has."""
+        """Return the number of files of each source."""
         roots = sorted(unit.root for unit in self.database.now.units.values())
         return {root: roots.count(root) for root in dict.fromkeys(roots)}
 
@@ -79,45 +79,45 @@ class MemoryLedger:
         return [(place, why) for _, _, place, why in self.database.now.skipped]
 
     def begin(self, transaction: Contents, /, number: int, root: str, key: str, run: int) -> None:
-        """Note that a unit is being read: it has no stamp until it is done, and nothing of it is skipped yet."""
+        """Record that a unit is being read: it has no stamp until it is done, and its skipped entries are cleared."""
         transaction.units[number] = StoredUnit(root, key, None, run)
         self.forget_skipped(transaction, [(root, key)])
 
     def met(self, transaction: Contents, /, numbers: Iterable[int], run: int) -> None:
-        """Note that unchanged units were met in a run."""
+        """Record that a run found these units unchanged."""
         for number in numbers:
             transaction.units[number] = replace(transaction.units[number], run=run)
 
     def keep(self, transaction: Contents, /, number: int, names: Sequence[str], run: int) -> None:
-        """Note that documents of a unit stay as they are in a run."""
+        """Record that a run found documents of a unit unchanged."""
         for row in (transaction.rows[name] for name in names if name in transaction.rows):
             held = transaction.documents[row]
             if held.entry.unit == number:
                 transaction.documents[row] = replace(held, entry=replace(held.entry, run=run))
 
     def stamp(self, ended: Sequence[tuple[str | None, int]]) -> None:
-        """Write the stamps of units that were read to their end: (stamp, unit)."""
+        """Write the stamps of units that were read completely: (stamp, unit)."""
         with self.database.writing() as transaction:
             for stamp, number in ended:
                 transaction.units[number] = replace(transaction.units[number], stamp=stamp)
 
     def skip(self, transaction: Contents, /, root: str, key: str, place: str, why: str) -> None:
-        """List something that could not be read."""
+        """Record an input that could not be read."""
         transaction.skipped.append((root, key, place, why))
 
     def forget_skipped(self, transaction: Contents, /, units: Sequence[tuple[str, str]]) -> None:
-        """Take what was skipped of units, by root and key, off the list."""
+        """Remove the skipped entries of units, by root and key."""
         transaction.skipped = [row for row in transaction.skipped if row[:2] not in units]
 
     def forget(self, root: str, units: Sequence[Unit]) -> None:
-        """Forget units whose documents are gone."""
+        """Delete the records of units whose documents were deleted."""
         with self.database.writing() as transaction:
             for unit in units:
                 transaction.units.pop(unit.number, None)
             self.forget_skipped(transaction, [(root, unit.key) for unit in units])
 
     def skip_documents(self, transaction: Contents, /, why: dict[str, str]) -> None:
-        """List documents by id as skipped under their files, which are read again by the next run."""
+        """Record documents by id as skipped, so that the next run reads their files again."""
         for name, reason in why.items():
             number = transaction.documents[transaction.rows[name]].entry.unit
             unit = transaction.units.get(number) if number is not None else None
@@ -128,7 +128,7 @@ class MemoryLedger:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryCalibrations:
-    """Fitted calibrations, each under a number; one of them is served."""
+    """Fitted calibrations by number; one of them is served."""
 
     database: MemoryEngine
 
@@ -137,7 +137,7 @@ class MemoryCalibrations:
         return int(self.database.manifest("calibration").get("calibration", 0))
 
     def spec(self) -> str | None:
-        """Return what the collection was told to calibrate by."""
+        """Return the spec that was requested for the collection."""
         found = self.database.manifest("spec").get("spec")
         return None if found is None else str(found)
 
@@ -146,7 +146,7 @@ class MemoryCalibrations:
         return sorted(self.database.now.calibrations)
 
     def draft(self, make: Callable[[int], StoredCalibration]) -> int:
-        """Write a calibration under a number of its own, by which nobody is served yet; return the number."""
+        """Write a calibration under a new number, not served yet; return the number."""
         with self.database.writing() as transaction:
             version = transaction.next_version
             transaction.next_version += 1
@@ -154,10 +154,10 @@ class MemoryCalibrations:
         return version
 
     def forget_drafts(self) -> None:
-        """Do nothing: what is killed here takes everything with it."""
+        """Do nothing: a killed process leaves no drafts in memory."""
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
-        """Serve a calibration from now on; ``over`` and ``encoding`` are what it may take the place of."""
+        """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""
         with self.database.writing() as transaction:
             now = transaction.manifest
             other = over is not None and over != now.get("calibration", 0)
@@ -170,7 +170,7 @@ class MemoryCalibrations:
                 del transaction.calibrations[version]
 
     def replace_all(self, transaction: Contents, /, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none; all earlier ones go."""
+        """Serve a calibration of other vectors, or none; delete all earlier ones."""
         transaction.calibrations.clear()
         transaction.manifest.pop("calibration", None)
         if made is not None:
@@ -187,29 +187,29 @@ class MemoryCalibrations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryQueries:
-    """The log of queries, when it is switched on, and queries given for calibration."""
+    """The query log, if it is on, and queries given for calibration."""
 
     database: MemoryEngine
 
     @property
     def on(self) -> bool:
-        """Whether queries are kept."""
+        """Whether the log is on."""
         return bool(self.database.manifest("log").get("log"))
 
     def switch(self, on: bool) -> None:
-        """Begin or stop to keep queries; stopping forgets those that were kept."""
+        """Switch the log on or off; switching it off deletes its queries."""
         with self.database.writing() as transaction:
             transaction.manifest["log"] = int(on)
             transaction.queries = transaction.queries if on else []
 
     def add(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Keep queries, (time, text), the newest ones alone; none where the log was switched off meanwhile."""
+        """Add queries, (time, text), and keep only the newest; add none if the log was switched off meanwhile."""
         with self.database.writing() as transaction:
             if self.on:
                 transaction.queries = [*transaction.queries, *rows][-KEPT_QUERIES:]
 
     def count(self) -> int:
-        """Return how many queries are kept."""
+        """Return the number of queries in the log."""
         return len(self.database.now.queries)
 
     def recent(self, count: int) -> list[str]:
@@ -217,24 +217,24 @@ class MemoryQueries:
         return [text for _, text in reversed(self.database.now.queries)][:count]
 
     def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:
-        """Keep queries that were given for calibration, (text, id of the answer), in place of earlier ones."""
+        """Replace the queries given for calibration, (text, id of the answer)."""
         with self.database.writing() as transaction:
             transaction.manifest["queries"] = [(text, answer) for text, answer in rows if text is not None]
 
     def given(self) -> list[tuple[str, str | None]]:
-        """Return the queries that were given for calibration."""
+        """Return the queries given for calibration."""
         return list(self.database.manifest("queries").get("queries", []))
 
 
 @dataclass(slots=True, eq=False)
 class MemoryWords:
-    """BM25 over the documents' texts; the index is made anew when documents have changed."""
+    """BM25 over the documents' texts; the index is rebuilt when documents have changed."""
 
     database: MemoryEngine
     made: tuple[str, WordsInMemory] | None = None
 
     def search(self, words: Sequence[str], k: int, where: Condition | None = None) -> Found:
-        """Return the ``k`` documents that BM25 puts first, of those that a filter lets through."""
+        """Return the ``k`` best documents by BM25 that pass a filter."""
         rows = None if where is None else allowed(self.database.now, where)
         return self._index().search(words, k, rows)
 

@@ -33,7 +33,7 @@ from isthmus.types import Rows
 
 
 class MemoryStore:
-    """What a collection in memory holds."""
+    """The store of a collection in memory."""
 
     def __init__(self, database: MemoryEngine | None = None) -> None:
         self.database = database or MemoryEngine()
@@ -45,7 +45,7 @@ class MemoryStore:
 
     @property
     def folder(self) -> None:
-        """There is no place for an index: what is served stays in memory."""
+        """None: the index stays in memory."""
 
     @property
     def _held(self) -> dict[int, StoredDocument]:
@@ -53,23 +53,23 @@ class MemoryStore:
 
     @contextmanager
     def again(self) -> Iterator[MemoryStore]:
-        """Give the same store to another thread."""
+        """Return the same store, for another thread."""
         yield self
 
     @contextmanager
     def sole_writer(self) -> Iterator[None]:
-        """Hold the lock of the only writer: threads wait for each other."""
+        """Hold the writer lock: threads wait for each other."""
         with self.database.lock:
             yield
 
     def stage(self, name: str, encoder: Encoder) -> MemoryStaging:
-        """Open a place for another encoder's vectors; what was begun for the same one is gone on with."""
+        """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""
         if self._staging is None or self._staging.identity != encoder.identity:
             self._staging = MemoryStaging(self, name, encoder.identity, encoder.dim)
         return self._staging
 
     def staged(self) -> UnfinishedReencode | None:
-        """Return how far a re-encoding has come; None when there is none."""
+        """Return the unfinished re-encoding; None if there is none."""
         begun = self._staging
         if begun is None or self.database.manifest("identity").get("identity") == begun.identity:
             return None
@@ -78,22 +78,22 @@ class MemoryStore:
         )
 
     def drop_staged(self) -> None:
-        """Forget a re-encoding that was begun."""
+        """Delete an unfinished re-encoding."""
         self._staging = None
 
     def shrink(self) -> None:
-        """Do nothing: memory of deleted documents is free already."""
+        """Do nothing: the memory of deleted documents is already free."""
 
     def compact(self) -> Compacted:
-        """Do nothing: there are no holes."""
+        """Do nothing: there is no unused space."""
         return Compacted(0, 0)
 
     def problems(self) -> list[str]:
-        """Return nothing: what is in memory has no checksums."""
+        """Return nothing: data in memory has no checksums."""
         return []
 
     def put(self, transaction: Contents, /, entries: Sequence[Entry]) -> list[int]:
-        """Add documents, in place of those with the same ids; return the new rows."""
+        """Add documents and replace those with the same ids; return the new rows."""
         self.remove(transaction, [entry.document.id for entry in entries])
         added: list[int] = []
         for entry in entries:
@@ -104,7 +104,7 @@ class MemoryStore:
         return added
 
     def remove(self, transaction: Contents, /, ids: Sequence[str]) -> list[str]:
-        """Take documents out; return the ids of those that were there."""
+        """Delete documents; return the ids of those that existed."""
         there = [name for name in ids if name in transaction.rows]
         for name in there:
             row = transaction.rows.pop(name)
@@ -113,51 +113,51 @@ class MemoryStore:
         return there
 
     def touched(self, transaction: Contents, /, statistics: Statistics) -> None:
-        """Note that documents changed, and the statistics of what is there now."""
+        """Record a change of the documents, and their new statistics."""
         transaction.changed()
         transaction.manifest["statistics"] = statistics
 
     def set_dim(self, transaction: Contents, /, dim: int | None) -> None:
-        """Note how many numbers a vector has."""
+        """Store the number of dimensions."""
         transaction.manifest["dim"] = dim
 
     def met(self, transaction: Contents, /, seen: Sequence[tuple[int | None, int | None, str]]) -> None:
-        """Note the file and the run in which unchanged documents were met: (file, run, id)."""
+        """Record the file and the run in which unchanged documents were found: (file, run, id)."""
         for unit, run, name in seen:
             row = transaction.rows[name]
             held = transaction.documents[row]
             transaction.documents[row] = replace(held, entry=replace(held.entry, unit=unit, run=run))
 
     def of_unit(self, number: int, *, but_run: int | None = None) -> list[str]:
-        """Return the ids of a file's documents, with ``but_run`` of those that this run has not met."""
+        """Return the ids of a file's documents; with ``but_run``, only those that this run did not find."""
         entries = [held.entry for held in self._held.values() if held.entry.unit == number]
         return [entry.document.id for entry in entries if but_run is None or entry.run != but_run]
 
     def filtered(self, condition: Condition) -> Rows:
-        """Return the rows that a filter lets through."""
+        """Return the rows that pass a filter."""
         return np.array(allowed(self.database.now, condition), dtype=np.int64)
 
     def trim(self, sequence: int) -> None:
-        """Forget what only an index older than a change needs to know."""
+        """Delete records that only an index older than a change needs."""
         with self.database.writing() as transaction:
             transaction.gone = {row: at for row, at in transaction.gone.items() if at > sequence}
             transaction.states = {at: token for at, token in transaction.states.items() if at >= sequence}
 
     def statistics(self) -> Statistics:
-        """Return the statistics of the raw vectors, which follow every change."""
+        """Return the statistics of the raw vectors, which are updated with every change."""
         found: Statistics = self.database.manifest("statistics").get("statistics", Statistics({}))
         return found
 
     def count(self) -> int:
-        """Return how many documents there are."""
+        """Return the number of documents."""
         return len(self._held)
 
     def counts(self) -> dict[str, int]:
-        """Return how many documents each modality has."""
+        """Return the number of documents of each modality."""
         return dict(sorted(Counter(held.entry.modality for held in self._held.values()).items()))
 
     def modalities(self) -> set[str]:
-        """Return the modalities there are."""
+        """Return the modalities of the documents."""
         return set(self.counts())
 
     def parts(self) -> set[str]:
@@ -169,7 +169,7 @@ class MemoryStore:
         return sorted({name for held in self._held.values() for name, _ in held.facts})
 
     def copies(self, row: int) -> set[int]:
-        """Return the rows of the documents that hold the very same parts as this one, itself among them."""
+        """Return the rows of the documents with exactly the same parts as this one, including itself."""
         mine = self._held[row].entry if row in self._held else None
         if mine is None or mine.digest is None:
             return {row}
@@ -177,7 +177,7 @@ class MemoryStore:
         return {row, *(other for other, e in entries if (e.digest, e.own_hash) == (mine.digest, mine.own_hash))}
 
     def ids(self, condition: Condition) -> list[str]:
-        """Return the ids of the documents that a filter lets through, in the order they were added."""
+        """Return the ids of the documents that pass a filter, in the order they were added."""
         return [self._held[row].document.id for row in allowed(self.database.now, condition)]
 
     def names(self) -> dict[int, str]:
@@ -185,11 +185,11 @@ class MemoryStore:
         return {row: held.document.id for row, held in self._held.items()}
 
     def names_like(self, start: str) -> list[str]:
-        """Return some ids that begin alike."""
+        """Return some ids with a common prefix."""
         return [name for name in self.database.now.rows if name.lower().startswith(start.lower())][:200]
 
     def page(self, after: int, count: int) -> list[int]:
-        """Return the next rows after one, in order."""
+        """Return the next rows after a row, in order."""
         return [row for row in self._held if row > after][:count]
 
     def rows(self, modality: str | None = None) -> list[int]:
@@ -206,7 +206,7 @@ class MemoryStore:
         return {row: text for row, text in found.items() if text}
 
     def other_modalities(self, known: Sequence[str]) -> list[tuple[str, str]]:
-        """Return (id, modality) of the documents whose modality is none of these."""
+        """Return (id, modality) of the documents with any other modality."""
         entries = [held.entry for held in self._held.values()]
         return [(entry.document.id, entry.modality) for entry in entries if entry.modality not in known]
 
@@ -216,12 +216,12 @@ class MemoryStore:
         return {row: Described(entry.modality, entry.hashes, entry.own_hash) for row, entry in entries.items()}
 
     def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came with."""
+        """Return the file and the run that a document came from."""
         entry = self._held[self.database.now.rows[name]].entry
         return entry.unit, entry.run
 
     def same_parts(self, digest: bytes, count: int) -> list[int]:
-        """Return some documents whose parts have this hash together, and whose vectors are all the encoder's."""
+        """Return some documents whose parts have this combined hash, and whose vectors are all the encoder's."""
         entries = ((row, held.entry) for row, held in self._held.items())
         return [row for row, entry in entries if entry.digest == digest and entry.own_hash is None][:count]
 
@@ -235,12 +235,12 @@ class MemoryStore:
         ][:count]
 
     def encoded_row(self, modality: str) -> int | None:
-        """Return a document of a modality whose vectors are all the encoder's; None when there is none."""
+        """Return a document of a modality whose vectors are all the encoder's; None if there is none."""
         entries = ((row, held.entry) for row, held in self._held.items())
         return next((row for row, e in entries if e.modality == modality and e.own_hash is None), None)
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the row of each of these ids that is there."""
+        """Return the row of each of these ids that exists."""
         rows = self.database.now.rows
         return {name: rows[name] for name in ids if name in rows}
 
@@ -249,7 +249,7 @@ class MemoryStore:
         return set(self.texts([int(row) for row in rows]))
 
     def document(self, row: int) -> Document:
-        """Return the document in a row that is known to be there."""
+        """Return the document in a row, which must exist."""
         if row not in self._held:
             raise BadFile(f"There is no document in row {row}.")
         return _restored(self._held[row])
@@ -263,7 +263,7 @@ class MemoryStore:
         return {int(row): list(self._held[int(row)].entry.segments) for row in rows if int(row) in self._held}
 
     def recounted(self, *, but: Sequence[int] = ()) -> Statistics:
-        """Return the statistics taken anew from the vectors of all documents but some."""
+        """Recompute the statistics from the vectors of all documents except some."""
         statistics = Statistics({})
         for row, held in self._held.items():
             if row not in but:
@@ -275,22 +275,22 @@ class MemoryStore:
         return np.array([row for row, at in self.database.now.gone.items() if at > sequence], dtype=np.int64)
 
     def state(self) -> State:
-        """Return which state the documents are in."""
+        """Return the current state of the documents."""
         sequence = self.database.sequence()
         return State(sequence, self.database.now.states[sequence])
 
     def passed(self, state: State) -> bool:
-        """Whether the documents have been in a state, and what has changed since is known."""
+        """Whether the documents were ever in a state, and all changes since are recorded."""
         return self.database.now.states.get(state.sequence) == state.token
 
     def blocks(self, after: int = -1, last: int | None = None, size: int = 2048) -> Iterator[Block]:
-        """Yield the vectors of documents after a row, up to ``last``, in order, never more than a block at a time."""
+        """Yield the vectors of documents after a row, up to ``last``, in order, at most a block at a time."""
         wanted = [row for row in self._held if row > after and (last is None or row <= last)]
         for start in range(0, len(wanted), size):
             yield self.sample(wanted[start : start + size])
 
     def last(self) -> int:
-        """Return the row of the document that was added last; -1 when there is none."""
+        """Return the row of the last document added; -1 if there is none."""
         return max(self._held, default=-1)
 
     def sample(self, rows: Sequence[int]) -> Block:
@@ -304,7 +304,7 @@ class MemoryStore:
 
 @dataclass(slots=True, eq=False)
 class MemoryStaging:
-    """Another encoder's vectors, until all of them are there."""
+    """Another encoder's vectors, until they are complete."""
 
     main: MemoryStore
     name: str
@@ -321,20 +321,20 @@ class MemoryStaging:
         return [row for row in rows if row not in self.store.database.now.documents]
 
     def keep(self, made: Sequence[tuple[int, Entry]]) -> None:
-        """Keep documents' new vectors, each under its row."""
+        """Store documents' new vectors by row."""
         with self.store.database.writing() as transaction:
             for row, entry in made:
                 transaction.documents[row] = _stored(entry)
                 transaction.rows[entry.document.id] = row
 
     def measured(self, statistics: Statistics, sequence: int) -> None:
-        """Keep the statistics of the new vectors, and a token for the state that an index of them is made from."""
+        """Store the statistics of the new vectors, and a token for the state that their index is built from."""
         with self.store.database.writing() as transaction:
             transaction.manifest["statistics"] = statistics
             transaction.states[sequence] = secrets.token_hex(16)
 
     def _future(self, now: Contents) -> Contents:
-        """Return contents with the new vectors in the place of the old, as far as there are new ones."""
+        """Return contents with the new vectors instead of the old, for documents that have them."""
         staged, future = self.store.database.now, now.copy()
         future.documents = {row: _with_vectors(now.documents[row], staged.documents[row].entry)
                             for row in now.documents if row in staged.documents}  # fmt: skip
@@ -345,7 +345,7 @@ class MemoryStaging:
 
     @contextmanager
     def preview(self) -> Iterator[MemoryStore]:
-        """Give the collection as it will be, to be read; calibrations may be drafted there."""
+        """Return the collection as it will be, for reading; calibrations may be drafted there."""
         future = self._future(self.main.database.now)
         future.states = future.states or {future.manifest["sequence"]: secrets.token_hex(16)}
         preview = MemoryStore(_Preview(future, self))
@@ -353,7 +353,7 @@ class MemoryStaging:
 
     @contextmanager
     def adopting(self, encoding: int) -> Iterator[tuple[MemoryStore, Contents]]:
-        """Run the transaction that puts the new vectors in the place of the old; documents are deleted inside."""
+        """Run the transaction that replaces the old vectors by the new; documents are deleted inside."""
         with self.main.database.writing() as transaction:
             yield self.main, transaction
             sequence = transaction.manifest["sequence"]
@@ -367,11 +367,11 @@ class MemoryStaging:
             transaction.changed()
 
     def close(self) -> None:
-        """Keep what is staged until it is dropped."""
+        """Do nothing: staged vectors stay until they are dropped."""
 
 
 class _Preview(MemoryEngine):
-    """The collection as it will be; its statistics and its state come with the last of the new vectors."""
+    """The collection as it will be; its statistics and its state are set with the last of the new vectors."""
 
     def __init__(self, contents: Contents, staging: MemoryStaging) -> None:
         super().__init__(contents)
@@ -379,7 +379,7 @@ class _Preview(MemoryEngine):
 
     @property
     def now(self) -> Contents:
-        """What will be there, with what has been measured of it so far."""
+        """The future contents, with the statistics so far."""
         now = super().now
         staged = self._staging.store.database.now
         sequence = now.manifest["sequence"]
@@ -396,7 +396,7 @@ def _stored(entry: Entry) -> StoredDocument:
 
 
 def _restored(held: StoredDocument) -> Document:
-    """Return a document of its own to whoever asks: what they change in it changes nothing here."""
+    """Return a copy of a document, so that callers cannot change the stored one."""
     d = held.document
     return Document.restored(d.id, d.parts, json.loads(held.metadata), dict(d.vectors))
 

@@ -1,1 +1,1 @@
-"""The engine of a collection in a folder: one SQLite file. The only place that knows SQL."""
+"""The engine of a collection in a folder: one SQLite file. The only module with SQL."""

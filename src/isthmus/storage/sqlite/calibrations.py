@@ -1,4 +1,4 @@
-"""Fitted calibrations, each under a number; the manifest says which one is served."""
+"""Fitted calibrations by number; the manifest names the one that is served."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.storage.base import StoredCalibration
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import Database
 
-KEPT = 3  # calibrations, the served one among them
+KEPT = 3  # calibrations, including the served one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class SqliteCalibrations:
         return int(self.database.manifest("calibration").get("calibration", 0))
 
     def spec(self) -> str | None:
-        """Return what the collection was told to calibrate by."""
+        """Return the spec that was requested for the collection."""
         found = self.database.manifest("spec").get("spec")
         return None if found is None else str(found)
 
@@ -35,7 +35,7 @@ class SqliteCalibrations:
         return [int(version) for (version,) in self.database.all("SELECT version FROM calibrations ORDER BY version")]
 
     def draft(self, make: Callable[[int], StoredCalibration]) -> int:
-        """Write a calibration under a number of its own, by which nobody is served yet; return the number."""
+        """Write a calibration under a new number, not served yet; return the number."""
         with self.database.writing() as connection:
             statement = "INSERT INTO calibrations (made, spec, sequence, fitted, extras) VALUES ('', '', 0, x'', '')"
             version = int(connection.execute(statement).lastrowid or 0)
@@ -46,11 +46,11 @@ class SqliteCalibrations:
         """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
         newer = "FROM calibrations WHERE version > ?"
         if self.database.one(f"SELECT count(*) {newer}", self.served())[0]:
-            with suppress(CannotWrite), self.database.writing(wait=False) as connection:  # else the next one does it
+            with suppress(CannotWrite), self.database.writing(wait=False) as connection:  # else the next one deletes it
                 connection.execute(f"DELETE {newer}", (self.served(),))
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
-        """Serve a calibration from now on; ``over`` and ``encoding`` are what it may take the place of."""
+        """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""
         with self.database.writing() as connection:
             now = self.database.manifest("calibration", "encoding")
             other = over is not None and over != now.get("calibration", 0)
@@ -62,7 +62,7 @@ class SqliteCalibrations:
             connection.execute("DELETE FROM calibrations WHERE version <= ?", (made.version - KEPT,))
 
     def replace_all(self, connection: sqlite3.Connection, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none, inside the caller's transaction; all earlier ones go."""
+        """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""
         connection.execute("DELETE FROM calibrations")
         connection.execute("DELETE FROM manifest WHERE name = 'calibration'")
         if made is not None:

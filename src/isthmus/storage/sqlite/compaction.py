@@ -1,15 +1,15 @@
-"""Giving room back: deleted and replaced documents leave holes in the store's file, and lists that only grow are cut.
+"""Free disk space: deleted and replaced documents leave unused space in the store's file, and some lists only grow.
 
-    shrink     after a change, where so much is wasted that it pays: the file is written anew without holes
-    compact    the same when it is asked for; the index of words is put in order as well, or made again where it does
+    shrink     after a change, if enough space is unused: the file is rewritten without it
+    compact    the same on request; the word index is optimized as well, or rebuilt if it does
                not match the texts
 
-Writing a store anew takes about as long as copying it twice, and twice as much free disk: SQLite makes a copy in its
-folder for temporary files (``SQLITE_TMPDIR``, else ``/var/tmp``), and moves it through the journal beside the store.
-Searches go on meanwhile; who wants to write waits. Killed at any time, the file is the old one or the new one.
+Rewriting a store takes about as long as copying it twice, and free disk space of twice its size: SQLite makes a copy in
+its folder for temporary files (``SQLITE_TMPDIR``, else ``/var/tmp``), and moves it through the journal next to the
+store. Searches continue meanwhile; writers wait. Killed at any time, the file is the old one or the new one.
 
-Rows of ``gone`` and ``states`` are needed by whoever has an older index; ``Store.trim`` cuts what is older than the
-index on the disk. A process that is even further behind reads that one.
+A process with an older index needs rows of ``gone`` and ``states``; ``Store.trim`` deletes those older than the index
+on disk. A process that is even further behind reads that index.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import Database
 from isthmus.storage.sqlite.words import words_match
 
-LEAST = 16 << 20  # bytes that must be wasted before the file is written anew without being asked
+LEAST = 16 << 20  # bytes that must be unused before the file is rewritten automatically
 SHARE = 1 / 3  # of the file, at least
 
 
 def shrink(database: Database) -> None:
-    """Write the file anew if so much of it is wasted that it pays; where the disk has no room for that, leave it."""
+    """Rewrite the file if enough of it is unused; do nothing if the disk has too little space."""
     deleted = int(database.manifest("deleted").get("deleted", 0))
     names = ("page_size", "page_count", "freelist_count")
     page, count, free = (int(database.one(f"PRAGMA {name}")[0]) for name in names)
     if not deleted or page * count < LEAST:
         return
     there = int(database.one("SELECT count(*) FROM documents")[0])
-    wasted = max(free, count * deleted / (deleted + there))  # free pages, or holes in pages that are still used
+    wasted = max(free, count * deleted / (deleted + there))  # free pages, or unused space in other pages
     if page * wasted < LEAST or wasted < SHARE * count:
         return
     try:
@@ -45,18 +45,18 @@ def shrink(database: Database) -> None:
         _vacuum(database)
     except CannotWrite:
         with suppress(CannotWrite), database.writing(wait=False) as connection:
-            schema.put(connection, deleted=0)  # not tried again before as much is wasted once more
+            schema.put(connection, deleted=0)  # not tried again until the same amount is unused again
 
 
 def forget_history(database: Database) -> None:
-    """Forget which rows were deleted when: whoever has an older index makes it again."""
+    """Delete the list of deleted rows: a process with an older index rebuilds it."""
     with database.writing() as connection:
         connection.execute("DELETE FROM gone")
         connection.execute("DELETE FROM states WHERE sequence < ?", (database.sequence(),))
 
 
 def compact(database: Database) -> Compacted:
-    """Write the whole store anew, without holes."""
+    """Rewrite the whole store without unused space."""
     _checkpoint(database)
     before = database.path.stat().st_size
     rebuilt = _mend_words(database)
@@ -65,7 +65,7 @@ def compact(database: Database) -> Compacted:
 
 
 def _mend_words(database: Database) -> bool:
-    """Merge the segments of the index of words; where it does not match the texts, make it again."""
+    """Merge the segments of the word index; rebuild it if it does not match the texts."""
     damaged = not words_match(database)
     with database.writing() as connection:
         connection.execute("INSERT INTO words (words) VALUES (?)", ("rebuild" if damaged else "optimize",))
@@ -73,7 +73,7 @@ def _mend_words(database: Database) -> bool:
 
 
 def _vacuum(database: Database) -> None:
-    """Write the file anew, on a connection of its own that keeps the copy on the disk, not in memory."""
+    """Rewrite the file, on a separate connection that keeps the copy on disk, not in memory."""
     with database.lock, database.explained():
         with closing(database.connect()) as connection:
             connection.execute("PRAGMA temp_store = FILE")
@@ -84,7 +84,7 @@ def _vacuum(database: Database) -> None:
 
 
 def _checkpoint(database: Database) -> None:
-    """Move what the journal holds into the file, unless somebody reads an older state: then it is moved later."""
+    """Move the journal into the file; if another process reads an older state, it is moved later."""
     with database.lock, database.explained(), closing(database.connect()) as connection:
-        connection.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
+        connection.execute("PRAGMA busy_timeout = 0")  # do not wait for readers
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

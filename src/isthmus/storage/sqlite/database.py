@@ -1,4 +1,4 @@
-"""One SQLite file: connections, transactions, snapshots, and SQLite's errors in words that help."""
+"""One SQLite file: connections, transactions, snapshots, and clear messages for SQLite's errors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from isthmus.storage.sqlite import migrations, schema
 FILE = "collection.sqlite"
 LOCK = "writer.lock"
 NOTE = "writer.json"  # who holds the lock
-PAGE = 16384  # a few vectors of usual size fit into one page
-WAIT = 30.0  # seconds that a short transaction of another process is waited for
+PAGE = 16384  # a few vectors of common sizes fit into one page
+WAIT = 30.0  # seconds to wait for a short transaction of another process
 
 
 class ChangedMeanwhile(BadFile):
-    """A file that was taken not to change did: what was read may be of two states."""
+    """A file that was opened as immutable has changed: the data read may mix two states."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """A connection that reads; ``seen`` is how the files looked if it takes them not to change."""
+    """A connection for reading; ``seen`` is the state of the files if they were opened as immutable."""
 
     connection: sqlite3.Connection
     seen: tuple[int, int, int] | None = None
@@ -36,9 +36,9 @@ class Reader:
 class Database:
     """Connections to a collection's file: one that writes, used by one thread at a time, and a pool that reads.
 
-    Whoever reads never waits for whoever writes. Inside ``reading()`` everything a thread reads is of one committed
-    state, whatever others write meanwhile. ``pooled=False`` reads on the writing connection alone: for one that has
-    other files attached to it.
+    Readers never wait for writers. Inside ``reading()`` everything a thread reads is from one committed state, even if
+    others write meanwhile. ``pooled=False`` reads on the writing connection only: for a connection with other files
+    attached to it.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, pooled: bool = True) -> None:
@@ -46,9 +46,9 @@ class Database:
         self.writable = writable
         self.pooled = pooled
         self.closed = False
-        self.lock = RLock()  # of the connection that writes
+        self.lock = RLock()  # for the connection that writes
         self._idle: list[Reader] = []
-        self._pool = Lock()  # of the idle readers; never held while something is read or written
+        self._pool = Lock()  # for the idle readers; never held during a read or write
         self._thread = local()
         with self.explained():
             self.connection = self._connect()
@@ -64,11 +64,11 @@ class Database:
         if not self.writable:
             return self._reader().connection
         connection = _open(f"{self.path.absolute().as_uri()}?mode=rwc")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opened only when first used
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # SQLite opens the file on first use
         return connection
 
     def _reader(self) -> Reader:
-        """Open a connection that reads; where this user may not make what WAL needs, as a file that does not change."""
+        """Open a connection for reading; as immutable if this user cannot create the files that WAL needs."""
         if self.writable:
             return Reader(self.connect("ro"))
         seen = self._looks()
@@ -92,7 +92,7 @@ class Database:
         return _open(f"{self.path.absolute().as_uri()}?mode={mode}")
 
     def _looks(self) -> tuple[int, int, int]:
-        """Return what changes with the files: a file that is opened as immutable is opened again after that."""
+        """Return a value that changes with the files: a file opened as immutable is reopened then."""
         journal = self.path.with_name(f"{FILE}-wal")
         status = self.path.stat()
         return status.st_mtime_ns, journal.stat().st_size if journal.exists() else 0, status.st_size
@@ -105,7 +105,7 @@ class Database:
         return status.st_dev, status.st_ino
 
     def check_place(self) -> None:
-        """Refuse to go on with a file that is no longer the one at this path."""
+        """Raise an error if the file at this path is no longer the open one."""
         if self._identity() != self._place:
             raise CannotWrite(
                 f"{self.path} was deleted or replaced while it was open. What this process would write there is lost, "
@@ -113,14 +113,14 @@ class Database:
             )
 
     def _prepare(self) -> None:
-        """Make the tables when there are none, or bring them up to date."""
-        used = any((self.path.parent / name).exists() for name in ("index", NOTE))  # both come after tables
+        """Create the tables, or migrate them."""
+        used = any((self.path.parent / name).exists() for name in ("index", NOTE))  # both are written after the tables
         tables = self._has_tables()
         if not tables and self.one("SELECT count(*) FROM sqlite_master")[0]:
             raise BadFile(f"{self.path} is a database, but not of an isthmus collection. Name another folder.")
         if not tables and used:
             raise BadFile(
-                f"{self.path} is empty, and it was not always: an index or a lock lies beside it. Restore it from a "
+                f"{self.path} is empty, but its folder has an index or a lock: the file was damaged. Restore it from a "
                 "copy, or delete the folder and index again."
             )
         if not self.writable:
@@ -135,7 +135,7 @@ class Database:
         if not tables:
             self._create()
         self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute("PRAGMA synchronous = FULL")  # acknowledged means on the disk
+        self.connection.execute("PRAGMA synchronous = FULL")  # acknowledged means on disk
         if schema.check(self._version(), str(self.path)):
             with self.writing():
                 found = self._version()
@@ -143,8 +143,8 @@ class Database:
                     migrations.migrate(self.connection, found)
 
     def _create(self) -> None:
-        """Make the tables; of several processes that come at once, one makes them and the others wait."""
-        from filelock import FileLock, Timeout  # late: who opens what is there never needs it
+        """Create the tables; of several processes at once, one creates them and the others wait."""
+        from filelock import FileLock, Timeout  # late: only needed to create tables
 
         try:
             with FileLock(self.path.with_name(LOCK), timeout=WAIT):
@@ -171,7 +171,7 @@ class Database:
         return found
 
     def manifest(self, *names: str) -> dict[str, Any]:
-        """Return values of the manifest, those that are there; all of them where none is named."""
+        """Return the values of these names in the manifest, if they exist; without names, all values."""
         where = f"WHERE name IN ({','.join('?' * len(names))})" if names else ""
         rows = self.all(f"SELECT name, value, checksum IS seal(name, value) FROM manifest {where}", *names)
         wrong = [name for name, _, whole in rows if not whole]
@@ -205,7 +205,7 @@ class Database:
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection that this thread reads on: of its transaction, of its snapshot, or one of the pool."""
+        """Yield the connection that this thread reads on: of its transaction, of its snapshot, or from the pool."""
         reader = getattr(self._thread, "reader", None)
         with self.explained():
             if reader is not None:
@@ -219,13 +219,13 @@ class Database:
 
     @contextmanager
     def _borrowed(self) -> Iterator[Reader]:
-        """Give a reader of the pool, and take it back."""
+        """Yield a reader from the pool, and return it to the pool."""
         if self.closed:
             raise Closed(f"{self.path} was closed. Open the collection again.")
         with self._pool:
             reader = self._idle.pop() if self._idle else None
         if reader is not None and reader.seen is not None and reader.seen != self._looks():
-            reader.connection.close()  # what it remembers of the file is out of date
+            reader.connection.close()  # its cache of the file is out of date
             reader = None
         reader = reader or self._reader()
         try:
@@ -241,7 +241,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read one state: what this thread reads inside, it reads as of the last transaction committed before."""
+        """Read one state: everything this thread reads inside is as of the last transaction committed before."""
         if getattr(self._thread, "reader", None) is not None:
             yield
             return
@@ -250,7 +250,7 @@ class Database:
 
     @contextmanager
     def held(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Hold one state that is read now and then: inside ``with within():``, where ``within`` is what this gives."""
+        """Hold one state for later reads: each read is inside ``with within():``, where ``within`` is the result."""
         if not self.pooled:
             yield nullcontext
             return
@@ -270,7 +270,7 @@ class Database:
 
     @contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection of the pool with a transaction that began now."""
+        """Yield a connection from the pool with a new transaction."""
         with self._borrowed() as reader:
             with self.explained():
                 reader.connection.execute("BEGIN")
@@ -282,7 +282,7 @@ class Database:
 
     @contextmanager
     def writing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: all of it, or nothing. ``wait=False`` raises at once where somebody else writes."""
+        """Run a transaction: all of it, or nothing. ``wait=False`` raises at once if another writer is active."""
         if not self.writable:
             raise CannotWrite(f"{self.path} was opened for reading only: its folder cannot be written to.")
         self.check_place()
@@ -303,15 +303,15 @@ class Database:
         finally:
             self._thread.reader, self._thread.writing = outside
             self.lock.release()
-        self.check_place()  # what went into a file without a name is not acknowledged
+        self.check_place()  # a write to a deleted file is not acknowledged
 
     def _undo(self) -> None:
-        if self.connection.in_transaction:  # a full disk may have undone it already
+        if self.connection.in_transaction:  # a full disk may have rolled it back already
             self.connection.execute("ROLLBACK")
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what SQLite raises into what happened and what to do."""
+        """Turn SQLite's error into one that says what happened and what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -345,12 +345,12 @@ class Database:
         return BadFile(f"{self.path}: {error}.")
 
     def problems(self) -> list[str]:
-        """Return what SQLite's own check finds wrong with the file; it reads all of it."""
+        """Return the problems that SQLite's own check finds; it reads the whole file."""
         found = [str(row[0]) for row in self.all("PRAGMA integrity_check(20)")]
         return [] if found == ["ok"] else found
 
     def close(self) -> None:
-        """Close the file; a snapshot that somebody still reads is closed when it ends."""
+        """Close the file; a snapshot that is still being read is closed when it ends."""
         with self.lock, self._pool:
             self.closed = True
             for connection in (*(reader.connection for reader in self._idle), self.connection):
@@ -360,6 +360,6 @@ class Database:
 
 def _open(address: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA temp_store = MEMORY")  # a search needs no room on a full disk
+    connection.execute("PRAGMA temp_store = MEMORY")  # so a search works on a full disk
     connection.create_function("seal", -1, checksums.of_values, deterministic=True)
     return connection

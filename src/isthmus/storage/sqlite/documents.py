@@ -21,10 +21,10 @@ from isthmus.storage.sqlite.vectors import AT_ONCE, SqliteVectors, several
 
 @dataclass(slots=True, eq=False)
 class SqliteDocuments(SqliteVectors):
-    """The tables ``documents``, ``parts`` and ``blobs``, and what is derived from them."""
+    """The tables ``documents``, ``parts`` and ``blobs``, and the tables derived from them."""
 
     def put(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> list[int]:
-        """Add documents, in place of those with the same ids; return the new rows."""
+        """Add documents and replace those with the same ids; return the new rows."""
         self.remove(connection, [entry.document.id for entry in entries])
         return [self._insert(connection, entry) for entry in entries]
 
@@ -48,7 +48,7 @@ class SqliteDocuments(SqliteVectors):
         return row
 
     def remove(self, connection: sqlite3.Connection, ids: Sequence[str]) -> list[str]:
-        """Take documents out; return the ids of those that were there."""
+        """Delete documents; return the ids of those that existed."""
         found: list[tuple[int, str]] = []
         for some in several(ids):
             marks = ",".join("?" * len(some))
@@ -56,7 +56,7 @@ class SqliteDocuments(SqliteVectors):
         if not found:
             return []
         deleted = self.database.manifest("deleted").get("deleted", 0)
-        schema.put(connection, deleted=deleted + len(found))  # holes in the file, see compaction
+        schema.put(connection, deleted=deleted + len(found))  # unused space in the file, see compaction
         sequence = self.database.sequence()
         rows = [(row,) for row, _ in found]
         texts = self._texts(connection, [row for row, _ in found])
@@ -69,7 +69,7 @@ class SqliteDocuments(SqliteVectors):
         return [name for _, name in found]
 
     def texts(self, rows: Sequence[int]) -> dict[int, str]:
-        """Return the words of these documents, those of all text parts together."""
+        """Return the words of these documents, from all text parts."""
         with self.database.connected() as connection:
             return dict(self._texts(connection, rows))
 
@@ -90,14 +90,14 @@ class SqliteDocuments(SqliteVectors):
         return found
 
     def document(self, row: int) -> Document:
-        """Return the document in a row that is known to be there."""
+        """Return the document in a row, which must exist."""
         found = self.documents([row])
         if row not in found:
             raise self.damaged(self.named(row))
         return found[row]
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
-        """Return the documents in these rows, with the content that is kept here."""
+        """Return the documents in these rows, with the content that is stored here."""
         found: dict[int, Document] = {}
         for some in several(list(rows)):
             marks = ",".join("?" * len(some))
@@ -109,7 +109,7 @@ class SqliteDocuments(SqliteVectors):
             for row, name, metadata, count, owned, whole in documents:
                 if not whole or len(parts.get(row, ())) != count:
                     if not self._names([row]):
-                        continue  # it has gone since the statement ran
+                        continue  # deleted since the statement ran
                     raise self.damaged(f"document {name!r}")
                 if owned and row not in own:
                     continue
@@ -135,7 +135,7 @@ class SqliteDocuments(SqliteVectors):
         return found
 
     def _blobs(self, rows: Sequence[int]) -> dict[tuple[int, int], bytes]:
-        """Return the content that is kept here, by document and number of the part."""
+        """Return the content that is stored here, by document and number of the part."""
         marks = ",".join("?" * len(rows))
         columns = f"document, part, content, checksum IS {schema.sealed('blobs')}"
         found = self.database.all(f"SELECT {columns} FROM blobs WHERE document IN ({marks})", *rows)
@@ -159,7 +159,7 @@ class SqliteDocuments(SqliteVectors):
         return found
 
     def copies(self, row: int) -> set[int]:
-        """Return the rows of the documents that hold the very same parts as this one, itself among them."""
+        """Return the rows of the documents with exactly the same parts as this one, including itself."""
         mine = self.database.one("SELECT parts_hash, own_hash FROM documents WHERE row = ?", row)
         if not mine or mine[0] is None:
             return {row}
@@ -167,7 +167,7 @@ class SqliteDocuments(SqliteVectors):
         return {row, *(other for (other,) in self.database.all(statement, *mine))}
 
     def same_parts(self, digest: bytes, count: int) -> list[int]:
-        """Return some documents whose parts have this hash together, and whose vectors are all the encoder's."""
+        """Return some documents whose parts have this combined hash, and whose vectors are all the encoder's."""
         statement = f"SELECT row FROM documents WHERE parts_hash = ? AND own_hash IS NULL LIMIT {int(count)}"
         return [row for (row,) in self.database.all(statement, digest)]
 
@@ -178,7 +178,7 @@ class SqliteDocuments(SqliteVectors):
 
 
 def insert_parts(connection: sqlite3.Connection, row: int, entry: Entry, *, content: bool = True) -> None:
-    """Store the parts of a document; without ``content``, their hashes alone."""
+    """Store the parts of a document; without ``content``, only their hashes."""
     inline: list[Any] = []
     blobs: list[Any] = []
     hashes: Iterable[bytes | None] = entry.hashes or [None] * len(entry.document.parts)
@@ -199,7 +199,7 @@ def insert_parts(connection: sqlite3.Connection, row: int, entry: Entry, *, cont
 
 
 def _inline(content: str) -> str | bytes:
-    """Return a text or a path as the database can keep it: bytes where a path is no text."""
+    """Return a text or a path as the database can store it: bytes if a path is not valid UTF-8."""
     try:
         content.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """A parsed ``where`` as one SQL query for rows of documents.
 
-Nested conditions become common table expressions, one after another: SQLite's parser has room for only a few SELECTs
-inside one another.
+Nested conditions become common table expressions, one after another: SQLite's parser supports only a few
+nested SELECTs.
 
 >>> compiled(parse({"lang": "en"})).values
 ('lang', 'en')
@@ -20,9 +20,9 @@ from isthmus.storage.where import VALUES, All, Compare, Condition, Either, Every
 SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 COLUMNS = {"id": "id", "modality": "modality"}
 EVERY = "SELECT row FROM documents"
-TERMS = 100  # conditions that are joined at once: SQLite takes 500
-MANY = 1000  # values that are handed over one by one; more go as one list
-# A float as two integers, whose quotient is exact. Of a decimal number SQLite only promises 15 digits.
+TERMS = 100  # conditions joined in one statement; SQLite's limit is 500
+MANY = 1000  # values that are passed one by one; more are passed as one list
+# A float as two integers, whose quotient is exact. SQLite guarantees only 15 digits of a decimal number.
 RATIO = "CAST(json_extract(value, '$[0]') AS REAL) / json_extract(value, '$[1]')"
 
 __all__ = ["Rows", "compiled", "parse"]
@@ -43,7 +43,7 @@ def compiled(condition: Condition) -> Rows:
 
 
 class _Tables:
-    """The nested conditions of one filter, each a common table expression that later ones name."""
+    """The nested conditions of one filter, each a common table expression that later ones refer to."""
 
     def __init__(self) -> None:
         self.steps: list[Rows] = []
@@ -75,7 +75,7 @@ class _Tables:
                 return self._joined("UNION", [self.rows(one) for one in several])
 
     def _named(self, rows: Rows) -> Rows:
-        """Give a query a name, and return a short one for the same rows."""
+        """Name a query, and return a short query for the same rows."""
         self.steps.append(rows)
         return Rows(f"SELECT row FROM c{len(self.steps) - 1}")
 
@@ -89,7 +89,7 @@ class _Tables:
         return self._named(Rows(sql, tuple(value for one in several for value in one.values)))
 
     def whole(self, last: Rows) -> Rows:
-        """Return the query with the expressions before it."""
+        """Return the query with its common table expressions."""
         values = tuple(value for step in [*self.steps, last] for value in step.values)
         if len(values) > VALUES:
             raise BadInput(
@@ -103,7 +103,7 @@ class _Tables:
 
 
 def _one_of(name: str, values: Sequence[Scalar]) -> list[Rows]:
-    """Return the queries whose rows together have one of these values."""
+    """Return the queries for rows with one of these values."""
     if len(values) <= MANY:
         return [_each(name, values)]
     plain = [value for value in values if _is_plain(value)]
@@ -122,7 +122,7 @@ def _each(name: str, values: Sequence[Scalar]) -> Rows:
 
 
 def _is_plain(value: Scalar) -> bool:
-    """Whether a value comes out of JSON as it went in."""
+    """Whether a value survives a round trip through JSON."""
     return isinstance(value, int) or (isinstance(value, str) and "\0" not in value)
 
 

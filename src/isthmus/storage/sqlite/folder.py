@@ -1,4 +1,4 @@
-"""A collection in a folder: the SQLite store, its lock, and what is done to the store as a whole."""
+"""A collection in a folder: the SQLite store, its lock, and operations on the whole store."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ class FolderStore(SqliteStore):
 
     @property
     def folder(self) -> Path:
-        """Where an index may be kept beside the store."""
+        """The folder for index files."""
         return self.database.path.parent
 
     @contextmanager
     def again(self) -> Iterator[FolderStore]:
-        """Open the same store once more, on connections of its own, for work on another thread."""
+        """Open the same store again, on connections of its own, for another thread."""
         with closing(Database(self.folder)) as database:
             yield FolderStore(database)
 
     def sole_writer(self) -> AbstractContextManager[None]:
-        """Hold the lock of the only writer, or say who has it."""
+        """Hold the writer lock, or raise an error that names its holder."""
         if self._writer is None:
             self._writer = WriterLock(self.folder)
         return self._writer.held()
 
     def stage(self, name: str, encoder: Encoder) -> SqliteStaging:
-        """Open a place for another encoder's vectors; what was begun for the same one is gone on with."""
+        """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""
         return SqliteStaging.open(self.folder, name, encoder, FolderStore)
 
     def staged(self) -> UnfinishedReencode | None:
-        """Return how far a re-encoding has come; None when there is none."""
+        """Return the unfinished re-encoding; None if there is none."""
         return staging.begun(self.folder, self.database)
 
     def drop_staged(self) -> None:
-        """Forget a re-encoding that was begun."""
+        """Delete an unfinished re-encoding."""
         staging.drop(self.folder)
 
     def shrink(self) -> None:
-        """Give room back to the disk, if that pays."""
+        """Free unused disk space, if it is worth the cost."""
         compaction.shrink(self.database)
 
     def compact(self) -> Compacted:
-        """Write the store anew without the holes that deleted documents left."""
+        """Rewrite the store without the space of deleted documents."""
         return compaction.compact(self.database)
 
     def problems(self) -> list[str]:
-        """Return what is wrong with everything stored, all of which is read."""
+        """Read everything that is stored, and return what is damaged."""
         with self.database.reading():
             return [*self.database.problems(), *verify.problems(self)]

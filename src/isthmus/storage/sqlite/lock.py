@@ -15,7 +15,7 @@ from isthmus.errors import CannotWrite
 
 
 class WriterLock:
-    """Held while a process writes. Threads of one process wait for each other; another process is told who writes."""
+    """Held while a process writes. Threads of one process wait for each other; another process gets an error."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "writer.lock"
@@ -25,7 +25,7 @@ class WriterLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock, or say who has it."""
+        """Hold the lock, or raise an error that names its holder."""
         from filelock import FileLock, Timeout  # late: readers never need it
 
         with self._threads:
@@ -59,7 +59,7 @@ class WriterLock:
         try:
             self._note.write_text(json.dumps(me))
         except OSError:
-            self._note.unlink(missing_ok=True)  # no room for a note: the lock itself holds
+            self._note.unlink(missing_ok=True)  # no space for the note: the lock still works
 
     def _who(self) -> str:
         try:

@@ -1,10 +1,10 @@
-"""How a collection of an older version becomes one of the next, in one transaction: all of it, or nothing.
+"""Migrate a collection of an older version, in one transaction: all of it, or nothing.
 
     1 → 2    every row gets a checksum, the present state a token, and words can be compared with texts
     2 → 3    a text and an image per document become parts in their order, a vector per passage becomes a segment
 
-The SQL of a step is frozen: it names tables as they were then, not as ``schema`` has them now. What was damaged before
-a step stays recognisable after it: rows whose checksum does not match get none.
+The SQL of a step is frozen: it names tables as they were then, not as ``schema`` has them now. Damage before a step
+can still be detected after it: rows whose checksum does not match get none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COLUMNS_2 = "id, modality, text, image, metadata, text_hash, image_hash, own_has
 
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Bring older tables up to date step by step, inside the caller's transaction."""
+    """Migrate older tables step by step, inside the caller's transaction."""
     for version in range(found, schema.VERSION):
         MIGRATIONS[version](connection)
     schema.put(connection, schema=schema.VERSION)
@@ -84,7 +84,7 @@ def _parts_and_segments(connection: sqlite3.Connection) -> None:
 
 
 def _number_on(connection: sqlite3.Connection) -> None:
-    """Have new documents get row numbers beyond all that were ever used."""
+    """Make new documents get row numbers above all that were ever used."""
     used = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name IN ('documents', 'old_documents')")
     sequence = used.fetchone()[0]
     if sequence is not None:
@@ -162,13 +162,13 @@ def _write(
 
 
 def _numbers(part: str, numbers: Mapping[str, int], after: int) -> str:
-    """Return the numbers of the parts that a vector is of; a vector without content stands after all parts."""
+    """Return the numbers of the parts that a vector is of; a vector without content comes after all parts."""
     found = [numbers[kind] for kind in reversed(part.split("+")) if kind in numbers]  # text first
     return ",".join(map(str, found or [after]))
 
 
 def _checksum(values: Sequence[object], kept: bytes | None, pieces: Iterable[Sequence[object]]) -> int:
-    """Return the checksum that versions 1 and 2 kept of a whole document."""
+    """Return the checksum that versions 1 and 2 stored for a whole document."""
     total = 0
     for value in (*values, kept, *(value for piece in pieces for value in piece)):
         total = zlib.crc32(value if isinstance(value, bytes) else str(value).encode(), zlib.crc32(b"\0", total))
@@ -176,7 +176,7 @@ def _checksum(values: Sequence[object], kept: bytes | None, pieces: Iterable[Seq
 
 
 def _own(vectors: Sequence[tuple[str, bytes]], digest: bytes | None) -> set[str]:
-    """Return the names of the vectors that a document brought itself: those that have this hash together."""
+    """Return the names of a document's own vectors: those that have this combined hash."""
     if digest is None:
         return set()
     counts = Counter(part for part, _ in vectors)

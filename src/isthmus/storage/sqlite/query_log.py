@@ -1,4 +1,4 @@
-"""The words of real queries, when their log is switched on, and queries that were given for calibration."""
+"""The words of real queries, if the log is on, and queries given for calibration."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class SqliteQueries:
 
     @property
     def on(self) -> bool:
-        """Whether queries are kept."""
+        """Whether the log is on."""
         return bool(self.database.manifest("log").get("log"))
 
     def switch(self, on: bool) -> None:
-        """Begin or stop to keep queries; stopping forgets those that were kept."""
+        """Switch the log on or off; switching it off deletes its queries."""
         with self.database.writing() as connection:
             schema.put(connection, log=int(on))
             if not on:
                 connection.execute("DELETE FROM query_log")
 
     def add(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Keep queries, (time, text), the newest ones alone; none where the log was switched off meanwhile."""
+        """Add queries, (time, text), and keep only the newest; add none if the log was switched off meanwhile."""
         with self.database.writing() as connection:
             if not self.on:
                 return
@@ -41,19 +41,19 @@ class SqliteQueries:
             connection.execute(f"DELETE FROM query_log WHERE number <= ({newest}) - ?", (KEPT,))
 
     def count(self) -> int:
-        """Return how many queries are kept."""
+        """Return the number of queries in the log."""
         return int(self.database.one("SELECT count(*) FROM query_log")[0])
 
     def recent(self, count: int) -> list[str]:
-        """Return the words of the newest queries; a damaged one is left out."""
+        """Return the words of the newest queries, without damaged ones."""
         statement = f"SELECT text FROM query_log WHERE text IS NOT NULL AND checksum IS {schema.sealed('query_log')}"
         return [text for (text,) in self.database.all(f"{statement} ORDER BY number DESC LIMIT ?", count)]
 
     def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:
-        """Keep queries that were given for calibration, (text, id of the answer), in place of earlier ones."""
+        """Replace the queries given for calibration, (text, id of the answer)."""
         with self.database.writing() as connection:
             schema.put(connection, queries=json.dumps(rows))
 
     def given(self) -> list[tuple[str, str | None]]:
-        """Return the queries that were given for calibration."""
+        """Return the queries given for calibration."""
         return [(text, answer) for text, answer in json.loads(self.database.manifest("queries").get("queries", "[]"))]

@@ -1,22 +1,22 @@
-"""The tables of a collection and their version; ``migrations`` brings older ones up to date.
+"""The tables of a collection and their version; ``migrations`` updates older ones.
 
 manifest      what the collection is: schema, encoder, dimensions, how often it was re-encoded; one value per name
 documents     what is found; a changed document gets a new row, so that row numbers only grow
 parts         the parts of documents in their order: kind, content (a text or a path), hash
-blobs         content of parts that was handed in as bytes or pixels
+blobs         content of parts that was given as bytes or pixels
 segments      raw vectors: of a part, of a span of it, or of several parts together
-facts         metadata, one row per value: what ``where`` looks at
+facts         metadata, one row per value, for ``where``
 words         full-text index of the documents (FTS5)
 gone          rows of documents that were deleted or replaced, and when
-states        a random token for each change of the documents, by which an index knows the one that it was made from
+states        a random token for each change of the documents; an index stores the token it was built from
 units         the files a document came from, with their stamps
 skipped       what could not be read, and why
-calibrations  every fitted calibration; the manifest says which one is served
-query_log     real queries, when their log is switched on
+calibrations  every fitted calibration; the manifest names the one that is served
+query_log     real queries, if the log is on
 
-Every row has a checksum. Most tables are *sealed*: ``seal(…)``, a function that every connection has, of the columns
+Every row has a checksum. Most tables are *sealed*: ``seal(…)``, an SQL function on every connection, of the columns
 in ``SEALED``. A document has two: ``content`` of its own columns, which count its parts and segments, and ``origin`` of
-the file it came from. What is derived (facts, words) is compared with documents.
+the file it came from. Derived tables (facts, words) are compared with documents.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ORIGIN = "seal(id, unit, run)"  # of a document: where it came from, which chang
 
 STATES = "CREATE TABLE states (sequence INTEGER PRIMARY KEY, token BLOB NOT NULL, checksum INTEGER)"
 
-# What ``words`` is made from: the words of a document, those of all text parts together.
+# The content of ``words``: the words of a document, from all text parts.
 TEXTS = f"""CREATE VIEW texts AS SELECT row, (
     SELECT group_concat(content, char(10, 10))
     FROM (SELECT content FROM parts WHERE document = documents.row AND kind = '{TEXT}' ORDER BY number)
@@ -131,7 +131,7 @@ def statements(script: str) -> list[str]:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables, inside the caller's transaction."""
+    """Create the tables, inside the caller's transaction."""
     for statement in statements(TABLES):
         connection.execute(statement)
     put(connection, schema=VERSION, sequence=0)
@@ -139,7 +139,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def check(found: int, name: str) -> bool:
-    """Say whether tables of version ``found`` have to be migrated; refuse those of a newer isthmus."""
+    """Whether tables of version ``found`` have to be migrated; reject those of a newer isthmus."""
     if found > VERSION:
         raise BadFile(
             f"{name} was written by a newer isthmus (schema {found}; this one reads up to {VERSION}). Upgrade isthmus: "
@@ -169,7 +169,7 @@ def put(connection: sqlite3.Connection, **values: object) -> None:
 
 
 def add_state(connection: sqlite3.Connection, sequence: int) -> None:
-    """Give the documents as they are now a token of their own."""
+    """Store a new token for the current state of the documents."""
     connection.execute("INSERT OR REPLACE INTO states VALUES (?1, ?2, seal(?1, ?2))", (sequence, os.urandom(16)))
 
 

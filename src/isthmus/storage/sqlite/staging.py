@@ -1,14 +1,14 @@
-"""Vectors of another encoder, beside a collection until all of them are there: what ``reencode`` has done so far.
+"""Vectors of another encoder, stored next to a collection until they are complete: the progress of ``reencode``.
 
 things.isthmus/reencode/collection.sqlite      the tables of a collection, of which four are filled:
 
-    manifest     the encoder: its name, its identity, its dimensions; in the end the statistics of its vectors
+    manifest     the encoder: its name, its identity, its dimensions; at the end, the statistics of its vectors
     documents    a row of the collection's: modality and hashes as they will be
     parts        the hashes of its parts as they will be
     segments     the new vectors
 
-A changed document has a new row, so what stands under a row is never out of date. The folder may be deleted:
-``reencode`` begins anew. Nobody but ``reencode`` writes there.
+A changed document has a new row, so the data of a row is never out of date. The folder may be deleted: ``reencode``
+then starts from scratch. Only ``reencode`` writes there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from isthmus.storage.sqlite.vectors import insert, several
 
 FOLDER = "reencode"
 
-FORMAT = 3  # of what is staged; an older one is begun anew
+FORMAT = 3  # of the staged tables; an older format starts from scratch
 
 # The collection as it will be: its documents that have new vectors, with these.
 VIEWS = (
@@ -48,7 +48,7 @@ VIEWS = (
 )
 
 
-# How the new vectors take the place of the old.
+# The statements that replace the old vectors by the new.
 ADOPT = (
     "DELETE FROM segments",
     "INSERT INTO segments (document, parts, name, start, stop, own, vector, checksum) "
@@ -71,20 +71,20 @@ LEFT = "SELECT count(*) FROM documents WHERE row NOT IN (SELECT row FROM fresh.d
 
 @dataclass(slots=True, eq=False)
 class SqliteStaging:
-    """New vectors on their way into a collection."""
+    """New vectors of a collection, not yet in use."""
 
     folder: Path  # the collection's
     database: Database
 
     @classmethod
     def open(cls, folder: Path, name: str, encoder: Encoder, around: Callable[[Database], Store]) -> SqliteStaging:
-        """Open what was begun for this encoder; what was begun for another one, or is damaged, is dropped."""
+        """Open the vectors staged for this encoder; drop those of another encoder, or damaged ones."""
         values = {"encoder": name, "identity": encoder.identity, "dim": encoder.dim, "format": FORMAT}
         found = _manifest(folder, writable=True)
         begun = found.get("identity") == encoder.identity and found.get("format") == FORMAT
         damaged = f"SELECT count(*) FROM segments WHERE checksum IS NOT {schema.sealed('segments')}"
         whole = [("PRAGMA integrity_check(1)", [("ok",)]), (damaged, [(0,)])]
-        if not begun or any(_asked(folder, statement, writable=True) != right for statement, right in whole):
+        if not begun or any(_selected(folder, statement, writable=True) != right for statement, right in whole):
             drop(folder)
             (folder / FOLDER).mkdir()
         database = Database(folder / FOLDER)
@@ -92,10 +92,10 @@ class SqliteStaging:
             schema.put(connection, **values)
         return cls(folder, database, around)
 
-    around: Callable[[Database], Store]  # what makes a store of a database
+    around: Callable[[Database], Store]  # makes a store from a database
 
     def close(self) -> None:
-        """Close it; what is kept stays until it is dropped."""
+        """Close it; staged vectors stay until they are dropped."""
         self.database.close()
 
     @property
@@ -113,7 +113,7 @@ class SqliteStaging:
         return [row for row in rows if row not in there]
 
     def keep(self, made: Sequence[tuple[int, Entry]]) -> None:
-        """Keep documents' new vectors, each under its row."""
+        """Store documents' new vectors by row."""
         with self.database.writing() as connection:
             for row, entry in made:
                 counts = (len(entry.document.parts), len(entry.segments))
@@ -127,21 +127,21 @@ class SqliteStaging:
 
     @contextmanager
     def preview(self) -> Iterator[Store]:
-        """Give the collection as it will be, to be read; calibrations may be drafted there."""
+        """Return the collection as it will be, for reading; calibrations may be drafted there."""
         with closing(self._attached()) as database:
             for view in VIEWS:
                 database.connection.execute(view)
             yield self.around(database)
 
     def measured(self, statistics: Statistics, sequence: int) -> None:
-        """Keep the statistics of the new vectors, and a token for the state that an index of them is made from."""
+        """Store the statistics of the new vectors, and a token for the state that their index is built from."""
         with self.database.writing() as connection:
             schema.put(connection, statistics=statistics.to_bytes())
             schema.add_state(connection, sequence)
 
     @contextmanager
     def adopting(self, encoding: int) -> Iterator[tuple[Store, sqlite3.Connection]]:
-        """Run the transaction that puts the new vectors in the place of the old; documents are deleted inside."""
+        """Run the transaction that replaces the old vectors by the new; documents are deleted inside."""
         with closing(self._attached()) as database, database.writing() as connection:
             yield self.around(database), connection
             if connection.execute(LEFT).fetchone()[0]:
@@ -152,37 +152,37 @@ class SqliteStaging:
             schema.put(connection, encoding=encoding)
 
     def _attached(self) -> Database:
-        """Open the collection with the new vectors beside it, as ``fresh``."""
+        """Open the collection with the new vectors attached as ``fresh``."""
         database = Database(self.folder, pooled=False)
         database.connection.execute("ATTACH DATABASE ? AS fresh", (str(self.database.path),))
         return database
 
 
 def drop(folder: Path) -> None:
-    """Forget what was begun."""
+    """Delete the staged vectors."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 def begun(folder: Path, database: Database) -> UnfinishedReencode | None:
-    """Return how far a re-encoding of a collection has come; None when there is none."""
+    """Return the unfinished re-encoding of a collection; None if there is none."""
     about = _manifest(folder, writable=database.writable)
     if (
         not about or database.manifest("identity").get("identity") == about["identity"]
-    ):  # the last step was done, but for tidying up
+    ):  # the last step is done; only the cleanup is left
         return None
     rows = {row for (row,) in database.all("SELECT row FROM documents")}
-    made = _asked(folder, "SELECT row FROM documents", writable=database.writable)
+    made = _selected(folder, "SELECT row FROM documents", writable=database.writable)
     return UnfinishedReencode(str(about["encoder"]), sum(row in rows for (row,) in made), len(rows))
 
 
 def _manifest(folder: Path, *, writable: bool) -> dict[str, object]:
-    """Return for which encoder a re-encoding was begun; nothing when none was."""
-    found = dict(_asked(folder, "SELECT name, value FROM manifest", writable=writable))
+    """Return the encoder of an unfinished re-encoding; empty if there is none."""
+    found = dict(_selected(folder, "SELECT name, value FROM manifest", writable=writable))
     return found if {"encoder", "identity"} <= found.keys() else {}
 
 
-def _asked(folder: Path, statement: str, *, writable: bool) -> list[Any]:
-    """Return what a query finds; nothing where there is no file, or it is damaged: then it counts for nothing."""
+def _selected(folder: Path, statement: str, *, writable: bool) -> list[Any]:
+    """Return the rows of a query; empty if the file is missing or damaged."""
     if not (folder / FOLDER / FILE).exists():
         return []
     try:

@@ -1,4 +1,4 @@
-"""What a collection holds, in one SQLite database: the truth that everything else is made from."""
+"""The store of a collection in one SQLite database: the source of truth for everything else."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from isthmus.storage.sqlite.words import SqliteWords
 from isthmus.storage.where import Condition
 from isthmus.types import Rows
 
-FILTERS = 8  # whose rows are kept
+FILTERS = 8  # whose rows are cached
 
 
 @dataclass(slots=True, eq=False)
 class SqliteStore(SqliteDocuments):
-    """What a collection holds. Everything that changes it happens inside ``database.writing()``."""
+    """The store of a collection. Every change happens inside ``database.writing()``."""
 
     _filtered: dict[tuple[object, ...], Rows] = field(default_factory=dict)
 
     @property
     def ledger(self) -> SqliteLedger:
-        """The files that documents came from, and what was skipped."""
+        """The files that documents came from, and skipped inputs."""
         return SqliteLedger(self.database)
 
     @property
@@ -44,7 +44,7 @@ class SqliteStore(SqliteDocuments):
 
     @property
     def queries(self) -> SqliteQueries:
-        """The log of queries, and those given for calibration."""
+        """The query log, and queries given for calibration."""
         return SqliteQueries(self.database)
 
     @property
@@ -53,21 +53,21 @@ class SqliteStore(SqliteDocuments):
         return SqliteWords(self.database)
 
     def touched(self, connection: sqlite3.Connection, statistics: Statistics) -> None:
-        """Note that documents changed, and the statistics of what is there now."""
+        """Record a change of the documents, and their new statistics."""
         schema.changed(connection)
         schema.put(connection, statistics=statistics.to_bytes())
 
     def set_dim(self, connection: sqlite3.Connection, dim: int | None) -> None:
-        """Note how many numbers a vector has."""
+        """Store the number of dimensions."""
         schema.put(connection, dim=dim)
 
     def met(self, connection: sqlite3.Connection, seen: Sequence[tuple[int | None, int | None, str]]) -> None:
-        """Note the file and the run in which unchanged documents were met: (file, run, id)."""
+        """Record the file and the run in which unchanged documents were found: (file, run, id)."""
         statement = "UPDATE documents SET unit = ?1, run = ?2, origin = seal(id, ?1, ?2) WHERE id = ?3"
         connection.executemany(statement, seen)
 
     def of_unit(self, number: int, *, but_run: int | None = None) -> list[str]:
-        """Return the ids of a file's documents, with ``but_run`` of those that this run has not met."""
+        """Return the ids of a file's documents; with ``but_run``, only those that this run did not find."""
         statement = f"SELECT id, origin IS {schema.ORIGIN} FROM documents WHERE unit = ?"
         if but_run is not None:
             statement += f" AND (run IS NULL OR run != {int(but_run)})"
@@ -78,7 +78,7 @@ class SqliteStore(SqliteDocuments):
         return [name for name, _ in found]
 
     def filtered(self, condition: Condition) -> Rows:
-        """Return the rows that a filter lets through; those of the last few filters are kept until documents change."""
+        """Return the rows that pass a filter; the results of the last few filters are cached until documents change."""
         query = compiled(condition)
         key = (self.database.sequence(), query.sql, query.values)
         found = self._filtered.get(key)
@@ -89,26 +89,26 @@ class SqliteStore(SqliteDocuments):
         return found
 
     def trim(self, sequence: int) -> None:
-        """Forget what only an index older than a change needs to know; not now where somebody writes, or no room is."""
+        """Delete records that only an index older than a change needs, unless another writes or the disk is full."""
         with suppress(CannotWrite), self.database.writing(wait=False) as connection:
             connection.execute("DELETE FROM gone WHERE sequence <= ?", (sequence,))
             connection.execute("DELETE FROM states WHERE sequence < ?", (sequence,))
 
     def statistics(self) -> Statistics:
-        """Return the statistics of the raw vectors, which follow every change."""
+        """Return the statistics of the raw vectors, which are updated with every change."""
         found = self.database.manifest("statistics")
         return Statistics.from_bytes(found["statistics"]) if found else Statistics({})
 
     def count(self) -> int:
-        """Return how many documents there are."""
+        """Return the number of documents."""
         return int(self.database.one("SELECT count(*) FROM documents")[0])
 
     def counts(self) -> dict[str, int]:
-        """Return how many documents each modality has."""
+        """Return the number of documents of each modality."""
         return dict(self.database.all("SELECT modality, count(*) FROM documents GROUP BY modality ORDER BY modality"))
 
     def modalities(self) -> set[str]:
-        """Return the modalities there are, without counting their documents."""
+        """Return the modalities of the documents, without counting them."""
         found: set[str] = set()
         after = ""
         statement = "SELECT min(modality) FROM documents WHERE modality > ?"
@@ -121,7 +121,7 @@ class SqliteStore(SqliteDocuments):
         return set(self.statistics().parts)
 
     def fields(self) -> list[str]:
-        """Return the names of the metadata, at the cost of one look into the index for each."""
+        """Return the names of the metadata, with one index lookup for each."""
         found: list[str] = []
         statement = "SELECT min(name) FROM facts WHERE name > ?"
         while (row := self.database.one(statement, found[-1] if found else "")) and row[0] is not None:
@@ -129,7 +129,7 @@ class SqliteStore(SqliteDocuments):
         return found
 
     def ids(self, condition: Condition) -> list[str]:
-        """Return the ids of the documents that a filter lets through, in the order they were added."""
+        """Return the ids of the documents that pass a filter, in the order they were added."""
         query = compiled(condition)
         statement = f"SELECT id FROM documents WHERE row IN ({query.sql}) ORDER BY row"
         return [name for (name,) in self.database.all(statement, *query.values)]
@@ -139,13 +139,13 @@ class SqliteStore(SqliteDocuments):
         return dict(self.database.all("SELECT row, id FROM documents"))
 
     def names_like(self, start: str) -> list[str]:
-        """Return some ids that begin alike."""
+        """Return some ids with a common prefix."""
         return [
             name for (name,) in self.database.all("SELECT id FROM documents WHERE id LIKE ? || '%' LIMIT 200", start)
         ]
 
     def page(self, after: int, count: int) -> list[int]:
-        """Return the next rows after one, in order."""
+        """Return the next rows after a row, in order."""
         return [
             row
             for (row,) in self.database.all(
@@ -165,24 +165,24 @@ class SqliteStore(SqliteDocuments):
         return [row for (row,) in self.database.all(statement, name, count)]
 
     def other_modalities(self, known: Sequence[str]) -> list[tuple[str, str]]:
-        """Return (id, modality) of the documents whose modality is none of these."""
+        """Return (id, modality) of the documents with any other modality."""
         marks = ",".join("?" * len(known))
         statement = f"SELECT id, modality FROM documents WHERE modality NOT IN ({marks}) ORDER BY row"
         return self.database.all(statement, *known)
 
     def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came with."""
+        """Return the file and the run that a document came from."""
         unit, run = self.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
         return unit, run
 
     def encoded_row(self, modality: str) -> int | None:
-        """Return a document of a modality whose vectors are all the encoder's; None when there is none."""
+        """Return a document of a modality whose vectors are all the encoder's; None if there is none."""
         statement = "SELECT row FROM documents WHERE modality = ? AND own_hash IS NULL LIMIT 1"
         found = self.database.one(statement, modality)
         return int(found[0]) if found else None
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the row of each of these ids that is there."""
+        """Return the row of each of these ids that exists."""
         found: dict[str, int] = {}
         for some in several(list(ids)):
             marks = ",".join("?" * len(some))
@@ -199,7 +199,7 @@ class SqliteStore(SqliteDocuments):
         return np.array([row for row, _ in rows], dtype=np.int64)
 
     def state(self) -> State:
-        """Return which state the documents are in."""
+        """Return the current state of the documents."""
         sequence = self.database.sequence()
         token = self.token(sequence)
         if token is None:
@@ -210,11 +210,11 @@ class SqliteStore(SqliteDocuments):
         return State(sequence, token)
 
     def passed(self, state: State) -> bool:
-        """Whether the documents have been in a state, and what has changed since is known."""
+        """Whether the documents were ever in a state, and all changes since are recorded."""
         return self.token(state.sequence) == state.token
 
     def token(self, sequence: int) -> str | None:
-        """Return the token of the documents' state after a change; None where it is not known, or no longer."""
+        """Return the token of the documents' state after a change; None if it is not recorded, or no longer."""
         found = self.database.one(
             f"SELECT token, checksum IS {schema.sealed('states')} FROM states WHERE sequence = ?", sequence
         )

@@ -27,7 +27,7 @@ class WordsInMemory:
         self._connection.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", texts.items())
 
     def search(self, words: Sequence[str], k: int | None, rows: Sequence[int] | None = None) -> Found:
-        """Return the ``k`` texts that BM25 puts first, or all that share a word, of some rows or of all."""
+        """Return the ``k`` best texts by BM25, or all that share a word, of some rows or of all."""
         if not words:
             return Found([], np.empty(0))
         match = " OR ".join(f'"{word}"' for word in words)

@@ -1,4 +1,4 @@
-"""The segments of documents: raw vectors in and out, in blocks, and the statistics of them."""
+"""The segments of documents: raw vectors in and out, in blocks, and their statistics."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class SqliteVectors:
                 numbers = (int(parts),) if parts.isdecimal() else tuple(map(int, parts.split(",")))
                 found[row].append(Segment(numbers, name, from_blob(data), start, stop, bool(own)))
         lost = set(map(int, rows)) - found.keys()
-        if lost and (there := self._names(sorted(lost))):  # else it was deleted meanwhile
+        if lost and (there := self._names(sorted(lost))):  # otherwise it was deleted meanwhile
             raise self.damaged(f"document {there[0][1]!r} has no vectors; it")
         return found
 
     def named(self, row: int) -> str:
-        """Say which document is in a row, for an error."""
+        """Return the name of the document in a row, for error messages."""
         found = self.database.one("SELECT id FROM documents WHERE row = ?", row)
         return f"document {found[0]!r}" if found else f"a document that is not there (row {row})"
 
     def recounted(self, *, but: Sequence[int] = ()) -> Statistics:
-        """Return the statistics taken anew from the vectors of all documents but some; damaged ones do not count."""
+        """Recompute the statistics from the vectors of all documents except some; damaged vectors are ignored."""
         statistics = Statistics({})
         for (row,) in self.database.all("SELECT row FROM documents ORDER BY row"):
             if row not in but:
@@ -74,7 +74,7 @@ class SqliteVectors:
         return statistics
 
     def blocks(self, after: int = -1, last: int | None = None, size: int = BLOCK) -> Iterator[Block]:
-        """Yield the vectors of documents after a row, up to ``last``, in order, never more than a block at a time."""
+        """Yield the vectors of documents after a row, up to ``last``, in order, at most a block at a time."""
         documents = "SELECT row, id FROM documents WHERE row > ?1 AND row <= ?2 ORDER BY row LIMIT ?3"
         last = self.last() if last is None else last
         while rows := self.database.all(documents, after, last, size):
@@ -84,7 +84,7 @@ class SqliteVectors:
             after = rows[-1][0]
 
     def last(self) -> int:
-        """Return the row of the document that was added last; -1 when there is none."""
+        """Return the row of the last document added; -1 if there is none."""
         return int(self.database.one("SELECT coalesce(max(row), -1) FROM documents")[0])
 
     def sample(self, rows: Sequence[int]) -> Block:
@@ -100,7 +100,7 @@ class SqliteVectors:
 
     def _block(self, named: Sequence[tuple[int, str]]) -> Block:
         segments = self.segments([row for row, _ in named])
-        there = [(row, name) for row, name in named if row in segments]  # another process may have taken one out
+        there = [(row, name) for row, name in named if row in segments]  # another process may have deleted one
         rows = np.array([row for row, _ in there], dtype=np.intp)
         return Block(rows, [name for _, name in there], *assembled([segments[row] for row, _ in there]))
 
@@ -121,6 +121,6 @@ def from_blob(data: bytes) -> Matrix:
 
 
 def several(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Cut values into stretches that one statement takes."""
+    """Split values into groups for one statement."""
     for start in range(0, len(values), AT_ONCE):
         yield values[start : start + AT_ONCE]

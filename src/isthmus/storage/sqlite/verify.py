@@ -1,7 +1,7 @@
-"""Reading everything back: what a document has must be what was stored, wherever its bits are kept.
+"""Verification: read everything back and compare it with what was stored.
 
-SQLite looks after its own pages, not after what stands in them. Every row has a checksum, and a document counts its
-parts and its vectors; what filters and words look at is compared with the document it was made from.
+SQLite checks the structure of its pages, not their content. Every row has a checksum, and a document stores the number
+of its parts and vectors; the data of filters and of the word index is compared with the document it was made from.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STRAYS = "SELECT count(*) FROM {table} WHERE document NOT IN (SELECT row FROM do
 
 
 def problems(store: SqliteStore) -> list[str]:
-    """Return what is wrong with the documents, all of which are read."""
+    """Read all documents, and return what is damaged."""
     found: list[str] = []
     spans = range(0, store.last() + 1, AT_ONCE)
     checks: list[Callable[[], list[str]]] = [partial(_of_documents, store, first) for first in spans]
@@ -94,7 +94,7 @@ def _words(store: SqliteStore) -> list[str]:
 
 
 def _statistics(store: SqliteStore) -> list[str]:
-    store.statistics()  # knows its own damage
+    store.statistics()  # raises an error if it is damaged
     return []
 
 

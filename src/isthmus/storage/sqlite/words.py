@@ -25,7 +25,7 @@ class SqliteWords:
     database: Database
 
     def search(self, words: Sequence[str], k: int, where: Condition | None = None) -> Found:
-        """Return the ``k`` documents that BM25 puts first, of those that a filter lets through."""
+        """Return the ``k`` best documents by BM25 that pass a filter."""
         if where is None:
             return self._found(words, "ORDER BY rank LIMIT ?", k)
         rows = compiled(where)
@@ -39,7 +39,7 @@ class SqliteWords:
         if not words:
             return Found([], np.empty(0))
         match = " OR ".join(f'"{word}"' for word in words)
-        # a plain rowid would have FTS5 begin again for each: the plus sign has it read the matches once
+        # with a plain rowid, FTS5 would start again for each; the plus sign makes it read the matches once
         rows = self.database.all(f"SELECT rowid, -bm25(words) FROM words WHERE words MATCH ? {rest}", match, *values)
         total = int(self.database.one("SELECT count(*) FROM words_docsize")[0])
         with self.database.connected() as connection:
@@ -48,22 +48,22 @@ class SqliteWords:
 
 
 def best_possible(connection: sqlite3.Connection, words: Sequence[str], total: int) -> float:
-    """Return the BM25 score that one of ``total`` texts, with every word of a query many times over, comes near to."""
+    """Return the upper bound of the BM25 score among ``total`` texts: every word of the query, many times."""
     run = connection.execute
     run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.question USING fts5 (text, tokenize = '{TOKENS}')")
     run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.question_terms USING fts5vocab (temp, question, 'row')")
     run("DELETE FROM temp.question")
     run("INSERT INTO temp.question VALUES (?)", (" ".join(words),))
-    # CROSS JOIN keeps the order: the query's few words are looked up, not the collection's many read through
+    # CROSS JOIN keeps the order: look up the query's few words instead of scanning all words of the collection
     terms = "SELECT t.doc FROM temp.question_terms q CROSS JOIN main.terms t ON t.term = q.term"
     counts = run(terms).fetchall()
     return attainable(total, (n for (n,) in counts))
 
 
 def words_match(database: Database) -> bool:
-    """Whether the index of words matches the texts, and each word is found when it is looked up.
+    """Whether the word index matches the texts, and every word can be looked up.
 
-    The first is SQLite's own check, which is written as an insertion and changes nothing. It does not look words up.
+    The first is SQLite's own check, which has the form of an INSERT and changes nothing. It does not look up words.
     """
     try:
         with database.writing() as connection:
