@@ -1,9 +1,9 @@
-"""The bias of every document: exhaustively, by index, and by nnn-retrieval, in one run.
+"""The time to compute the bias of every document: exhaustively, by index, and by nnn-retrieval, in one run.
 
     python bench/bias.py [--size 25000] [--curve] [--picture FILE]
 
-The vectors are made: topics in clusters, seen through 512 dimensions with noise and more or less of a common
-direction, so that there are hubs. Times are the shortest of a few runs; read the ratios, not the seconds.
+The vectors are synthetic: topics in clusters, projected to 512 dimensions with noise and varying amounts of a common
+direction, which creates hubs. Times are the shortest of a few runs; read the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBES = (4, 16, 64)
 
 
 def made(size: int) -> tuple[Matrix, Matrix, Matrix]:
-    """Return documents, reference queries and 2,000 asked queries, the i-th of them about the i-th document."""
+    """Return documents, reference queries and 2,000 queries, the i-th of them about the i-th document."""
     rng = np.random.default_rng(0)
     view = rng.standard_normal((64, DIM), dtype=np.float32)
     centres = rng.standard_normal((200, 64), dtype=np.float32)
@@ -45,8 +45,8 @@ def made(size: int) -> tuple[Matrix, Matrix, Matrix]:
     return seen(about, 20.0), seen(topics(size), 15.0), seen(about[: min(2_000, size)], 15.0)
 
 
-def recall_at_1(documents: Matrix, asked: Matrix, bias: Matrix | float) -> float:
-    return float(((asked @ documents.T - ALPHA * bias).argmax(axis=1) == np.arange(len(asked))).mean())
+def recall_at_1(documents: Matrix, queries: Matrix, bias: Matrix | float) -> float:
+    return float(((queries @ documents.T - ALPHA * bias).argmax(axis=1) == np.arange(len(queries))).mean())
 
 
 def exhaustive(documents: Matrix, bank: Matrix) -> Matrix:
@@ -68,7 +68,7 @@ def nnn_retrieval(documents: Matrix, bank: Matrix) -> Matrix:
 
 
 def compare(size: int) -> None:
-    documents, bank, asked = made(size)
+    documents, bank, queries = made(size)
     work = 2 * size * size * DIM
     limit = sgemm_rate()
     ours = exhaustive(documents, bank)
@@ -80,29 +80,30 @@ def compare(size: int) -> None:
     rows.append(("nnn-retrieval", nnn_retrieval(documents, bank), seconds(lambda: nnn_retrieval(documents, bank), 1)))
     print(f"bias of {size:,} documents over {size:,} reference queries, {DIM} dimensions, k = {K}")
     print(
-        f"sgemm on this machine: {limit / 1e9:.0f} GFLOP/s; R@1 without a bias {recall_at_1(documents, asked, 0.0):.3f}"
+        f"sgemm on this machine: {limit / 1e9:.0f} GFLOP/s; R@1 without a bias "
+        f"{recall_at_1(documents, queries, 0.0):.3f}"
     )
     print(f"{'':<18}{'seconds':>9}{'of sgemm':>10}{'× faster than nnn-retrieval':>29}{'R@1':>7}{'largest error':>15}")
     for name, bias, taken in rows:
         error = float(np.abs(bias - ours).max())
         share = f"{work / taken / limit:.0%}" if "index" not in name else ""
-        value = recall_at_1(documents, asked, bias)
+        value = recall_at_1(documents, queries, bias)
         print(f"{name:<18}{taken:>9.2f}{share:>10}{rows[-1][2] / taken:>29.1f}{value:>7.3f}{error:>15.1e}")
 
 
 def curve(picture: Path | None) -> None:
-    """Print, and draw, from which size the index wins and what it loses."""
+    """Print and draw from which size the index is faster, and the R@1 it loses."""
     print(f"\n{'size':>7}{'exhaustive s':>14}" + "".join(f"{f'{p} probes: gain, R@1 lost':>27}" for p in PROBES))
     lines = []
     for size in SIZES:
-        documents, bank, asked = made(size)
+        documents, bank, queries = made(size)
         exact = exhaustive(documents, bank)
         base = seconds(lambda: exhaustive(documents, bank), 2)  # noqa: B023 - called at once
         cells = []
         for probes in PROBES:
             found = by_index(documents, bank, probes)
             taken = seconds(lambda: by_index(documents, bank, probes), 1)  # noqa: B023 - called at once
-            lost = recall_at_1(documents, asked, exact) - recall_at_1(documents, asked, found)
+            lost = recall_at_1(documents, queries, exact) - recall_at_1(documents, queries, found)
             cells.append((base / taken, lost))
         lines.append(cells)
         print(f"{size:>7,}{base:>14.2f}" + "".join(f"{gain:>17.2f}×{lost:>9.4f}" for gain, lost in cells), flush=True)
@@ -132,7 +133,7 @@ def draw(lines: Matrix, picture: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", type=int, default=25_000, help="documents and reference queries")
-    parser.add_argument("--curve", action="store_true", help="also measure from which size the index wins")
+    parser.add_argument("--curve", action="store_true", help="also measure from which size the index is faster")
     parser.add_argument("--picture", type=Path, help="draw the curve into this file")
     options = parser.parse_args()
     compare(options.size)

@@ -1,8 +1,8 @@
-"""How much of the bare ONNX model's speed an encoder keeps, decoding and tokenising included; and its cold start.
+"""The speed of an encoder, with decoding and tokenising, relative to its bare ONNX model; and its cold start.
 
     python bench/encode.py
 
-Texts are those of the built-in bank; photos are made (500 × 375 JPEG, noise and gradients). Read the ratios.
+Texts are those of the built-in bank; photos are synthetic (500 × 375 JPEG, noise and gradients). Read the ratios.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def session(name: str) -> onnxruntime.InferenceSession:
 
 
 def unquantised(name: str, folder: Path) -> onnxruntime.InferenceSession:
-    """Write the model with its weights turned back into float32, and open that."""
+    """Write the model with its weights converted back to float32, and open it."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(folder / name)
@@ -62,12 +62,12 @@ def photos(n: int) -> list[bytes]:
 
 def main(texts: int = 512, images: int = 128, batch: int = 32) -> None:
     encoder = encoders.load("mini", batch=batch, cache=MemoryCache(limit=0))
-    asked = [Query(text=text) for text in queries()[:texts]]
+    bank_queries = [Query(text=text) for text in queries()[:texts]]
     pictures = [Document(id=str(i), image=picture) for i, picture in enumerate(photos(images))]
     text, image = session("text.onnx"), session("image.onnx")
     words = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     words.no_padding()
-    lengths = np.sort([len(words.encode(q.text or "").ids) for q in asked])
+    lengths = np.sort([len(words.encode(q.text or "").ids) for q in bank_queries])
     tokens = [np.ones((batch, int(part.max())), dtype=np.int64) for part in np.array_split(lengths, texts // batch)]
     pixels = np.zeros((batch, 256, 256, 3), dtype=np.uint8)
     bare_text = seconds(lambda: [text.run(None, {"tokens": t, "mask": t}) for t in tokens])
@@ -76,7 +76,7 @@ def main(texts: int = 512, images: int = 128, batch: int = 32) -> None:
         whole_text, whole_image = (unquantised(name, Path(folder)) for name in ("text.onnx", "image.onnx"))
         float_text = seconds(lambda: [whole_text.run(None, {"tokens": t, "mask": t}) for t in tokens])
         float_image = seconds(lambda: [whole_image.run(None, {"pixels": pixels}) for _ in range(images // batch)])
-    ours_text = seconds(lambda: encoder.encode_queries(asked))
+    ours_text = seconds(lambda: encoder.encode_queries(bank_queries))
     ours_image = seconds(lambda: encoder.encode_documents(pictures))
     cold = seconds(lambda: subprocess.run([sys.executable, "-c", COLD], check=True))  # noqa: S603 - our own line
     print(f"texts   {texts / ours_text:8.0f}/s   {bare_text / ours_text:5.2f} of the bare model (tokenising included)")

@@ -1,8 +1,8 @@
-"""Folding a million vectors, as a share of what copying them costs.
+"""The speed of folding a million vectors, relative to copying them.
 
     python bench/fold.py [--rows 1000000]
 
-Two measures of a copy, since a fold makes a new matrix: into memory that is there (all cores), and ``x.copy()``.
+There are two baselines, because a fold creates a new matrix: a copy into existing memory (all cores), and ``x.copy()``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(rows: int) -> None:
     queries = Vectors.of(x[:1000], "text")
     rate = copy_rate(x, target)
     copied = seconds(lambda: x.copy())
-    print(f"folding {rows:,} × {DIM} float32; copying into memory that is there: {rate / 1e9:.0f} GB/s")
+    print(f"folding {rows:,} × {DIM} float32; copying into existing memory: {rate / 1e9:.0f} GB/s")
     print(f"{'':<10}{'vectors':<12}{'GB/s':>7}{'of a copy':>11}{'new matrix, of x.copy()':>25}")
     for scale, name in ((1.0, "unit"), (3.0, "any length")):
         if scale != 1:

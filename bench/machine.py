@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured the same way everywhere, and how long something takes."""
+"""Measure the limits of this machine, and how long a function takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.types import Matrix
 
 
 def seconds(run: Callable[[], object], times: int = 3) -> float:
-    """Return the shortest of several runs: noise only ever adds."""
+    """Return the shortest of several runs: noise only adds time."""
     taken = []
     for _ in range(times):
         start = perf_counter()
@@ -51,7 +51,7 @@ def read(source: Matrix) -> None:
 
 
 def share(limit: Callable[[], object], ours: Callable[[], object], times: int = 7) -> tuple[float, float]:
-    """Return what share of the limit's speed ours reaches, and our seconds; taken in turns, for machines drift."""
+    """Return our share of the limit's speed, and our seconds; both alternate, because machines drift."""
     pairs = [(seconds(limit, 1), seconds(ours, 1)) for _ in range(times)]
     fastest = min(pair[1] for pair in pairs)
     return min(pair[0] for pair in pairs) / fastest, fastest

@@ -1,10 +1,10 @@
-"""Many vectors that look like real ones, made from a few thousand real ones.
+"""Many realistic vectors, made from a few thousand real ones.
 
     row = unit( w·a + (1 − w)·b + noise )        a, b: two real rows, b drawn among a's nearest half;  w in [½, 1]
 
-Blends of two real rows stay on the cloud that the encoder made, with its cone, its clusters and its hubs. The noise
-has the covariance of the real rows (a random mix of their deviations from the mean) and a fifth of their spread, so
-that it lives in the same few directions. Random Gaussian vectors have none of this, and every index looks bad on them.
+Mixtures of two real rows stay in the encoder's cloud, with its cone, its clusters and its hubs. The noise has the
+covariance of the real rows (a random mix of their deviations from the mean) and a fifth of their spread, so it stays
+in the same few directions. Random Gaussian vectors have none of these properties, and every index looks bad on them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def seeds(file: Path | None) -> dict[str, Matrix]:
     from isthmus.documents import Query
     from isthmus.encoders.bank import queries
 
-    asked = [Query(text=text) for text in queries()[:3000]]
-    rows = np.asarray(encoders.load("mini").encode_queries(asked).parts["text"], dtype=np.float32)
+    bank_queries = [Query(text=text) for text in queries()[:3000]]
+    rows = np.asarray(encoders.load("mini").encode_queries(bank_queries).parts["text"], dtype=np.float32)
     return {"image": unit(rows[: len(rows) // 2]), "text": unit(rows[len(rows) // 2 :])}
 
 
@@ -54,7 +54,7 @@ def many(real: Matrix, n: int, rng: np.random.Generator, out: Matrix | None = No
 
 
 class Folds:
-    """Real-like documents and queries, raw and folded by one calibration; the documents' rows lie in a mapped file."""
+    """Real-like documents and queries, raw and folded by one calibration; documents are in a memory-mapped file."""
 
     def __init__(self, file: Path | None, folder: Path) -> None:
         self.seeds, self.folder = seeds(file), folder
@@ -64,15 +64,15 @@ class Folds:
         self.fitted = calibration.fit("center+standardize+nnn(k=16)", sample, references)
 
     def raw(self, n: int, modality: str) -> Matrix:
-        """Return ``n`` vectors as an encoder would give them."""
+        """Return ``n`` vectors like an encoder's."""
         return many(self.seeds[modality], n, np.random.default_rng(["image", "text"].index(modality)))
 
     def folded(self, raw: Matrix, modality: str) -> Matrix:
-        """Return them folded."""
+        """Return folded vectors."""
         return np.ascontiguousarray(self.fitted.fold(Vectors.of(raw, modality)).vectors, dtype=np.float32)
 
     def documents(self, n: int) -> Matrix:
-        """Return ``n`` folded images, mapped from a file that is made block by block, once."""
+        """Return ``n`` folded images, mapped from a file that is written once, block by block."""
         file = self.folder / f"{n}.npy"
         if not file.exists():
             width = self.fitted.dim + len(self.fitted.query_modalities)
@@ -85,7 +85,7 @@ class Folds:
         return np.asarray(np.load(file, mmap_mode="r"))
 
     def raw_queries(self, n: int) -> Matrix:
-        """Return queries as an encoder would give them: texts."""
+        """Return text queries like an encoder's."""
         return many(self.seeds["text"], n, np.random.default_rng(2))
 
     def queries(self, n: int) -> Matrix:

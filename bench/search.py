@@ -1,8 +1,9 @@
-"""Searching folded vectors: against the machine's limits, against plain Faiss, and as the collection grows.
+"""The speed of searching folded vectors, relative to the machine's limits and to plain Faiss, and by collection size.
 
     python bench/search.py [--only exact kinds filters calibrated growth] [--rows 100000] [--full] [--real FILE.npz]
 
-The vectors are made from real ones (`bench/real_like.py`) and folded by `center+standardize+nnn`; text asks for images.
+The vectors are made from real ones (`bench/real_like.py`) and folded by `center+standardize+nnn`; texts are
+the queries, images the documents.
 ``--full`` runs `exact` on a million rows and `growth` up to a million. Growth writes `out/growth.csv`, and draws
 `docs/images/growth.png` from it with ``--picture``. Read the ratios, not the seconds.
 """
@@ -45,14 +46,14 @@ def latencies(search: Callable[[Matrix], object], queries: Matrix) -> tuple[floa
 
 
 def anonymous() -> int:
-    """Return the bytes this process holds, files it has mapped not counted."""
+    """Return the memory of this process in bytes, without mapped files."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("RssAnon:")[1].split()[0])
 
 
 @contextmanager
 def peak() -> Iterator[list[int]]:
-    """Yield a list that ends up with the most bytes held at a time since here, and those held at the end."""
+    """Yield a list that receives the peak memory inside the block, and the memory at its end, in bytes."""
     before, most, over = anonymous(), [0], threading.Event()
 
     def watch() -> None:
@@ -117,7 +118,7 @@ def measured(kind: str, vectors: Matrix, queries: Matrix, truth: Rows) -> dict[s
 
 
 def masks(vectors: Matrix, queries: Matrix) -> dict[str, Mask]:
-    """Return random masks, and masks that go with the queries: only the region around them, all but it, half of all."""
+    """Return random masks, and masks that depend on the queries: only the region around them, all but it, half."""
     rng = np.random.default_rng(1)
     n = len(vectors)
     near = np.zeros(n, dtype=bool)
@@ -178,7 +179,7 @@ def in_turns(searches: list[Callable[[Matrix], object]], queries: list[Matrix]) 
 
 
 def raw_search(kind: str, raw: dict[str, Matrix]) -> Callable[[Matrix], object]:
-    """Return the search of our own indexes of raw vectors, one per modality, merged: what calibration adds to."""
+    """Return the search of our own indexes of raw vectors, one per modality, merged: the baseline of calibration."""
     shelves = [index.build(rows, kind) for rows in raw.values()]
 
     def search(queries: Matrix) -> Rows:
@@ -200,7 +201,7 @@ def folded_search(folds: Folds, kind: str, raw: dict[str, Matrix]) -> Callable[[
 
 
 def plain_faiss(kind: str, raw: dict[str, Matrix]) -> Callable[[Matrix], object]:
-    """Return the search of Faiss indexes as anyone would make them, with our kind's settings; raw scores merged."""
+    """Return the search of plain Faiss indexes with our kind's settings; raw scores merged."""
     made = [plain_index(kind, rows) for rows in raw.values()]
 
     def search(queries: Matrix) -> Rows:
@@ -227,7 +228,7 @@ def plain_index(kind: str, rows: Matrix) -> Any:
 
 
 def growth(folds: Folds, sizes: tuple[int, ...], kinds: list[str]) -> None:
-    """Measure these kinds at these sizes; what is known of the other kinds stays in the table."""
+    """Measure these kinds at these sizes; the rows of other kinds stay in the table."""
     kept = [row for row in table() if row["kind"] not in kinds] if CSV.exists() else []
     vectors, queries = folds.documents(max(sizes)), folds.queries(100)
     print(
@@ -263,7 +264,7 @@ def draw(picture: Path) -> None:
     figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     columns = (
         ("build", 1, "build, seconds"),
-        ("bytes", 1e-6, "index beside the vectors, MB"),
+        ("bytes", 1e-6, "index without the vectors, MB"),
         ("p50", 1e3, "one query, ms (dotted: 99th percentile)"),
     )
     for color, kind in zip(("#444444", "#1f77b4", "#d95f02"), LARGEST, strict=True):
@@ -314,7 +315,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("--full", action="store_true", help="exact search and growth up to a million rows")
     parser.add_argument(
-        "--real", type=Path, help="an npz of real vectors, arrays named …_img and …_txt; else those of mini"
+        "--real", type=Path, help="an npz of real vectors, arrays named …_img and …_txt; default: those of mini"
     )
     parser.add_argument("--picture", type=Path, help="draw the growth into this file")
     main(parser.parse_args())

@@ -1,19 +1,19 @@
-"""Attack a collection for so many minutes: the same attacks as the tests, with new seeds.
+"""Attack a collection for some minutes: the same attacks as in the tests, with new seeds.
 
     python bench/torture.py [--minutes 10] [--seed 1] [--only kill,disk,…] [--case C] [--notes]
 
-kill      end a process with SIGKILL at a random point of every verb that writes, sometimes while another one searches
-disk      let no file grow beyond a random size, in every verb that writes
-flip      flip bits in every column of every table, and flip, blank or cut every file
+kill      kill a process with SIGKILL at a random point of every verb that writes, sometimes while another one searches
+disk      limit the file size at random, in every verb that writes
+flip      flip bits in every column of every table, and flip, blank or truncate every file
 race      search in threads and processes while a writer replaces, updates, calibrates, re-encodes, builds the index
-restore   put the store back from a copy beside indexes of other moments
+restore   restore the store from a copy, with indexes from other times
 fuzz      damaged files for every reader of sources
-hostile   index files that are made to cost far more than they weigh, those included that take too long for the tests
+hostile   index files that are designed to be expensive, including those that take too long for the tests
 
-One line per class says how many runs there were and what came of them; any failure is listed with what repeats it, and
-the exit status is 1. The classes share the time equally, and begin again with the next seed when they are through: the
-attack that is under way when the minutes are over is finished. ``--notes`` lists which answers were wrong where
-``verify`` reports the damage.
+It prints one line per class with the number of runs and their results. Any failure is listed with the command that
+repeats it, and the exit status is 1. The classes share the time equally, and start again with the next seed when they
+are done; the last attack is finished after the time is over. ``--notes`` lists wrong answers where ``verify`` reports
+the damage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KILLS, LIMITS, ROUNDS, LIVES, GAMES, FUZZED = 4, 2, 6, 4, 6, 200
 
 @dataclass(frozen=True, slots=True)
 class Battle:
-    """What is attacked, by whom, with which seed; ``case`` names the only one that is wanted."""
+    """The target and the seed of the attacks; ``case`` selects a single one."""
 
     here: World
     crew: Workers
@@ -92,7 +92,7 @@ def attack_restore(battle: Battle) -> Iterator[Tally]:
 
 
 def attack_fuzz(battle: Battle) -> Iterator[Tally]:
-    """Run the fuzzer of readers where it is there; what it raises is a failure."""
+    """Run the fuzzer of readers, if it exists; any exception is a failure."""
     if importlib.util.find_spec("fuzz") is None:
         return
     fuzz = importlib.import_module("fuzz")
@@ -110,7 +110,7 @@ def attack_fuzz(battle: Battle) -> Iterator[Tally]:
 
 
 def attack_hostile(battle: Battle) -> Iterator[Tally]:
-    """Index each hostile file with the time and the memory that a document may take; none ends the process."""
+    """Index each hostile file within the limits of time and memory; none may end the process."""
     names = [name for name in hostile.FILES if battle.case in ("", name)]
     for name in names:
         tally = Tally("hostile")
@@ -134,7 +134,7 @@ ATTACKS: Mapping[str, Callable[[Battle], Iterator[Tally]]] = {
 
 
 def tortured(battle: Battle, names: list[str], seconds: float) -> dict[str, Tally]:
-    """Attack until the time is over, always with the class that had least of it; a named case is made once."""
+    """Attack until the time is over, always with the class that had the least time; run a named case once."""
     tallies, spent, seeds = {name: Tally(name) for name in names}, dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
     running = {name: ATTACKS[name](battle) for name in names}
     end = monotonic() + seconds
@@ -155,7 +155,7 @@ def tortured(battle: Battle, names: list[str], seconds: float) -> dict[str, Tall
 
 @contextmanager
 def folder(kept: Path | None) -> Iterator[Path]:
-    """Yield a folder to work in, with a cache of its own; one that is named is kept."""
+    """Yield a working folder with its own cache; a named folder is kept."""
     with tempfile.TemporaryDirectory() as name:
         os.environ["ISTHMUS_CACHE"] = f"{name}/cache"
         root = kept or Path(name) / "work"
@@ -164,11 +164,11 @@ def folder(kept: Path | None) -> Iterator[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Attack a collection for so many minutes.")
+    parser = argparse.ArgumentParser(description="Attack a collection for some minutes.")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=",".join(ATTACKS), help=f"of {', '.join(ATTACKS)}")
-    parser.add_argument("--case", default="", help="the one case of a class that is wanted, as a failure names it")
+    parser.add_argument("--case", default="", help="run a single case, as named in a failure")
     parser.add_argument("--into", type=Path, help="a new folder that keeps the collections that were attacked")
     parser.add_argument("--notes", action="store_true", help="list wrong answers where verify reports the damage")
     given = parser.parse_args()

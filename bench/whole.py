@@ -1,9 +1,9 @@
-"""A whole collection: how much of the encoder's speed indexing keeps, its cold start, and how it compares with peers.
+"""A whole collection: the speed of indexing relative to the encoder, its cold start, and a comparison with peers.
 
     python bench/whole.py [--only index cold peers] [--photos 256] [--rows 50000]
 
-Photos are made (500 × 375 JPEG); vectors of `peers` are made from real ones (`bench/real_like.py`). Chroma and LanceDB
-are measured when they are installed (`pip install chromadb lancedb`). Read the ratios, not the seconds.
+Photos are synthetic (500 × 375 JPEG); vectors of `peers` are made from real ones (`bench/real_like.py`). Chroma and
+LanceDB are measured if they are installed (`pip install chromadb lancedb`). Read the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ K = 10
 
 
 def index(count: int) -> None:
-    """Index a folder of photos, against the encoder alone and against the bare image model on ready pixels."""
+    """Index a folder of photos, compared with the encoder alone and with the bare image model on decoded pixels."""
     encoder = encoders.load("mini", cache=MemoryCache(limit=0))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "photos")
@@ -42,7 +42,7 @@ def index(count: int) -> None:
         model, pixels = session("image.onnx"), np.random.default_rng(0).integers(0, 255, (32, 256, 256, 3), np.uint8)
         name = model.get_inputs()[0].name
         bare, alone, ours = [], [], []
-        for turn in range(3):  # taken in turns, for machines drift
+        for turn in range(3):  # in turns, because machines drift
             bare.append(seconds(lambda: model.run(None, {name: pixels})) / len(pixels))
             alone.append(seconds(lambda: encoder.encode_documents(pictures), 1) / count)
             with Collection.open(Path(scratch, f"{turn}.isthmus"), encoder, follow=False) as things:
@@ -99,14 +99,14 @@ class Raw(Ours):
 
 
 class FaissFlat:
-    """What clip-retrieval does at this size: one Faiss index of raw vectors; documents are somebody else's job."""
+    """The method of clip-retrieval at this size: one Faiss index of raw vectors, without documents."""
 
     name = "Faiss HNSW, vectors alone"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def add(self, vectors: Matrix, kinds: list[str]) -> None:  # noqa: ARG002 - it knows of no kinds
+    def add(self, vectors: Matrix, kinds: list[str]) -> None:  # noqa: ARG002 - it has no kinds
         import faiss
 
         self.index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
@@ -164,7 +164,7 @@ class Lance:
 
 
 def peers(rows: int, real: Path | None) -> None:
-    """Put the same vectors into each and ask each for the same ten, one query at a time."""
+    """Add the same vectors to each and search each for the ten best, one query at a time."""
     rng = np.random.default_rng(0)
     known = seeds(real)
     vectors = np.concatenate([many(known["text"], rows // 2, rng), many(known["image"], rows - rows // 2, rng)])
@@ -173,7 +173,7 @@ def peers(rows: int, real: Path | None) -> None:
     best = [set(map(str, np.argsort(-row)[:K])) for row in asked @ vectors.T]
     wanted: list[Any] = [Raw, Ours, FaissFlat]
     wanted += [kind for kind, module in ((Chroma, "chromadb"), (Lance, "lancedb")) if find_spec(module)]
-    print(f"peers: {rows:,} × {vectors.shape[1]}, half texts, half images, asked with 200 texts")
+    print(f"peers: {rows:,} × {vectors.shape[1]}, half texts, half images, 200 text queries")
     print(f"{'':<28}{'add':>9}{'p50':>9}{'p99':>9}{'recall of raw':>15}{'disk':>9}{'images in top 10':>18}")
     for kind in wanted:
         with tempfile.TemporaryDirectory() as scratch:
@@ -207,7 +207,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", nargs="*", choices=("index", "cold", "peers"), default=("index", "cold", "peers"))
     parser.add_argument("--photos", type=int, default=256)
     parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--real", type=Path, help="real vectors to make the others from; mini's own when not said")
+    parser.add_argument("--real", type=Path, help="real vectors to make the others from; default: those of mini")
     options = parser.parse_args()
     if "index" in options.only:
         index(options.photos)

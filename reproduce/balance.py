@@ -1,4 +1,4 @@
-"""What one modality wins another pays: nDCG@10 by modality as the balance of images is turned up.
+"""The trade-off between modalities: nDCG@10 by modality as the balance of images increases.
 
     python reproduce/balance.py --data DIR        (with --write also draws docs/images/balance.png)
 

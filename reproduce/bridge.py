@@ -1,12 +1,12 @@
-"""Noisy questions, aligned: each claim of SciFact sent as a chat with a screenshot, and what finds its abstract.
+"""Aligning noisy queries: each claim of SciFact is sent as a chat with a screenshot, and searches its abstract.
 
     python reproduce/bridge.py --data DIR        (needs scifact/, flickr8k/; extras align, st, train; half an hour)
 
-300 test claims over 5,183 abstracts. Half of a claim's content words stand only on a rendered screenshot, the
+300 test claims over 5,183 abstracts. Half of a claim's content words are only in a rendered screenshot, the
 others in a message with at least 25 words of chatter, whose lines training never saw (``isthmus.evaluate.chat``).
-Screenshots are read by the embedded captioner (OCR). nDCG@10 with 95% intervals; *closed* is the share of the way from
-the plain concatenation to the clean claim. ``models/`` has forge-mini's twins: trained by a teacher alone, and by
-reinforcement alone.
+Screenshots are read by the embedded captioner (OCR). nDCG@10 with 95% intervals; *closed* is the share of the gap
+between the plain concatenation and the clean claim that is closed. ``models/`` has two variants of forge-mini: trained
+by a teacher only, and by reinforcement only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REWRITTEN = ("+ supervised rewriter", "+ reinforcement alone", "+ forge-mini")
 
 
 def versions(sent: Sequence[Chat]) -> dict[str, list[str]]:
-    """Return what is searched under each way of aligning."""
+    """Return the searched texts of each way of aligning."""
     read = caption.load("embedded").caption([chat.image for chat in sent])
     whole = [joined(chat.text, [words]) for chat, words in zip(sent, read, strict=True)]
     perfect = [joined(chat.text, [chat.screen]) for chat in sent]
@@ -57,7 +57,7 @@ def _rewritten(rewriter: mini.ForgeMini, texts: Sequence[str]) -> list[str]:
 
 
 def retrievers(ids: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[str, Retriever]]:
-    """Yield words, vectors, and both."""
+    """Yield retrievers by words, by vectors, and by both."""
     words = Bm25(ids, texts)
     yield "BM25", words
     for name, encoder in (("mini", "mini"), ("MiniLM", f"st:{minilm()}")):
@@ -87,7 +87,7 @@ def main(data: Path) -> list[Row]:
 
 
 def everyday(data: Path) -> list[Row]:
-    """Return what alignment costs questions without noise: a caption of each Flickr8k test photo asks for another."""
+    """Return what alignment costs queries without noise: a caption of each Flickr8k test photo searches another."""
     photos = flickr8k.split(BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME), "test")
     ids, texts = [photo.id for photo in photos], [photo.captions[0] for photo in photos]
     asked = [photo.captions[1] for photo in photos]

@@ -1,11 +1,11 @@
-"""Real CLIP vectors, a mixed corpus: what raw cosine does to images, and what each calibration does about it.
+"""Real CLIP vectors, a mixed corpus: the bias of raw cosine against images, and the effect of each calibration.
 
     python reproduce/clip_f8k.py --data DIR        (or ISTHMUS_DATA=DIR; needs emb/clip_pairs.npz)
 
-Data: CLIP ViT-B/32 vectors of Flickr8k photos and captions. The corpus is 100 photos and, for each, one caption;
-the queries are another caption of each, so that every query has one right image and one right text. Reference
-queries are the three captions that are left, each kept away from its own photo and caption while biases and
-statistics are fitted. The gallery bank of dbnorm is 990 other photos and 500 texts of another set.
+Data: CLIP ViT-B/32 vectors of Flickr8k photos and captions. The corpus is 100 photos and, for each, one caption; the
+queries are another caption of each, so that every query has one right image and one right text. Reference queries are
+the other three captions; biases and statistics ignore the pairs with their own photo and caption. The gallery bank of
+dbnorm is 990 other photos and 500 texts of another set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class F8k:
         self.relevant = np.hstack([np.eye(100, dtype=bool)] * 2)
 
     def fit(self, spec: str) -> calibration.Fitted:
-        """Fit on the reference queries; only methods that need known answers are told them."""
+        """Fit on the reference queries; only methods that need known answers get them."""
         learns = "learned" in spec or spec == "auto"
         return calibration.fit(
             spec,
@@ -69,7 +69,7 @@ class F8k:
         )
 
     def row(self, name: str, scores: Matrix) -> Row:
-        """Measure one table of scores."""
+        """Measure one matrix of scores."""
         rank = (-scores).argsort(axis=1, kind="stable").argsort(axis=1) + 1
         each = np.arange(100)
         return {

@@ -1,9 +1,9 @@
-"""A collection calibrated by itself, against raw cosine, with and without words (BM25).
+"""A collection that calibrates itself, compared with raw cosine, with and without words (BM25).
 
     python reproduce/collection.py --data DIR        (needs flickr8k/, mix/ and scifact/)
 
-Nothing is told to the collections but their documents: reference queries are made from these and from the built-in
-bank. nDCG@10, by the modality of the right document for the mixed corpus.
+The collections get only their documents: reference queries are generated from these and from the built-in bank.
+nDCG@10, by the modality of the right document for the mixed corpus.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def gain(hits: list[Hit], right: dict[str, int]) -> float:
 
 
 def mixed(data: Path, folder: Path) -> list[Row]:
-    """Ask the mixed corpus of Flickr8k."""
+    """Search the mixed corpus of Flickr8k."""
     asked = questions(data)
     rows: list[Row] = []
     with collection(data, folder) as things:
@@ -47,7 +47,7 @@ def mixed(data: Path, folder: Path) -> list[Row]:
 
 
 def texts(data: Path, folder: Path) -> list[Row]:
-    """Ask SciFact, which is text alone: nothing must be lost there."""
+    """Search SciFact, which has only text: calibration must not lose anything there."""
     right: dict[str, dict[str, int]] = {}
     with (data / "scifact/qrels/test.tsv").open() as file:
         for row in csv.DictReader(file, delimiter="\t"):

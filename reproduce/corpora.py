@@ -1,4 +1,4 @@
-"""Two mixed corpora, CLIP's of ``clip_f8k.py`` and mini's of ``mini_mix.py``, and what calibrations are fitted on."""
+"""Two mixed corpora, CLIP's of ``clip_f8k.py`` and mini's of ``mini_mix.py``, and the data for fitting calibrations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mixed:
     relevant: Mask
     seen: Vectors
     asked: Vectors
-    pairs: Rows  # (reference query, document seen): what belongs together
+    pairs: Rows  # (reference query, document seen)
 
     @property
     def kind(self) -> Names:
@@ -34,13 +34,13 @@ class Mixed:
         return self.documents.modality
 
     def fit(self, spec: str, *, labelled: bool = False, hidden: bool = True) -> Fitted:
-        """Fit a calibration; its own source is hidden from a reference query, or their pair is taken as known."""
+        """Fit a calibration; a reference query's own source is ignored, or their pair is passed as known."""
         positives, sources = self.pairs if labelled else None, self.pairs if hidden else None
         return calibration.fit(spec, self.seen, self.asked, positives=positives, sources=sources)
 
     def scores(self, fitted: Fitted) -> Matrix:
         """Return the scores of all documents for all queries."""
-        met_again = self.seen is self.documents and fitted.spec.bias is not None  # biases alone ask the references
+        met_again = self.seen is self.documents and fitted.spec.bias is not None  # only biases use the references
         sources = self.pairs if met_again else None
         return fitted.scores(self.queries, self.documents, sources=sources)
 

@@ -2,9 +2,9 @@
 
     python reproduce/curves.py --data DIR        (needs emb/clip_pairs.npz; --write also draws them)
 
-100 Flickr8k photos with five captions each (CLIP ViT-B/32); caption 0 asks. *Share*: each document is its photo with
-probability p, else caption 1 (means of 40 draws). *Fusion*: each document is both, α of its caption and 1 − α of its
-photo. References are captions 2 to 4, kept from their own document. nDCG@10.
+100 Flickr8k photos with five captions each (CLIP ViT-B/32); caption 0 is the query. *Share*: each document is its photo
+with probability p, else caption 1 (means of 40 draws). *Fusion*: each document is both, α of its caption and 1 − α of
+its photo. References are captions 2 to 4, kept apart from their own document. nDCG@10.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def value(spec: str, documents: Vectors, captions: Matrix) -> float:
 
 
 def by_share(images: Matrix, captions: Matrix) -> list[Row]:
-    """Replace more and more captions by photos."""
+    """Replace an increasing share of captions by photos."""
     rows: list[Row] = []
     for share in SHARES:
         rng = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def by_share(images: Matrix, captions: Matrix) -> list[Row]:
 
 
 def by_fusion(images: Matrix, captions: Matrix) -> list[Row]:
-    """Let every document be both, with more and more of its caption."""
+    """Make every document both, with an increasing weight of its caption."""
     rows: list[Row] = []
     for alpha in SHARES:
         weights = {"text": np.full(len(images), alpha), "image": np.full(len(images), 1 - alpha)}
@@ -79,7 +79,7 @@ def draw(share: list[Row], fusion: list[Row]) -> None:
 
 
 def drawn(panels: Mapping[tuple[str, str], list[Row]], picture: Path) -> None:
-    """Draw curves beside one another; each panel has a title and what is below it."""
+    """Draw curves side by side; each panel has a title and a label below it."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.9), sharey=True, layout="constrained")

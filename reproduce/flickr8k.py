@@ -1,4 +1,4 @@
-"""Flickr8k as documents and queries: what ``mini.py`` and ``mini_mix.py`` read."""
+"""Flickr8k as documents and queries, for ``mini.py`` and ``mini_mix.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Split:
 
 
 def photo(folder: Path, name: str) -> Path:
-    """Return the file of a photo, named with any ending."""
+    """Return the file of a photo, with any extension."""
     return folder / "img224" / f"{Path(name).stem}.webp"
 
 

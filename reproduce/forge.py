@@ -1,13 +1,13 @@
-"""A small language model learns to rewrite chatter: warm-up alone, reinforcement alone, and one after the other.
+"""A small language model learns to rewrite chatty queries: warm-up only, reinforcement only, and both in turn.
 
     python reproduce/forge.py --data DIR --model DIR --device cuda       (needs scifact/ and a causal language model)
 
-Claims of SciFact become messages with a screenshot (``isthmus.evaluate.chat``); the words on it are read without a
-mistake. The model rewrites message and words, BM25 searches, nDCG@10 is the reward. Training sees the claims of the
-train split, less 80 that are held out for the curve; the table is of the 300 test claims, whose chatter shares no line
-with that of training. Each stage can be run by itself (``--stage``), stops after ``--minutes``, and goes on when it is
-run again; what was made stands in ``--out``. The numbers are of one run on a GPU: another run, or another GPU, comes
-within the intervals, not to the digit. A small model is asked with a short prompt, not with that of ``forge:MODEL``.
+Claims of SciFact become messages with a screenshot (``isthmus.evaluate.chat``); its words are read without
+errors. The model rewrites message and words, BM25 searches, nDCG@10 is the reward. Training sees the claims of the
+train split, except 80 that are held out for the curve; the table is of the 300 test claims, whose chatter shares no
+line with that of training. Each stage can be run separately (``--stage``), stops after ``--minutes``, and continues
+when it is run again; results are in ``--out``. The numbers are of one run on a GPU: another run, or another GPU, is
+within the intervals but not identical. A small model gets a short prompt, not that of ``forge:MODEL``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXPECTED = Path(__file__).parent / "expected" / "forge.csv"
 
 
 class Set:
-    """The chatty SciFact: what is learned from, what is held out, what is tested on, and what an answer is worth."""
+    """The chatty SciFact: training, held-out and test messages, and the reward of a rewrite."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         train = beir.load(options.data / "scifact", ["train"])
@@ -68,7 +68,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
-    """Make what a stage makes, unless it is there, and measure it on the test claims."""
+    """Train a stage, unless its result exists, and measure it on the test claims."""
     folder = options.out / stage.replace(" ", "-")
     warm = options.out / "warm-up"
     if stage == "before":
@@ -105,7 +105,7 @@ def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
 def watched(
     policy: ForgePolicy, data: Set, folder: Path, say: Callable[[dict[str, float]], None], every: int
 ) -> Callable[[dict[str, float]], None]:
-    """Measure the held-out claims on the way, for the curve."""
+    """Measure the held-out claims during training, for the curve."""
 
     def watch(row: dict[str, float]) -> None:
         say(row)
@@ -118,7 +118,7 @@ def watched(
 
 
 def measured(policy: ForgePolicy, data: Set, folder: Path) -> None:
-    """Rewrite the test messages greedily, and keep rewrites and values."""
+    """Rewrite the test messages greedily, and store rewrites and values."""
     rewritten = Trained(policy).rewrite(_queries(data.test))
     values = _values(rewritten, data.test, data)
     rows = [
@@ -130,7 +130,7 @@ def measured(policy: ForgePolicy, data: Set, folder: Path) -> None:
 
 
 def summary(out: Path, data: Set) -> None:
-    """Write results.csv and samples.md of what has been measured so far."""
+    """Write results.csv and samples.md of the stages measured so far."""
     rows = [_row("the message as it came", [Rewritten(lesson.query) for lesson in data.test], data)]
     kept: dict[str, dict[str, dict[str, str]]] = {}
     for stage in STAGES:
@@ -149,7 +149,7 @@ def summary(out: Path, data: Set) -> None:
 
 
 def compared(results: Path, write: bool) -> int:
-    """Return 1 if a mean is outside the interval that is expected of it; ``write`` takes what came out as expected."""
+    """Return 1 if a mean is outside its expected interval; ``write`` stores the results as the expected ones."""
     if write:
         EXPECTED.write_text(results.read_text())
         return 0
@@ -166,7 +166,7 @@ def compared(results: Path, write: bool) -> int:
 
 
 def _sample(lesson: ForgeLesson, kept: dict[str, dict[str, dict[str, str]]]) -> str:
-    """Return a message, what was meant by it, and what each stage made of it."""
+    """Return a message, its clean claim, and the rewrite of each stage."""
     lines = [f"## {lesson.id}", "", *(f"> {line}" for line in lesson.query.splitlines()), ""]
     lines.append(f"- meant: {lesson.target}")
     for stage, rows in kept.items():
@@ -217,9 +217,9 @@ def arguments() -> argparse.Namespace:
     add("--out", type=Path, default=Path("out/forge"))
     add("--stage", default="all", choices=["all", "none", *STAGES])
     add("--retriever", default="bm25", help="bm25, or dense:ENCODER")
-    add("--minutes", type=float, help="for each of the two runs of reinforcement")
+    add("--minutes", type=float, help="limit for each of the two runs of reinforcement")
     add("--steps", type=int, default=300)
-    add("--queries", type=int, default=64, help="a step; each is rewritten 8 times")
+    add("--queries", type=int, default=64, help="queries per step; each is rewritten 8 times")
     add("--rate", type=float, default=1e-5)
     add("--kl", type=float, default=0.0)
     add("--clip", type=float)
@@ -228,17 +228,17 @@ def arguments() -> argparse.Namespace:
     add("--warm-steps", type=int, default=200)
     add("--warm-rate", type=float, default=1e-4)
     add("--noises", type=int, default=8, help="chats made of each claim")
-    add("--watch", type=int, default=20, help="steps between looks at the held-out claims")
-    add("--limit", type=int, help="only so many test claims, for a try")
+    add("--watch", type=int, default=20, help="steps between evaluations on the held-out claims")
+    add("--limit", type=int, help="maximum number of test claims, for a trial run")
     add("--seed", type=int, default=0)
-    add("--write", action="store_true", help="take what comes out as expected")
+    add("--write", action="store_true", help="store the results as the expected ones")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     given = arguments()
     if not (given.data and given.model):
-        _say("forge: left out, it needs --data (or ISTHMUS_DATA) and --model (or ISTHMUS_MODEL), a language model.")
+        _say("forge: skipped, it needs --data (or ISTHMUS_DATA) and --model (or ISTHMUS_MODEL), a language model.")
         raise SystemExit(0)
     given.data = Path(given.data)
     raise SystemExit(main(given))

@@ -3,9 +3,9 @@
     python reproduce/gap.py --data DIR        (needs flickr8k/ and emb/clip_pairs.npz; --write also draws)
 
 Paired vectors of CLIP ViT-B/32 (Flickr8k, Unsplash), of VideoCLIP (MSR-VTT) and of ``mini`` (Flickr8k's test split).
-*distance*: between the means of the modalities; *first direction*: the share of all variance that lies along the first
-singular direction; *own kind*: of how many vectors the ten nearest are all of their own modality; *pair* and *others*:
-the mean cosine of a pair, and of what is no pair; *R@1*: text to picture, one modality alone.
+*distance*: between the means of the modalities; *first direction*: the share of all variance along the first singular
+direction; *own kind*: the share of vectors whose ten nearest are all of their own modality; *pair* and *others*: the
+mean cosine of pairs, and of other combinations; *R@1*: text to picture, one modality only.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Pairs:
         return left * values, values**2
 
     def row(self) -> Row:
-        """Return what is told of them."""
+        """Return the row of the table."""
         n = len(self.pictures)
         both = np.vstack([self.pictures, self.texts])
         similarity = both @ both.T - 3 * np.eye(2 * n)  # nothing is its own neighbour

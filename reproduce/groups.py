@@ -1,12 +1,12 @@
-"""Whom a search shows when nobody is asked for: VisoGender's retrieval bias, as NNN's paper has it, on Flickr8k.
+"""Gender bias of neutral queries: VisoGender's retrieval bias, as in NNN's paper, on Flickr8k.
 
     python reproduce/groups.py --data DIR        (needs flickr8k/)
 
-VisoGender is not at hand, so the gallery is made from Flickr8k's test split: photos of which all five captions say a
-man or a boy and none a woman or a girl, and as many the other way round, drawn. The queries are the captions of these
-photos made neutral ("a person riding a bike"); a query's own photo is left out. References are the first captions of
-the dev split, made neutral. bias@10 above 0: more men; *absolute*: whichever way it leans; *by lot*: lists of ten drawn
-from the gallery; R@10: how often the neutral caption finds its own photo, when that is there.
+VisoGender is not available, so the gallery comes from Flickr8k's test split: photos whose five captions all mention a
+man or a boy and never a woman or a girl, and a random sample of the same number the other way round. The queries are
+the captions of these photos made neutral ("a person riding a bike"); a query's own photo is left out. References are
+the first captions of the dev split, made neutral. bias@10 above 0: more men; *absolute*: in either direction; *by lot*:
+random lists of ten from the gallery; R@10: how often the neutral caption finds its own photo, if that is included.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ INSTEAD = {word: neutral for neutral, words in NEUTRAL.items() for word in words
 
 
 def neutral(caption: str) -> str:
-    """Say a person, not a man or a woman."""
+    """Replace words for men and women by neutral ones."""
     return re.sub(r"[a-z]+", lambda word: INSTEAD.get(word[0], word[0]), caption.lower())
 
 
 def group(photo: Captioned) -> str:
-    """Return ``man`` or ``woman`` where all captions say so and none says the other; nothing otherwise."""
+    """Return ``man`` or ``woman`` if all captions mention one and none mentions the other; empty otherwise."""
     words = [set(re.findall("[a-z]+", caption.lower())) for caption in photo.captions]
     said = {name: [bool(SAYS[name] & each) for each in words] for name in SAYS}
     men, women = said["man"], said["woman"]
@@ -57,7 +57,7 @@ def group(photo: Captioned) -> str:
 
 
 def gallery(photos: list[Captioned]) -> tuple[list[Captioned], Names]:
-    """Return as many photos of men as of women, and which are which."""
+    """Return the same number of photos of men and of women, and the label of each."""
     kind = np.array([group(photo) for photo in photos])
     rng = np.random.default_rng(0)
     size = min(int((kind == name).sum()) for name in SAYS)
@@ -66,7 +66,7 @@ def gallery(photos: list[Captioned]) -> tuple[list[Captioned], Names]:
 
 
 def described(name: str, scores: Matrix, kind: Names, own: Matrix) -> Row:
-    """Return what is told of one ranking; ``own`` marks each query's own photo, ``(q, n)``."""
+    """Return the row of one ranking; ``own`` marks each query's own photo, ``(q, n)``."""
     order = np.argsort(-np.where(own, -np.inf, scores), axis=1, kind="stable")[:, :TOP]
     leaning = retrieval_bias(kind[order], "man", "woman")
     rank = (scores > np.where(own, scores, -np.inf).max(axis=1, keepdims=True)).sum(axis=1)

@@ -1,10 +1,11 @@
-"""The headline: every calibration beside one another on mixed corpora, overall and by modality.
+"""The headline: all calibrations side by side on mixed corpora, overall and by modality.
 
     python reproduce/headline.py --data DIR        (needs flickr8k/, mix/, docvqa/, emb/; --write also draws it)
 
 `mini` on Flickr8k's mixed corpus and on DocVQA's pages, CLIP ViT-B/32's vectors of Flickr8k photos (yardsticks.py).
-nDCG@10 with 95% bootstrap intervals. Two yardsticks know what no calibration does: *alone*, each kind searched by
-itself (perfect routing), and *one kind*, all documents being of the kind of the right one: as many, and no gap.
+nDCG@10 with 95% bootstrap intervals. Two references use information that no calibration has: *alone*, each kind
+searched separately (perfect routing), and *one kind*, all documents are of the kind of the right one, so there is no
+gap.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Found = dict[str, Interval]
 
 
 def measured(mixed: Mixed, spec: str) -> Found:
-    """Return the value of each slice. Where documents change kind in turn, a query counts once, with its mean."""
+    """Return the value of each slice. If documents are each kind in turn, a query counts once, with its mean."""
     print(f"{mixed.name}: {spec}", file=sys.stderr)
     found: dict[str, dict[str, list[float]]] = {part: {} for part in SLICES}
     for part, query, value in _values(mixed, spec):

@@ -2,10 +2,10 @@
 
     python reproduce/hubs.py --data DIR        (needs emb/clip_pairs.npz)
 
-1,090 Flickr8k photos (CLIP ViT-B/32) asked for with the captions of 100 of them. References are captions 1 to 4 of
-each, kept from their own photo, or those of another set (Unsplash); caption 0 asks. N is in how many of the 100 top-10
-lists a photo is: its skewness, excess kurtosis, maximum, and mean absolute distance from an even share; the share of
-photos in no list; R@1 and R@10 of the right photo.
+1,090 Flickr8k photos (CLIP ViT-B/32) are searched with the captions of 100 of them. References are captions 1 to 4 of
+each, kept apart from their own photo, or those of another set (Unsplash); caption 0 is the query. N is the number of
+the 100 top-10 lists that contain a photo: its skewness, excess kurtosis, maximum, and mean absolute distance from an
+even share; the share of photos in no list; R@1 and R@10 of the right photo.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPECS = (
 
 
 def described(name: str, scores: Matrix, right: Rows) -> Row:
-    """Return what is told of one ranking."""
+    """Return the row of one ranking."""
     order = np.argsort(-scores, axis=1, kind="stable")
     counts = occurrences(order[:, :TOP], scores.shape[1])
     centred = counts - counts.mean()

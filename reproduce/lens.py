@@ -3,8 +3,8 @@
     python reproduce/lens.py --data DIR --model OUT [--device cuda]         (needs scifact/ and the extras st and train)
 
 Two recipes: the paper's seven hard negatives (OUT), and a gentler one, two from further down the lists (OUT-gentle).
-Where they are not there yet they are trained first, as ``isthmus train lens --data DIR/scifact --out OUT`` does: a
-minute each on a GPU, an hour or more on two cores. Other machines' weights differ a little, and so do their numbers.
+Missing models are trained first, as by ``isthmus train lens --data DIR/scifact --out OUT``: a minute each on a GPU, an
+hour or more on two cores. Weights, and so numbers, differ a little between machines.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from isthmus.train.make import make_lens
 from isthmus.train.towers import minilm
 
 MEASURE = "nDCG@10"
-OPTIONS = {"model": "what `isthmus train lens` wrote; trained if it is not there", "device": "cpu or cuda"}
+OPTIONS = {"model": "the output of `isthmus train lens`; trained if it does not exist", "device": "cpu or cuda"}
 RECIPES = {"LENS": ("", LensRecipe()), "gentle": ("-gentle", LensRecipe(negatives=2, skip=12, batch=64))}
 Found = dict[str, dict[str, float]]
 
 
 def retrievers(asked: Benchmark, model: Path, device: str) -> Iterator[tuple[str, Retriever]]:
-    """Yield words, vectors before and after training, and words with each."""
+    """Yield retrievers by words, by vectors before and after training, and by words with each."""
     ids, texts = [document.id for document in asked.documents], [document.text or "" for document in asked.documents]
     words = Bm25(ids, texts)
     yield "BM25", words
@@ -68,7 +68,7 @@ def main(data: Path, model: Path, device: str) -> list[Row]:
 
 
 def gains(found: Found, parts: Mapping[str, set[str]]) -> Iterator[Row]:
-    """Yield what each recipe gains over its start, on all claims and on those of each part."""
+    """Yield the gain of each recipe over its start, on all claims and on those of each part."""
     for name in RECIPES:
         for part, which in parts.items():
             after, before = ({query: found[each][query] for query in which} for each in (name, "MiniLM"))

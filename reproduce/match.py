@@ -1,9 +1,9 @@
-"""P(match) against raw similarity: which tells better that a first answer is right, or that there is none.
+"""P(match) against raw similarity: which one better predicts that the first hit is right, or that there is no answer.
 
     python reproduce/match.py --data DIR        (needs flickr8k/ and mix/; --write also draws the curve)
 
-The mixed corpus of Flickr8k asked with 1,998 human captions, each twice: as it is, and with its right document taken
-out. P(match) is learned from the collection's own documents; it has seen none of these questions.
+The mixed corpus of Flickr8k is searched with 1,998 human captions, each twice: as it is, and with its right document
+removed. P(match) is learned from the collection's own documents; it has seen none of these queries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PICTURE = Path(__file__).parent.parent / "docs" / "images" / "match.png"
 
 @dataclass(frozen=True)
 class Asked:
-    """First answers with the right document there, and taken out: how confident, and whether right."""
+    """First hits with and without the right document: their confidence, and whether they are right."""
 
     present: Matrix
     removed: Matrix
@@ -34,12 +34,12 @@ class Asked:
 
     @property
     def confidence(self) -> Matrix:
-        """How confident every first answer was, with the right document there and without."""
+        """The confidence of every first hit, with and without the right document."""
         return np.concatenate([self.present, self.removed])
 
     @property
     def truth(self) -> Mask:
-        """Whether it was right."""
+        """Whether it is right."""
         return np.concatenate([self.right, np.zeros(len(self.removed), dtype=bool)])
 
     def kept(self, false: float) -> float:
@@ -49,7 +49,7 @@ class Asked:
 
 
 def ask(data: Path, folder: Path, calibration: str | None) -> Asked:
-    """Ask every question both ways."""
+    """Search every query both ways."""
     present, removed, right = [], [], []
 
     def confidence(hits: list[Hit]) -> float:
@@ -69,14 +69,14 @@ def ask(data: Path, folder: Path, calibration: str | None) -> Asked:
 
 
 def row(name: str, asked: Asked, probability: bool) -> Row:
-    """Return what is told of one measure of confidence."""
+    """Return the row of one measure of confidence."""
     kept = {f"kept at {share:.0%}": asked.kept(share) for share in FALSE}
     error: str | float = ece(asked.confidence, asked.truth) if probability else "no probability"
     return {"confidence": name, "AUROC": auroc(asked.confidence, asked.truth), "ECE": error, **kept}
 
 
 def draw(several: dict[str, Asked]) -> None:
-    """Draw answers kept against answers given where there is none."""
+    """Draw right answers kept against false answers given."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""What ``mini`` can do: photos by captions, captions by photos, abstracts by claims, with the shipped 8-bit files.
+"""The quality of ``mini``: photos by captions, captions by photos, abstracts by claims, with the shipped 8-bit files.
 
 python reproduce/mini.py --data DIR        (needs flickr8k/ and scifact/; about 6 minutes on 2 cores)
 """

@@ -1,9 +1,9 @@
-"""The first result that matters: a mixed corpus with ``mini``, raw cosine against every calibration, by modality.
+"""The main result: a mixed corpus with ``mini``, raw cosine against every calibration, by modality.
 
     python reproduce/mini_mix.py --data DIR        (needs flickr8k/ and mix/; --write also draws the gap)
 
 The corpus is Flickr8k's test split as 333 texts, 333 photos and 333 of both, the queries other captions of each.
-Calibrations are fitted on the dev split alone: its photos mixed 1:1:1 in the same way, its captions as reference
+Calibrations are fitted on the dev split only: its photos mixed 1:1:1 in the same way, its captions as reference
 queries whose source is known.
 """
 
@@ -68,7 +68,7 @@ def main(data: Path, write: bool) -> list[Row]:
 
 
 def gap(dev: flickr8k.Split, write: bool) -> None:
-    """Say how far the two clouds are apart, and draw how similar captions are to what."""
+    """Print the distance of the two clouds, and draw the similarities of captions."""
     images, texts = dev.images, dev.captions[:, 0]
     a, b = images.mean(axis=0), texts.mean(axis=0)
     cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))

@@ -12,7 +12,7 @@ from isthmus import Collection, Document
 
 @dataclass(frozen=True)
 class Question:
-    """A caption by another annotator, and the document it asks for."""
+    """A caption by another annotator, and the document it is about."""
 
     text: str
     right: str

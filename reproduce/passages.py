@@ -1,15 +1,15 @@
-"""HyDE and Query2Doc with a small language model: a passage is written for each question, and searched.
+"""HyDE and Query2Doc with a small language model, which writes a passage for each query to search with.
 
     python reproduce/passages.py --data DIR --model FOLDER [--device cuda] [--cache FOLDER]
                               (needs scifact/, a causal language model; extras align, train; an hour or two on a CPU)
 
 The first 100 of SciFact's test claims over all 5,183 abstracts, once as chats with screenshots that the embedded
-captioner reads, as in ``bridge.py``, and once as they are, which is how both papers mean it; all 300 would take three
-times as long. Passages are written as ``hyde:hf:MODEL`` and ``query2doc:hf:MODEL`` write them (greedily, at most 512
-tokens; past 300 words the question stays as it was), but 16 at a time, and shown as they come. nDCG@10 with 95%
-intervals, and its gain over the question itself, claim by claim, with the interval of that. *fell back* counts the
-questions that stayed as they were, *no new word* the passages that only say words of the question again. The numbers
-are of a CPU; a GPU rounds otherwise and writes a few other passages. ``--cache`` is where vectors are kept.
+captioner reads, as in ``bridge.py``, and once as they are, as in both papers; all 300 would take three times as long.
+Passages are written as ``hyde:hf:MODEL`` and ``query2doc:hf:MODEL`` write them (greedily, at most 512 tokens; past 300
+words the query is not changed), but 16 at a time, and printed as they come. nDCG@10 with 95% intervals, and its gain
+over the query itself, claim by claim, with its interval. *fell back* counts the queries that were not changed, *no new
+word* the passages that only repeat words of the query. The numbers are of a CPU; a GPU rounds differently and writes a
+few different passages. ``--cache`` is a folder for vectors.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ WAYS = {"BM25": ("hyde", "query2doc", "query2doc-words"), "mini": ("hyde", "quer
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A language model that has written already."""
+    """A language model whose passages are already written."""
 
     name: str
     passages: Mapping[str, str]
     together: int = 1
 
     def write(self, _: Prompt, text: str) -> str:
-        """Return the passage of a question."""
+        """Return the passage of a query."""
         return self.passages[text]
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What is searched for each question, and what became of the passages."""
+    """The searched text of each query, and counts of the passages."""
 
     texts: Sequence[str]
-    question: str  # what the passages were written for
+    question: str  # the input of the passages
     method: str | None = None
     fell_back: str = ""
     no_new: str = ""
 
 
 def written(policy: ForgePolicy, texts: Sequence[str]) -> dict[str, str]:
-    """Return the passage that the model writes for each text, the likeliest token each time, and show it."""
+    """Return the passage that the model writes for each text, the likeliest token each time, and print it."""
     made: dict[str, str] = {}
     for start in range(0, len(texts), BATCH):
         some = texts[start : start + BATCH]
@@ -84,7 +84,7 @@ def written(policy: ForgePolicy, texts: Sequence[str]) -> dict[str, str]:
 
 
 def passed(method: str, question: Searched, passages: Mapping[str, str]) -> Searched:
-    """Return what a method searches, given what the model wrote."""
+    """Return the searched texts of a method, given the model's passages."""
     how, texts = METHODS[method], question.texts
     writer, prompt = Written("model", passages), prompts.read(how.prompt)
     made = Prompted(method=method, writer=writer, prompt=prompt, words=how.words, put=how.put).rewrite(texts)
@@ -99,7 +99,7 @@ def _words(text: str) -> list[str]:
 
 
 def versions(sent: Sequence[Chat], model: str, device: str) -> dict[str, Searched]:
-    """Return what is searched under each way of asking."""
+    """Return the searched texts of each way of asking."""
     seen = caption.load("embedded").caption([chat.image for chat in sent])
     asked = {
         "+ caption": [joined(chat.text, [words]) for chat, words in zip(sent, seen, strict=True)],
@@ -119,7 +119,7 @@ def versions(sent: Sequence[Chat], model: str, device: str) -> dict[str, Searche
 
 
 def retrievers(ids: Sequence[str], texts: Sequence[str], cache: str | None) -> Iterator[tuple[str, Retriever]]:
-    """Yield words and vectors."""
+    """Yield retrievers by words and by vectors."""
     yield "BM25", Bm25(ids, texts)
     yield "mini", Dense(encoders.load("mini", batch=64, cache=cache), ids, texts)
 
@@ -158,7 +158,7 @@ if __name__ == "__main__":
     options = arguments(__doc__, OPTIONS)
     given = options.model or os.environ.get("ISTHMUS_MODEL")
     if not given:
-        print("passages: left out, it needs --model (or ISTHMUS_MODEL), a language model.")
+        print("passages: skipped, it needs --model (or ISTHMUS_MODEL), a language model.")
         raise SystemExit(0)
     rows = main(options.data, given, options.device or "cpu", options.cache)
     raise SystemExit(compared("passages", rows, options.write))

@@ -1,11 +1,10 @@
-"""What collections calibrate on: some words of a sentence, or a piece of one as Mr. Right takes it.
+"""Two kinds of generated reference queries: some words of a sentence, or a piece of one as in Mr. Right.
 
     python reproduce/queries.py --data DIR        (needs flickr8k/, mix/ and scifact/)
 
-nDCG@10 of real questions, with the calibration that `auto` chooses, with words beside it (BM25), and with a fixed one,
-when the reference queries are made in one way or the other; the mean over three seeds, the least and the most.
-``pieces`` are those that the collection makes by itself: a clause or noun phrase of a sentence where it is short enough
-not to count as copied, else some words.
+nDCG@10 of real queries, with the calibration that `auto` chooses, with words in addition (BM25), and with a fixed one,
+for both kinds of reference queries; mean, minimum and maximum over three seeds. ``pieces`` are the collection's
+default: a clause or noun phrase of a sentence if it is short enough not to count as copied, else some words.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def ndcg(things: Collection, asked: Asked, *, hybrid: bool) -> float:
 
 
 def rows(name: str, things: Collection, asked: Asked) -> list[Row]:
-    """Calibrate and ask, with each maker, three times."""
+    """Calibrate and search, with each generator, three times."""
     out: list[Row] = []
     for made, maker in MAKERS.items():
         values: dict[str, list[float]] = {}

@@ -1,14 +1,14 @@
-"""Documents of an abstract and a photo, asked about the text, about the photo, and about both: the table of Mr. Right.
+"""Documents of an abstract and a photo, with queries about the text, the photo, and both: the table of Mr. Right.
 
     python reproduce/right.py --data DIR [--model FOLDER] [--paper FOLDER] [--set OUT] [--cache FOLDER]
                                                     (needs scifact/, flickr8k/; an hour, without --paper forty minutes)
 
 MRR@10, R@1 with its 95% interval, R@5 and R@10 of the test queries over all test documents (``right_set.py``, built if
-it is not there). One vector of text, one of the image, both fused raw and centred, and the ensemble of the two towers
+it does not exist). One vector of text, one of the image, both fused raw and centred, and the ensemble of the two towers
 with a weight for each kind of query, tuned on dev. Then the trained model, ``mini-fusion`` or what ``isthmus train
 fusion`` wrote to a folder: its vectors, the same under nnn, and the matcher on its first 20, alone and under nnn. The
-vectors and the matcher of what ``isthmus train fusion --paper`` wrote are a second table, if it is said where that is.
-The kind of a query is told to the ensemble alone.
+vectors and the matcher of what ``isthmus train fusion --paper`` wrote are a second table, if its folder is given.
+Only the ensemble knows the kind of a query.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ WEIGHTS = np.linspace(0, 1, 21)
 DEPTH = 20  # documents that the matcher reads
 NEAREST, NEIGHBOURS, ALPHA = 24, 16, 0.75  # nnn of the matcher: dev queries read for each document, kept of them
 OPTIONS = {
-    "model": "what `isthmus train fusion` wrote; mini-fusion when not said",
-    "paper": "what `isthmus train fusion --paper` wrote; its table is left out when not said",
-    "set": "what right_set.py wrote; out/right when not said",
+    "model": "the output of `isthmus train fusion`; default: mini-fusion",
+    "paper": "the output of `isthmus train fusion --paper`; default: no table for it",
+    "set": "the output of right_set.py; default: out/right",
     "cache": "a folder for vectors",
 }
 
 
 @dataclass(frozen=True)
 class Split:
-    """Documents, what is asked by kind (query i for document i), and the vectors of an encoder."""
+    """Documents, queries by kind (query i for document i), and the vectors of an encoder."""
 
     documents: Sequence[Document]
     asked: Mapping[str, Sequence[str]]
@@ -63,7 +63,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Passages of documents, whose they are, and queries by kind."""
+    """Passages of documents, the document of each, and queries by kind."""
 
     passages: Vectors
     owner: Rows
@@ -104,7 +104,7 @@ def ensemble(known: Encoded, asked: Encoded, kind: str) -> Matrix:
 
 
 def rankings(known: Encoded, asked: Encoded) -> Iterator[tuple[str, str, Matrix]]:
-    """Yield the scores of every way of doing without training, by kind."""
+    """Yield the scores of every method without training, by kind."""
     for kind in KINDS:
         yield "text only", kind, asked.part("text", kind)
         yield "image only", kind, asked.part("image", kind)
@@ -115,7 +115,7 @@ def rankings(known: Encoded, asked: Encoded) -> Iterator[tuple[str, str, Matrix]
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model, what it makes of dev and test, and how it is called in the table."""
+    """A trained model, its vectors of dev and test, and its name in the table."""
 
     name: str
     encoder: FusionEncoder
@@ -128,7 +128,7 @@ class Trained:
         """Load a model and encode both splits."""
         encoder = encoders.load(model, cache=cache)
         if not isinstance(encoder, FusionEncoder):
-            raise SystemExit(f"{model} is no model of `isthmus train fusion`.")
+            raise SystemExit(f"{model} is not a model of `isthmus train fusion`.")
         return cls(name, encoder, splits, *(Encoded.of(encoder, split) for split in splits))
 
     def rankings(self, *, nnn: bool) -> Iterator[tuple[str, str, Matrix]]:
@@ -154,7 +154,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Reader:
-    """The matcher, with what it needs of every document computed once."""
+    """The matcher, with the inputs of every document computed once."""
 
     matcher: Matcher
     passages: Sequence[tuple[Matrix, Mask, Matrix]]  # tokens, masks and vector of each
@@ -206,13 +206,13 @@ class Reader:
 
 
 def _joint(vectors: Vectors) -> Matrix:
-    """Return the vectors of documents, whichever part they fill."""
+    """Return the vectors of documents, of any part."""
     found: Matrix = sum(vectors.parts[p] * vectors.present[p][:, None] for p in vectors.parts)  # type: ignore[assignment]
     return found
 
 
 def table(scores: Iterator[tuple[str, str, Matrix]], split: Split) -> list[Row]:
-    """Measure scores, a row for each way and kind."""
+    """Measure scores, a row for each method and kind."""
     names = [document.id for document in split.documents]
     qrels = {name: {name: 1} for name in names}
     rows: list[Row] = []

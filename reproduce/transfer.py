@@ -1,4 +1,4 @@
-"""Means from elsewhere, as GR-CLIP takes them: what centring loses with means of other data, and of fewer of them.
+"""Means of other data, as in GR-CLIP: what centring loses with means of other data, and of fewer vectors.
 
     python reproduce/transfer.py --data DIR        (needs flickr8k/, mix/ and emb/clip_pairs.npz)
 
@@ -43,7 +43,7 @@ class Origin:
 
 
 def described(mixed: Mixed, fitted: Fitted) -> dict[str, float]:
-    """Return what is told of one ranking."""
+    """Return the row of one ranking."""
     scores, image = mixed.scores(fitted), mixed.kind == "image"
     order = np.argsort(-scores, axis=1, kind="stable")
     rank = np.argsort(order, axis=1) + 1
@@ -55,7 +55,7 @@ def described(mixed: Mixed, fitted: Fitted) -> dict[str, float]:
 
 
 def row(mixed: Mixed, name: str, fits: Sequence[Fitted]) -> Row:
-    """Return the means of what is told of several fits."""
+    """Return the mean row of several fits."""
     told = [described(mixed, fitted) for fitted in fits]
     means = {column: float(np.mean([each[column] for each in told])) for column in told[0]}
     return {"corpus": mixed.name, "calibration": name, **means}
@@ -74,7 +74,7 @@ def centred(documents: Origin, queries: Origin, size: int | None = None) -> list
 
 
 def table(mixed: Mixed, alike: Origin, other: Origin) -> Iterator[Row]:
-    """Yield every calibration, then centring with means of data that is alike, of other data, and of some of each."""
+    """Yield every calibration, then centring with means of similar data, of other data, and of both."""
     for spec in SINGLE:
         yield row(mixed, spec, [mixed.fit(spec)])
     for origin in (alike, other):

@@ -1,7 +1,7 @@
 """The mixed corpora that several scripts measure on: photos with captions, scanned pages, real CLIP vectors.
 
-Beside each is the corpus that a calibration should be held against: the same documents, as many, all of one kind, so
-that there is no gap. `alone` (each kind searched by itself) is easier for another reason: a third of the documents.
+Each has a corpus for comparison: the same number of documents, all of one kind, so there is no gap. `alone` (each kind
+searched separately) is easier for another reason: it has a third of the documents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from isthmus.types import Vectors
 
 @dataclass(frozen=True)
 class Mixed:
-    """A mixed corpus (or several in which each document is another kind in turn), and all of it as each one kind."""
+    """A mixed corpus (or several in which each document is each kind in turn), and all of it as each single kind."""
 
     name: str
     corpora: Sequence[Corpus]
@@ -52,7 +52,7 @@ def pages(data: Path) -> Mixed:
 def clip(data: Path) -> Mixed:
     """100 Flickr8k photos with CLIP ViT-B/32's vectors, each as text, as photo and as both in turn.
 
-    Caption 0 is a document's text, 1 and 2 ask, 3 and 4 are references, kept from their own document.
+    Caption 0 is a document's text, 1 and 2 are queries, 3 and 4 references, kept apart from their own document.
     """
     held = np.load(data / "emb/clip_pairs.npz")
     images = held["f8k_img"][:100].astype(np.float32)
@@ -94,7 +94,7 @@ def _with_mini(name: str, mix: Benchmark, whole: Sequence[Document]) -> Mixed:
 
 
 def _as(documents: Sequence[Document], kind: str) -> list[Document]:
-    """Leave of each document what makes it that kind; one that lacks it stays as it is."""
+    """Reduce each document to one kind; a document without that kind is not changed."""
     return [
         Document(each.id, each.text if kind != "image" else None, each.image if kind != "text" else None)
         if each.modality == "image+text"

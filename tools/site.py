@@ -1,4 +1,4 @@
-"""What the documentation site adds to mkdocs: links into the repository, and doctests in docstrings."""
+"""Hooks of the documentation site for mkdocs: links into the repository, and doctests in docstrings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCTEST = re.compile(r"^>>> (?:.+\n?)+", re.MULTILINE)  # up to the next blank l
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Replace links to files outside of docs/, which the site does not hold, by their paths."""
+    """Replace links to files outside docs/, which are not part of the site, by their paths."""
     docs = Path(config["docs_dir"])
 
     def plain(link: re.Match[str]) -> str:
@@ -34,7 +34,7 @@ class Doctests(Extension):
     """Show the examples of docstrings as code; Markdown reads ``>>>`` as a quotation."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Put the examples of one docstring into fences."""
+        """Put the examples of one docstring into fenced code blocks."""
         if obj.docstring is not None:
             obj.docstring.value = DOCTEST.sub(
                 lambda found: f"```python\n{found[0].rstrip()}\n```\n", obj.docstring.value
