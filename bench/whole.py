@@ -169,8 +169,8 @@ def peers(rows: int, real: Path | None) -> None:
     known = seeds(real)
     vectors = np.concatenate([many(known["text"], rows // 2, rng), many(known["image"], rows - rows // 2, rng)])
     kinds = ["text"] * (rows // 2) + ["image"] * (rows - rows // 2)
-    asked = many(known["text"], 200, rng)
-    best = [set(map(str, np.argsort(-row)[:K])) for row in asked @ vectors.T]
+    queries = many(known["text"], 200, rng)
+    best = [set(map(str, np.argsort(-row)[:K])) for row in queries @ vectors.T]
     wanted: list[Any] = [Raw, Ours, FaissFlat]
     wanted += [kind for kind, module in ((Chroma, "chromadb"), (Lance, "lancedb")) if find_spec(module)]
     print(f"peers: {rows:,} × {vectors.shape[1]}, half texts, half images, 200 text queries")
@@ -181,7 +181,7 @@ def peers(rows: int, real: Path | None) -> None:
             start = perf_counter()
             peer.add(vectors, kinds)
             added = perf_counter() - start
-            found, taken = _asked(peer.ask, asked)
+            found, taken = _timed(peer.ask, queries)
             recall = np.mean([len(set(one) & right) / K for one, right in zip(found, best, strict=True)])
             images = np.mean([kinds[int(name)] == "image" for one in found for name in one])
             disk = sum(path.stat().st_size for path in Path(scratch).rglob("*") if path.is_file()) / vectors.nbytes
@@ -192,7 +192,7 @@ def peers(rows: int, real: Path | None) -> None:
             )
 
 
-def _asked(ask: Callable[[Matrix], list[str]], queries: Matrix) -> tuple[list[list[str]], list[float]]:
+def _timed(ask: Callable[[Matrix], list[str]], queries: Matrix) -> tuple[list[list[str]], list[float]]:
     ask(queries[0])
     found, taken = [], []
     for query in queries:

@@ -22,7 +22,7 @@ settings.load_profile("isthmus")
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of our own: no test reads or fills the user's."""
+    """A cache for the tests, so that none reads or fills the user's."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISTHMUS_CACHE", str(folder))

@@ -1,4 +1,4 @@
-"""A real chat endpoint on this machine, which answers as it is told to."""
+"""A local chat endpoint with scripted answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """What is answered: a status, a body, headers; or nothing at all, until the end."""
+    """An answer: a status, a body, headers; or none at all, until the end."""
 
     body: bytes = b""
     status: int = 200
@@ -27,7 +27,7 @@ def said(content: object) -> Answer:
 
 @dataclass
 class Service:
-    """Where it is, what it was asked, and how it answers: the last answer again and again."""
+    """The endpoint's address, the requests it got, and its answers; the last answer repeats."""
 
     url: str
     answers: list[Answer]

@@ -1,4 +1,4 @@
-"""Files made to cost far more than they weigh, each a few kilobytes or a hole in a disk."""
+"""Small files that are designed to be expensive to read, each a few kilobytes or sparse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 
 
 def hole(path: Path, size: int, start: bytes = b"") -> None:
-    """A file of a size that takes no room on the disk."""
+    """A sparse file."""
     with path.open("wb") as file:
         file.write(start)
         file.truncate(size)
@@ -66,7 +66,7 @@ def many_members_tar(root: Path) -> None:
 
 
 def packed_zeros_tar_gz(root: Path) -> None:
-    """A member of 20 GB that nobody wants, 20 MB compressed."""
+    """A member of 20 GB that is not read, 20 MB compressed."""
     zeros = zlib.compressobj(9, zlib.DEFLATED, 31)
     data = zeros.compress(header("a.mp4", 20 * GIB)) + zeros.compress(bytes(2**20)) + zeros.flush(zlib.Z_FULL_FLUSH)
     block = zlib.compressobj(9, zlib.DEFLATED, -15)

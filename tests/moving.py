@@ -1,4 +1,4 @@
-"""What re-encoding is tested with: a collection of thirty, what it answers, and interruptions."""
+"""Helpers for tests of re-encoding: a collection of thirty documents, its answers, and interruptions."""
 
 from __future__ import annotations
 

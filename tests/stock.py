@@ -1,4 +1,4 @@
-"""What collections are tested with: encoders that count, documents of all modalities, checks of the store itself."""
+"""Helpers for tests of collections: encoders that count, documents of all modalities, checks of the store itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "collection.sqlite"
 
 @dataclass(eq=False)
 class Counting:
-    """An encoder that does what another does, and notes what it was given."""
+    """An encoder that wraps another and records its inputs."""
 
     inner: Encoder
     texts: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Counting:
 
 @dataclass(frozen=True, eq=False)
 class Fusing:
-    """An encoder that makes ONE vector of a text and an image that stand together, out of one that keeps them apart."""
+    """An encoder that makes ONE vector of a document's text and image, from an encoder that makes two."""
 
     inner: Encoder
     name: str = "fusing"
@@ -138,7 +138,7 @@ def unit(rows: Matrix) -> Matrix:
 
 
 def dense(things: Collection, encoder: Encoder, documents: Sequence[Document], query: Query) -> dict[str, float]:
-    """Score documents by the equations, from the documents themselves: nothing of the collection but its fit."""
+    """Score documents by the equations, using only the documents and the collection's fit."""
     calibrated = things.calibration
     assert calibrated is not None
     vectors, owner = encoder.encode_passages(documents)
@@ -158,7 +158,7 @@ def database(things: Collection) -> Database:
 
 
 def looked_at(folder: Path) -> list[str]:
-    """Return what does not fit together in a store, by plain SQL; nothing when all is whole."""
+    """Return inconsistencies of a store, by plain SQL; empty if there are none."""
     with sqlite3.connect(folder / FILE) as connection:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         found += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]

@@ -145,7 +145,7 @@ def test_an_empty_index_and_zero_queries_have_empty_answers(kind: str) -> None:
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True])
 def test_no_hits_cannot_be_asked_for(kind: str, k: int) -> None:
-    with pytest.raises(BadInput, match="ask for 1 or more"):
+    with pytest.raises(BadInput, match="Use 1 or more"):
         BUILT[kind].search(QUERIES, k)
 
 

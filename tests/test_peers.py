@@ -80,7 +80,7 @@ def test_more_neighbours_than_the_probed_cells_hold_are_still_found() -> None:
     similarity, rows = FaissNeighbours(probes=1)(documents, bank, 200)
     assert (rows >= 0).all()
     np.testing.assert_allclose(similarity, np.einsum("id,ikd->ik", documents, bank[rows]), atol=1e-5)
-    with pytest.raises(BadInput, match="401 neighbours were asked for among 400"):
+    with pytest.raises(BadInput, match="k = 401 neighbours must be between 1 and 400"):
         FaissNeighbours()(documents, bank, 401)
     with pytest.raises(BadInput, match="NaN"):
         FaissNeighbours()(documents * np.nan, bank, 4)

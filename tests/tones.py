@@ -1,7 +1,7 @@
-"""A third kind of part and an encoder that reads it, as a package of somebody else's would bring them.
+"""A third kind of part and an encoder that reads it, as another package would provide them.
 
 A *tone* is a file of lines, one per second, each a few words of what is heard. The encoder hashes words to directions;
-what is heard lies in a cone of its own, as every modality of a real encoder does.
+tones are in a cone of their own, like every modality of a real encoder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small worlds to test in: documents and queries of every modality, in cones of their own, seeded."""
+"""Small test data: documents and queries of every modality, in cones of their own, seeded."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def world(seed: int = 0, *, documents: int = 30, queries: int = 24, weights: boo
 
 
 def one_modality(seed: int = 0, *, documents: int = 25, queries: int = 20) -> tuple[Matrix, Matrix, Matrix]:
-    """Return plain document, reference and asked matrices of one modality each."""
+    """Return plain document, reference and query matrices of one modality each."""
     rng = np.random.default_rng(seed)
     centre = rng.normal(size=DIM)
     return (

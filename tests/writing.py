@@ -1,6 +1,6 @@
-"""Processes of their own that use a collection and say, line by line, what has been acknowledged.
+"""Separate processes that use a collection and print, line by line, what has been acknowledged.
 
-python writing.py FOLDER ENCODER rounds         add, search, change and delete until somebody ends it
+python writing.py FOLDER ENCODER rounds         add, search, change and delete until it is killed
 python writing.py FOLDER ENCODER lines          add a document per line of the input
 python writing.py FOLDER ENCODER limited        add until files may not grow, search, make room, go on
 python writing.py FOLDER none    read OTHER     do what the input says as a user who may write OTHER alone
@@ -92,7 +92,7 @@ def limited(things: Collection) -> None:
 
 
 def stopped(*_: object) -> None:
-    """Say that the point has come, and wait to be ended."""
+    """Report that the point is reached, and wait to be killed."""
     say("there")
     sys.stdin.readline()
 
@@ -118,7 +118,7 @@ def reencode(things: Collection, other: str, point: str) -> None:
 
 def read(folder: Path, other: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(3, 8))
-    with Collection.open(other, "none", calibration="none") as things:  # brings in whatever is imported late
+    with Collection.open(other, "none", calibration="none") as things:  # triggers late imports
         things.add([Document(f"w{i}", vectors={"text": row}) for i, row in enumerate(rows)])
         things.search(ASKED, explain=True)
     if os.geteuid() == 0:
@@ -143,7 +143,7 @@ def read(folder: Path, other: Path) -> None:
 def main() -> None:
     folder, encoder, what, *rest = sys.argv[1:]
     writer.BATCH = BATCH
-    type(kinds.get("image")).cost = 1  # so that a batch is so many documents, whatever they hold
+    type(kinds.get("image")).cost = 1  # so that a batch is a fixed number of documents
     if what == "read":
         return read(Path(folder), Path(rest[0]))
     with Collection.open(Path(folder), encoder, calibration="center") as things:

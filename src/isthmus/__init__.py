@@ -29,8 +29,8 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# onnxruntime reads this once, when it is first imported by whomever: without it, it writes an identifier of the machine
-# into the home directory and sends events. A value that is set already stays.
+# onnxruntime reads this when it is first imported. Without it, onnxruntime writes an identifier of the machine into the
+# home directory and sends events. An existing value is kept.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 MODULES = ("calibration", "encoders", "errors", "kinds", "types")
@@ -48,12 +48,12 @@ CLASSES = {
 
 
 def __dir__() -> list[str]:
-    """List what there is, loaded or not."""
+    """List all names, imported or not."""
     return __all__
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is first used: ``import isthmus`` stays light."""
+    """Import a name on first use, so that ``import isthmus`` stays light."""
     if name in MODULES:
         return import_module(f"isthmus.{name}")
     if name in CLASSES:

@@ -1,4 +1,4 @@
-"""Late imports of optional dependencies, and whether anything may be fetched for them."""
+"""Late imports of optional dependencies, and whether downloads are allowed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "ISTHMUS_OFFLINE")
 
 
 def offline() -> bool:
-    """Whether the environment says that nothing may be fetched."""
+    """Whether the environment forbids downloads."""
     return any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in OFFLINE)
 
 
 def need(module: str, *, extra: str) -> ModuleType:
-    """Import ``module``, or say which extra brings it.
+    """Import ``module``, or raise an error that names the extra to install.
 
     >>> need("json", extra="none").dumps([1])
     '[1]'
@@ -35,7 +35,7 @@ def need(module: str, *, extra: str) -> ModuleType:
 
 
 def require(module: str, *, extra: str) -> None:
-    """Raise what ``need`` raises where ``module`` is not installed, without importing it.
+    """Raise the error of ``need`` if ``module`` is not installed, without importing it.
 
     >>> require("json", extra="none")
     """

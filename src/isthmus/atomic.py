@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, then moved over it in one step."""
+"""Atomic writes: a file is written under a temporary name in the same folder, then renamed in one step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a path to write to; what was written takes the place of ``path`` when the block ends without an error.
+    """Yield a path to write to; it replaces ``path`` when the block ends without an error.
 
-    The name is of this call alone, so that threads and processes that write one file do not meet. The content is on the
-    disk before it is moved. After an error what was there stays.
+    The name is unique, so that threads and processes can write the same file. The content is on disk before the rename.
+    After an error ``path`` is unchanged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -37,9 +37,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a new folder to write into; it takes the place of the folder ``path`` when the block ends without an error.
+    """Yield a new folder to write into; it replaces the folder ``path`` when the block ends without an error.
 
-    After an error what was there stays.
+    After an error ``path`` is unchanged.
     """
     target = Path(path)
     draft, old = (target.with_name(f"{target.name}.{secrets.token_hex(8)}.{end}") for end in ("tmp", "old"))

@@ -1,7 +1,7 @@
-"""Checksums of what is stored: of a row's values, and of a whole file.
+"""Checksums of stored data: of a row's values, and of a whole file.
 
-XXH3 runs at memory speed, so a file is checked whole when it is opened. It finds damage, not forgery: whoever can write
-the files can write matching checksums.
+XXH3 runs at memory speed, so a file is checked whole when it is opened. It detects damage, not forgery:
+anyone who can write the files can write matching checksums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SIGNED = (1 << 63) - 1  # the largest integer of SQLite
 
 
 def of_values(*values: object) -> int:
-    """Return a checksum of values as SQLite stores them: their types count, and so do their borders.
+    """Return a checksum of values as SQLite stores them; types and boundaries of values are part of it.
 
     >>> of_values("a", 1) == of_values("a", 1), of_values("a", "1") == of_values("a", 1)
     (True, False)

@@ -1,22 +1,22 @@
-"""Every error isthmus raises on purpose, as one tree.
+"""The exceptions of isthmus, as one tree.
 
 Each message says what is wrong, why it matters and what to do about it.
 
     IsthmusError
-    ├── BadInput (ValueError)          something handed in cannot be used
+    ├── BadInput (ValueError)          an argument or input cannot be used
     │   ├── BadVectors                 shape, dimension, NaN, a zero row
-    │   ├── UnknownName                a name no table holds; the nearest one is suggested
+    │   ├── UnknownName                an unknown name; the nearest known one is suggested
     │   │   └── UnknownDocument        an id no document of the collection has
-    │   ├── BadImage                   a picture that cannot be read, or is too large to
-    │   ├── CannotRead                 a file that the system does not give now, and may give later
+    │   ├── BadImage                   a picture that cannot be read, or is too large
+    │   ├── CannotRead                 a file that cannot be opened now, but perhaps later
     │   ├── CannotEncode               documents that an encoder cannot read, each with the reason
     │   ├── BadSpec                    a calibration spec that cannot be read or composed
     │   └── UnknownModality            a modality the fitted calibration never saw
-    ├── CannotFit (ValueError)         the data do not determine what was asked for
-    ├── BadFile (ValueError)           a file that is damaged or of another kind
-    ├── CannotWrite (OSError)          a full disk, a read-only folder, another writer at work
+    ├── CannotFit (ValueError)         the data is not sufficient for the fit
+    ├── BadFile (ValueError)           a file that is damaged or has another format
+    ├── CannotWrite (OSError)          a full disk, a read-only folder, another active writer
     │   └── Closed                     the collection was closed; open it again
-    ├── CannotReach (OSError)          a service does not answer, refuses, or answers nonsense
+    ├── CannotReach (OSError)          a service does not answer, refuses, or returns an invalid answer
     └── MissingExtra (ImportError)     an optional dependency is not installed
 
 ``CODES`` maps every class to the exit code of the command line and to the status of an HTTP response.
@@ -30,7 +30,7 @@ SHOWN = 80  # characters of a value that a message repeats
 
 
 def shown(value: object) -> str:
-    """Write a value for a message: short, and safe for values that cannot be written at all.
+    """Format a value for a message: short, and safe for values whose repr fails.
 
     >>> shown("a" * 100)[-4:], shown(5)
     ('aaa…', '5')
@@ -43,7 +43,7 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, in the singular or the plural.
+    """Format a number with its noun, in the singular or the plural.
 
     >>> counted(1, "document"), counted(1204, "document"), counted(0, "query")
     ('1 document', '1,204 documents', '0 queries')
@@ -53,11 +53,11 @@ def counted(number: int, noun: str) -> str:
 
 
 class IsthmusError(Exception):
-    """The root: catch this to catch everything isthmus raises on purpose."""
+    """The base class of all exceptions of isthmus."""
 
 
 class BadInput(IsthmusError, ValueError):
-    """Something handed in cannot be used."""
+    """An argument or input cannot be used."""
 
 
 class BadVectors(BadInput):
@@ -65,7 +65,7 @@ class BadVectors(BadInput):
 
 
 class UnknownName(BadInput):
-    """A name that no table holds."""
+    """An unknown name."""
 
 
 class UnknownDocument(UnknownName):
@@ -77,7 +77,7 @@ class BadImage(BadInput):
 
 
 class CannotRead(BadInput):
-    """A file or folder that the system does not give now: permissions, the disk, a link that leads nowhere."""
+    """A file or folder that cannot be opened now: permissions, the disk, a broken link."""
 
 
 class CannotEncode(BadInput):
@@ -97,11 +97,11 @@ class UnknownModality(BadInput):
 
 
 class CannotFit(IsthmusError, ValueError):
-    """The data do not determine what was asked for."""
+    """The data is not sufficient for the fit."""
 
 
 class BadFile(IsthmusError, ValueError):
-    """A file that is damaged, or of another kind or version."""
+    """A file that is damaged, or has another format or version."""
 
 
 class CannotWrite(IsthmusError, OSError):
@@ -113,7 +113,7 @@ class Closed(CannotWrite):
 
 
 class CannotReach(IsthmusError, OSError):
-    """A service does not answer, refuses, or answers what nobody can read."""
+    """A service does not answer, refuses, or returns an invalid answer."""
 
 
 class MissingExtra(IsthmusError, ImportError):
@@ -121,7 +121,7 @@ class MissingExtra(IsthmusError, ImportError):
 
 
 class Codes(NamedTuple):
-    """How an error leaves the program: ``exit`` for the command line, ``status`` for HTTP."""
+    """The codes of an error: ``exit`` for the command line, ``status`` for HTTP."""
 
     exit: int
     status: int

@@ -1,7 +1,7 @@
-"""Open files that somebody else named: only regular ones, and only as much of them as fits.
+"""Open files safely: only regular files, and only up to a size limit.
 
 A path from a document, a row, an option or a description may name a device, a pipe, a socket or a folder. Opening one
-of those can wait forever, and reading one can have no end. Every such path is opened here: without blocking, checked
+of those can block forever, and reading one may never end. Every such path is opened here: without blocking, checked
 after it is open (so the file that was checked is the file that is read), and read up to a limit.
 """
 

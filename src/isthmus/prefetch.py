@@ -1,4 +1,4 @@
-"""Read ahead: what comes next is made on another thread while the last is used."""
+"""Prefetch items of an iterator on another thread while the last one is used."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-PATIENCE = 0.1  # seconds between looks at whether Ctrl-C was pressed
-BYTES = 64 << 20  # made ahead, at most
+PATIENCE = 0.1  # seconds between checks for Ctrl-C
+BYTES = 64 << 20  # prefetched, at most
 
 
 def prefetch(
     items: Iterable[Item], size: int, weigh: Callable[[Item], int] = lambda _: 0
 ) -> Generator[Item, None, None]:
-    """Yield the items in their order; up to ``size`` of them, and ``BYTES`` by ``weigh``, are made beforehand.
+    """Yield the items in order; up to ``size`` of them, and ``BYTES`` by ``weigh``, are prefetched.
 
-    An error of the maker is raised where the item would have been. Closing the generator stops the maker.
+    An error of the producer is raised in place of the item. Closing the generator stops the producer.
 
     >>> list(prefetch(range(4), 2))
     [0, 1, 2, 3]
@@ -34,7 +34,7 @@ def prefetch(
 
 
 class Channel(Generic[Item]):
-    """Items on their way from the thread that makes them to the one that uses them."""
+    """A queue of items between the producer thread and the consumer."""
 
     def __init__(self, size: int, weigh: Callable[[Item], int]) -> None:
         self._size, self._weigh = size, weigh
@@ -45,12 +45,12 @@ class Channel(Generic[Item]):
         self._error: BaseException | None = None
 
     def fill(self, items: Iterable[Item]) -> None:
-        """Take items in until they end or nobody wants them."""
+        """Put items into the queue until they end or the consumer stops."""
         try:
             for item in items:
                 if not self._put(item):
                     return
-        except BaseException as error:  # noqa: BLE001 - it is raised again by whoever reads
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             self._error = error
         with self._changed:
             self._ended = True
@@ -69,11 +69,11 @@ class Channel(Generic[Item]):
         return len(self._waiting) >= self._size or self._bytes > BYTES
 
     def items(self) -> Generator[Item, None, None]:
-        """Give items out."""
+        """Yield items from the queue."""
         while True:
             with self._changed:
                 while not self._waiting and not self._ended:
-                    self._changed.wait(PATIENCE)  # a wait that Ctrl-C can end
+                    self._changed.wait(PATIENCE)  # a wait that Ctrl-C can interrupt
                 if not self._waiting:
                     break
                 item = self._waiting.popleft()
@@ -84,7 +84,7 @@ class Channel(Generic[Item]):
             raise self._error
 
     def stop(self) -> None:
-        """Want nothing more."""
+        """Stop the producer."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Tables of named things, and the kind answer to a name they do not hold."""
+"""Look up names in tables, with suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Thing = TypeVar("Thing")
 
 
 def lookup(table: Mapping[str, Thing], name: str, kind: str) -> Thing:
-    """Return ``table[name]``, or raise naming the nearest known name.
+    """Return ``table[name]``, or raise an error that suggests the nearest known name.
 
     >>> lookup({"center": 1, "nnn": 2}, "nnn", "calibration")
     2
@@ -28,7 +28,7 @@ def lookup(table: Mapping[str, Thing], name: str, kind: str) -> Thing:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Say which known name comes nearest, or list them all.
+    """Suggest the nearest known name, or list them all.
 
     >>> suggestion("alhpa", ["alpha", "k"])
     "Did you mean 'alpha'?"

@@ -1,4 +1,4 @@
-"""Index hostile files in a process that ends when one of them costs more than a document may.
+"""Index hostile files in a process that is killed when one of them exceeds the limits of a document.
 
 The process indexes one folder after another with the tiny encoder. From the first one on it may take 1 GiB of memory
 more than it had; each folder may take so many seconds of processor time, and the system ends the process past them. A

@@ -1,4 +1,4 @@
-"""Everything a collection can be asked, and what its answers are worth: right, refused, or wrong."""
+"""Every operation of a collection, and whether its result is right, refused, or wrong."""
 
 from __future__ import annotations
 

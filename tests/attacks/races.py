@@ -1,4 +1,4 @@
-"""Readers beside a writer: each search sees one committed state, whole.
+"""Readers concurrent with a writer: each search sees one committed state, complete.
 
 A writer replaces the same documents over and over; each time, all of them say which generation they belong to. A
 search that asks for all of them must find each once, and all of one generation: what one transaction wrote is seen

@@ -114,7 +114,7 @@ def _shares(evidence: Evidence, kind: str) -> ModalityShares:
     total = max(sum(evidence.corpus.values()), 1)
     mine = evidence.query_modality == kind
     known = mine & (evidence.target != "")
-    named = np.append(evidence.modality, "")  # what −1 stands for
+    named = np.append(evidence.modality, "")  # −1 means no document
     before, after = named[evidence.raw.lists], named[evidence.calibrated.lists]
     first = [
         np.where(side.ranks == 1, evidence.target, holders[:, 0] if holders.shape[1] else "")

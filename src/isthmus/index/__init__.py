@@ -1,9 +1,9 @@
-"""Indexes: the largest inner products among plain vectors, exactly or nearly. One index per modality.
+"""Indexes: the largest inner products among plain vectors, exact or approximate. One index per modality.
 
     kind       a query costs                 built from         chosen
     exact      one read of all the vectors   nothing            up to about 200,000 rows
     ivf-sq8    a look into some cells        a sample, a pass   above
-    hnsw       a walk over a graph           minutes of work    when asked for
+    hnsw       a walk over a graph           minutes of work    on request
 
 >>> import numpy as np
 >>> shelf = build(np.eye(3, dtype=np.float32), "exact")

@@ -1,9 +1,9 @@
-"""What the approximate kinds share: look where Faiss points, score by the rows themselves, look wider if need be.
+"""The search of approximate indexes: Faiss proposes rows, the vectors score them, and the search widens if needed.
 
-The index only proposes rows; their inner products are computed from the vectors, as ``exact`` does it, so a hit has
-the same score in every kind. It is asked for a *quota* of rows, a few times ``k``: of the rows that a filter allows,
-the index must have met so many, or it looked in the wrong place and looks again, four times wider. When looking
-wider would cost more than a scan of the allowed rows, they are scanned: a narrow filter is faster that way, and exact.
+The index only proposes rows; their inner products are computed from the vectors, as in ``exact``, so a hit has the same
+score in every kind. A search needs a *quota* of rows that the filter allows, a few times ``k``. If the index finds
+fewer, it searches again, four times wider. When a wider search would cost more than a scan of the allowed rows, they
+are scanned: for a narrow filter this is faster, and exact.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ LANES = 16
 
 
 class Proposer(Protocol):
-    """The part of an approximate index that differs from one to the other."""
+    """The methods that differ between approximate indexes."""
 
     vectors: Matrix
     threads: int | None
 
     def quota(self, k: int, filtered: bool) -> int:
-        """Return how many rows must be met to trust that the ``k`` best are among them."""
+        """Return the number of rows to find, so that the ``k`` best are very likely among them."""
         ...
 
     def effort(self, k: int, share: float) -> int:
-        """Return how wide to look for ``k`` hits when this share of the rows is allowed."""
+        """Return the width of a search for ``k`` hits if this share of the rows is allowed."""
         ...
 
     def cost(self, effort: int) -> float:
-        """Return the number of gathered rows that can be scanned in the time one such look takes."""
+        """Return the number of gathered rows that can be scanned in the time of one such search."""
         ...
 
     def propose(self, queries: Matrix, quota: int, effort: int, allowed: Mask | None) -> Rows:
-        """Return ``(m, quota)`` rows, −1 where fewer were met."""
+        """Return ``(m, quota)`` rows, −1 where fewer were found."""
         ...
 
 
 def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None) -> tuple[Matrix, Rows]:
-    """Return the ``k`` best rows of each query among those proposed, or among all where the quota is out of reach."""
+    """Return the ``k`` best rows of each query among those proposed, or among all if the quota cannot be reached."""
     vectors, n = index.vectors, len(index.vectors)
     k, queries = checked_k(k), checked_queries(queries, vectors.shape[1])
     mask = checked_mask(allowed, n)
@@ -69,7 +69,7 @@ def search(index: Proposer, queries: Matrix, k: int, allowed: Mask | None) -> tu
 
 
 def roomy(width: int) -> int:
-    """Return the width Faiss gets: its fast paths take 16 numbers at a time, and one bias column costs five times."""
+    """Return the padded width for Faiss: its fast paths need multiples of 16; one extra column is five times slower."""
     return -(-width // LANES) * LANES
 
 

@@ -1,4 +1,4 @@
-"""What an index is, and the checks that all of them share."""
+"""The protocol of an index, and the checks that all of them share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from isthmus.errors import BadInput, BadVectors
 from isthmus.types import Mask, Matrix, Rows
 
-Progress: TypeAlias = Callable[[int, int], object]  # rows done, rows in all
+Progress: TypeAlias = Callable[[int, int], object]  # rows done, rows in total
 
 
 class Index(Protocol):
@@ -27,12 +27,12 @@ class Index(Protocol):
     def search(self, queries: Matrix, k: int, allowed: Mask | None = None) -> tuple[Matrix, Rows]:
         """Return ``(m, k)`` inner products, best first, and their row numbers.
 
-        Only rows where ``allowed`` is true are found. Where there are fewer than ``k``, −inf and −1 fill up.
+        Only rows where ``allowed`` is true are found. If there are fewer than ``k``, −inf and −1 fill the rest.
         """
         ...
 
     def save(self, folder: Path, name: str) -> list[Path]:
-        """Write what is needed besides the vectors, and return the files written."""
+        """Write the index without the vectors, and return the files written."""
         ...
 
 
@@ -47,7 +47,7 @@ def checked_vectors(vectors: Matrix) -> Matrix:
 
 
 def checked_queries(queries: Matrix, width: int) -> Matrix:
-    """Return queries as plain float32, or say why they cannot be asked."""
+    """Return queries as plain float32, or raise an error."""
     plain = np.asarray(queries)
     if plain.ndim != 2:
         raise BadVectors(f"queries have shape {plain.shape}; they must be (queries, dimensions).")
@@ -66,14 +66,14 @@ def checked_queries(queries: Matrix, width: int) -> Matrix:
 
 
 def checked_k(k: int) -> int:
-    """Return how many hits are asked for, or refuse."""
+    """Return the number of hits, or raise an error."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise BadInput(f"k = {k!r} hits were asked for; ask for 1 or more.")
+        raise BadInput(f"k = {k!r} is not a number of hits. Use 1 or more.")
     return int(k)
 
 
 def checked_mask(allowed: Mask | None, n: int) -> Mask | None:
-    """Return the mask, or None where it allows every row."""
+    """Return the mask, or None if it allows every row."""
     if allowed is None:
         return None
     mask = np.asarray(allowed)

@@ -1,11 +1,11 @@
-"""Which kind of index for how many rows.
+"""Choose the kind of index by the number of rows.
 
-A collection says ``auto``, or the name of a kind (``Collection.open(…, index="hnsw")``). For ``auto``:
+A collection has the setting ``auto``, or the name of a kind (``Collection.open(…, index="hnsw")``). For ``auto``:
 
-Exact search is exact, needs no building and no memory, and its time grows with the bytes it reads. So it is the kind
-until a single query takes about 5 ms; then ``ivf-sq8``. ``hnsw`` is never chosen: where it was measured (up to
-200,000 rows) it is no faster at the same recall, takes four times the memory and as many times longer to build. It is
-there for whoever asks for it. `docs/benchmarks.md` has the curves.
+Exact search needs no build and no memory, and its time grows with the bytes it reads. So it is chosen until a single
+query takes about 5 ms; then ``ivf-sq8``. ``hnsw`` is never chosen: in our measurements (up to 200,000 rows) it is no
+faster at the same recall, and needs four times the memory and build time. It is available on request.
+`docs/benchmarks.md` has the curves.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""``exact``: every row is looked at. Nothing is built, nothing is missed.
+"""``exact``: a scan of every row. Nothing is built, nothing is missed.
 
-A single query (or a few) is bound by memory: threads read blocks of rows, and each row meets all the queries while it
-is in the cache. Many queries are bound by arithmetic: one matrix product per block of rows. Either way the k best of
-a block join the k best so far, so the scratch is bounded whatever the number of rows.
+A single query (or a few) is bound by memory: threads read blocks of rows, and each row is compared with all queries
+while it is in the cache. Many queries are bound by arithmetic: one matrix product per block of rows. Either way the k
+best of a block join the k best so far, so the scratch is bounded whatever the number of rows.
 
 A score is always ``np.vecdot(row, query)`` in float32. A matrix product rounds differently from one shape to the
-next, so it only proposes candidates (``SPARE`` more than were asked for), whose scores are computed again: a query
+next, so it only proposes candidates (``SPARE`` more than ``k``), whose scores are computed again: a query
 gets the same answer alone and in a batch, and equal rows tie, the lower row first.
 
 >>> shelf = Exact(np.eye(3, dtype=np.float32))
@@ -26,17 +26,17 @@ from isthmus.index.select import Keys, keys, largest, ordered, top
 from isthmus.index.threads import cores, in_pieces
 from isthmus.types import Mask, Matrix, Rows
 
-FEW = 8  # up to so many queries, dot products by row beat a matrix product
+FEW = 8  # up to this many queries, dot products by row are faster than a matrix product
 BATCH = 256  # queries in one matrix product
 SPARE = 16  # candidates beyond k from a matrix product: rows that its rounding may have put in another order
 BLOCK = 2048  # rows a thread reads at a time
 SCRATCH = 8_000_000  # scores held at a time, 32 MB
 GATHERED = 8192  # rows copied at a time, when few are allowed
-GATHER_BELOW = 0.3, 0.6  # share of allowed rows from which looking at all is faster: few queries, many
+GATHER_BELOW = 0.3, 0.6  # share of allowed rows above which a scan of all is faster: few queries, many
 
 
 class Exact:
-    """The rows themselves. They are not copied, so they must stay as they are."""
+    """The rows themselves. They are not copied, so they must not change."""
 
     kind = "exact"
 
@@ -53,14 +53,14 @@ class Exact:
         return scan(self.vectors, queries, k, checked_mask(allowed, len(self)), self.threads)
 
     def save(self, folder: Path, name: str) -> list[Path]:  # noqa: ARG002 - there is nothing to write
-        """Write nothing: the vectors are all there is."""
+        """Write nothing: the index is the vectors."""
         return []
 
 
 def scan(
     vectors: Matrix, queries: Matrix, k: int, allowed: Mask | None = None, threads: int | None = None
 ) -> tuple[Matrix, Rows]:
-    """Search checked arrays; what ``Exact`` does, and what the other kinds do when a filter leaves few rows."""
+    """Search checked arrays; used by ``Exact``, and by the other kinds if a filter leaves few rows."""
     seen = Seen.of(vectors, allowed, GATHER_BELOW[len(queries) > FEW])
     found = min(k, len(seen))
     scores = np.empty((len(queries), found), dtype=np.float32)
@@ -73,7 +73,7 @@ def scan(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The rows a search looks at: all of them, some masked, or a subset that is gathered block by block."""
+    """The rows of a search: all of them, some masked, or a subset that is gathered block by block."""
 
     vectors: Matrix
     subset: Rows | None = None  # ascending, so that lower places are lower rows
@@ -135,7 +135,7 @@ def _by_row(seen: Seen, queries: Matrix, start: int, stop: int, threads: int | N
 
 
 def _by_product(seen: Seen, queries: Matrix, start: int, stop: int) -> Matrix:
-    scores = (seen.block(start, stop) @ queries.T).T  # this way round OpenBLAS is a tenth faster
+    scores = (seen.block(start, stop) @ queries.T).T  # in this order OpenBLAS is a tenth faster
     seen.hide(scores, start, stop)
     return scores
 

@@ -1,4 +1,4 @@
-"""Faiss indexes on disk, each with a note of its size and checksum: Faiss itself believes whatever bytes it reads."""
+"""Faiss indexes on disk, each with a note of its size and checksum: Faiss itself does not check the bytes it reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.errors import BadFile
 
 
 def write(index: Any, file: Path) -> list[Path]:
-    """Write an index and its note, each replacing what was there in one step."""
+    """Write an index and its note, each atomically."""
     note = _note(file)
     with replacing(file) as draft:
         need("faiss", extra="ann").write_index(index, str(draft))
@@ -24,7 +24,7 @@ def write(index: Any, file: Path) -> list[Path]:
 
 
 def read(file: Path, rows: int, width: int) -> Any:
-    """Read an index of so many rows and dimensions, or say that the file is not that."""
+    """Read an index of this many rows and dimensions, or raise an error."""
     try:
         described = json.loads(_note(file).read_text(encoding="utf-8"))
         whole = described == {"bytes": file.stat().st_size, "xxh3": checksums.of_file(file)}

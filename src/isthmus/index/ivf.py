@@ -1,10 +1,10 @@
-"""``ivf-sq8``: rows in cells around centres, a byte per number; the cells nearest to the query are looked at.
+"""``ivf-sq8``: rows in cells around centres, a byte per number; a query reads the cells nearest to it.
 
     cells = 4·√n;   a row is kept as  round( (x − its cell's centre) / step )  per dimension, in 8 bits
 
 What it means: a quarter of the memory of the vectors and a fast build, so it is the kind for many rows. Recall grows
-with the number of cells looked at (``effort``, Faiss's nprobe); what the bytes round away is repaired, because more
-rows than asked for are proposed and their scores computed from the vectors.
+with the number of cells looked at (``effort``, Faiss's nprobe); the rounding of the bytes is compensated, because
+more than ``k`` rows are proposed and their scores computed from the vectors.
 
 Reference: Jégou et al., *Product quantization for nearest neighbor search* (2011), §IV for the cells. Faiss does it.
 
@@ -96,14 +96,14 @@ class Ivf:
         """Write the cells."""
         return files.write(self.cells, folder / f"{name}.ivf-sq8")
 
-    def quota(self, k: int, filtered: bool) -> int:  # noqa: ARG002 - the reach sees to the filter
-        """Return how many rows to score again: enough that the bytes' rounding hides none of the best."""
+    def quota(self, k: int, filtered: bool) -> int:  # noqa: ARG002 - the reach handles the filter
+        """Return the number of rows to score again: enough that the rounding loses none of the best."""
         return max(QUOTA, 4 * k)
 
     def effort(self, k: int, share: float) -> int:
-        """Return how many cells' worth of allowed rows to look at for ``k`` hits.
+        """Return the number of cells' worth of allowed rows to read for ``k`` hits.
 
-        At random a mask thins out every cell alike; then the hits lie further away, in 1/√share times as many cells.
+        A random mask thins out all cells equally; then the hits are further away, in 1/√share times as many cells.
         """
         return math.ceil(float(EFFORT * (max(1, k / 25) * share) ** 0.5))
 
@@ -112,12 +112,14 @@ class Ivf:
         return ROWS_PER_LOOK + ROWS_PER_CODE * len(self) * effort / int(self.cells.nlist)
 
     def propose(self, queries: Matrix, quota: int, effort: int, allowed: Mask | None) -> Rows:
-        """Look into the nearest cells, and return the best rows by their bytes."""
+        """Read the nearest cells, and return the best rows by their bytes."""
         if allowed is None:
             return self._look(queries, quota, effort, None)
         chosen = approximate.selector(allowed)
         found = np.empty((len(queries), quota), dtype=np.intp)
-        reach = np.sqrt(2) ** np.ceil(2 * np.log2(self._reach(queries, effort, allowed)))  # like reaches look together
+        reach = np.sqrt(2) ** np.ceil(
+            2 * np.log2(self._reach(queries, effort, allowed))
+        )  # queries with a similar reach are searched together
         for cells in np.unique(reach):
             found[reach == cells] = self._look(queries[reach == cells], quota, round(float(cells)), chosen)
         return found
@@ -129,7 +131,7 @@ class Ivf:
         return np.asarray(limited(lambda: self.cells.search(wide, quota, params=settings)[1], threads))
 
     def _reach(self, queries: Matrix, effort: int, allowed: Mask) -> Rows:
-        """Return how many cells to look at, nearest first, until they hold ``effort`` cells' worth of allowed rows."""
+        """Return the number of cells to read, nearest first, to get ``effort`` cells' worth of allowed rows."""
         count = int(self.cells.nlist)
         filled = np.bincount(self.cell[allowed], minlength=count) * (count / len(self))
         near = np.array([np.vecdot(self.centres, query) for query in queries])  # (m, cells)

@@ -18,7 +18,7 @@ from isthmus.types import Matrix
 
 @dataclass(frozen=True, slots=True)
 class IndexKind:
-    """How a kind of index comes to be: from vectors, threads, progress; from vectors, folder, name, threads."""
+    """How a kind of index is built (vectors, threads, progress) and loaded (vectors, folder, name, threads)."""
 
     build: Callable[[Matrix, int | None, Progress | None], Index]
     load: Callable[[Matrix, Path, str, int | None], Index]
@@ -50,10 +50,10 @@ def checked_kind(kind: str) -> str:
 def build(
     vectors: Matrix, kind: str | None = None, *, threads: int | None = None, progress: Progress | None = None
 ) -> Index:
-    """Build an index over the rows, which are kept, not copied; without a kind, the one that suits their number.
+    """Build an index over the rows, which are kept, not copied; default: the kind for their number.
 
-    ``auto`` is no kind either. ``threads`` bounds the cores used (all, when None); ``progress(done, total)`` is called
-    as rows are added.
+    ``auto`` means the default too. ``threads`` bounds the cores used (default: all); ``progress(done, total)`` is
+    called as rows are added.
 
     >>> import numpy as np
     >>> shelf = build(np.eye(3, dtype=np.float32))
@@ -66,5 +66,5 @@ def build(
 
 
 def load(kind: str, vectors: Matrix, folder: Path, name: str, *, threads: int | None = None) -> Index:
-    """Read what ``save`` wrote for these vectors (usually a memory map); ``BadFile`` when it is damaged."""
+    """Read what ``save`` wrote for these vectors (usually a memory map); raises ``BadFile`` if it is damaged."""
     return lookup(KINDS, kind, "kind of index").load(checked_vectors(vectors), Path(folder), name, threads)

@@ -1,4 +1,4 @@
-"""Nearest neighbours through a Faiss index, for biases over banks too large to look at whole."""
+"""Nearest neighbours through a Faiss index, for biases over large banks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BANKS_KEPT = 4
 class FaissNeighbours:
     """Find the largest inner products in an inverted-file index of the bank.
 
-    The bank is cut into about ``4·√n`` cells and the ``probes`` cells nearest to a vector are looked at: more
+    The bank is cut into about ``4·√n`` cells and the ``probes`` cells nearest to a vector are searched: more
     probes find more of the true neighbours and take longer. The indexes of the last few banks (one per query
     modality) are kept, so a bank must not be changed in place.
 
@@ -38,7 +38,7 @@ class FaissNeighbours:
     def __call__(self, vectors: Matrix, bank: Matrix, k: int) -> tuple[Matrix, Rows]:
         """Return the ``k`` largest inner products of each vector with the bank, and their rows: ``(n, k)`` twice."""
         if not 1 <= k <= len(bank):
-            raise BadInput(f"{k} neighbours were asked for among {len(bank)}.")
+            raise BadInput(f"k = {k} neighbours must be between 1 and {len(bank)}, the size of the bank.")
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         if not np.isfinite(vectors).all():
             raise BadInput("A vector with NaN or infinity has no neighbours. Encode it again.")

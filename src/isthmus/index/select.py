@@ -1,4 +1,4 @@
-"""The k best of each row of scores, and of equal ones always the first.
+"""The k best of each row of scores; of equal scores, always the first.
 
 A score and its place become one integer that sorts like the pair:
 
@@ -47,9 +47,9 @@ def ordered(best: Keys) -> tuple[Matrix, Rows]:
 def top(scores: Matrix, k: int, first: int = 0) -> Keys:
     """Return the keys of the ``k`` best of each row, in any order; ``first`` is the place of the first column.
 
-    Selecting from a long row costs as much as making it, so most of it is ruled out first. Cut the row into groups:
-    its k best lie in the k groups with the best maxima (of equal maxima the first), for whatever lies elsewhere has
-    k entries before it. Maxima are cheap, and choosing among them is the same task on a shorter row.
+    Selecting from a long row costs as much as computing it, so most entries are excluded first. Cut the row into
+    groups: its k best are in the k groups with the best maxima (of equal maxima the first), because any other entry has
+    k entries before it. Maxima are cheap, and selecting among them is the same task on a shorter row.
     """
     rows, columns = scores.shape
     size = min(LARGEST_GROUP, int(np.sqrt(columns / k)))

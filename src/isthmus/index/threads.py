@@ -1,4 +1,4 @@
-"""Work cut into pieces for all cores. NumPy lets go of the interpreter while it computes, so threads are enough."""
+"""Split work for all cores. NumPy releases the interpreter lock while it computes, so threads are enough."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def cores() -> int:
 
 @cache
 def pool(threads: int) -> ThreadPoolExecutor:
-    """Return the threads that all searches share: several searches at once do not make more of them."""
+    """Return the thread pool that all searches share."""
     return ThreadPoolExecutor(threads, thread_name_prefix="isthmus-index")
 
 
 def in_pieces(work: Callable[[int, int], object], total: int, size: int, threads: int | None = None) -> None:
-    """Call ``work(start, stop)`` for each piece of ``range(total)``, here and on other threads that are idle.
+    """Call ``work(start, stop)`` for each piece of ``range(total)``, in this thread and in idle threads of the pool.
 
-    The calling thread takes pieces like all others. Where several searches run at once, each does its own.
+    The calling thread takes pieces like all others. If several searches run at once, each does its own work.
 
     >>> done = []
     >>> in_pieces(lambda start, stop: done.append((start, stop)), 5, 2, threads=1)
@@ -82,9 +82,9 @@ def in_pieces(work: Callable[[int, int], object], total: int, size: int, threads
 
 
 def limited(work: Callable[[], Result], threads: int | None) -> Result:
-    """Run Faiss with so many threads; OpenMP keeps the number per calling thread, which gets its own back.
+    """Run Faiss with ``threads`` threads; OpenMP stores the number per calling thread, and it is restored afterwards.
 
-    A single query needs one. With more, each thread that searches would have idle ones of OpenMP, which spin.
+    A single query needs one. With more, each searching thread would have idle OpenMP threads, which spin.
 
     >>> limited(lambda: 1 + 1, None)
     2

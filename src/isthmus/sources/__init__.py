@@ -29,7 +29,7 @@ from isthmus.sources.shards import ShardsSource, is_shard
 __all__ = ["KINDS", "SkippedInput", "Source", "SourceUnit", "open_source"]
 
 CORPUS = "corpus.jsonl"  # of a BEIR folder
-BESIDE_SHARDS = ("_stats.json", ".json", ".parquet", ".idx")
+SHARD_COMPANIONS = ("_stats.json", ".json", ".parquet", ".idx")
 
 
 def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source:
@@ -81,20 +81,20 @@ def _kind(path: Path) -> str:
 def _only_shards(path: Path) -> bool:
     """Return whether a folder holds shards; each may come with a table and statistics."""
     shards: set[str] = set()
-    beside: set[str] = set()
+    companions: set[str] = set()
     try:
         with os.scandir(path) as entries:
             for name in (entry.name for entry in entries if not entry.name.startswith(".")):
-                ending = next((ending for ending in BESIDE_SHARDS if name.endswith(ending)), None)
+                ending = next((ending for ending in SHARD_COMPANIONS if name.endswith(ending)), None)
                 if is_shard(name):
                     shards.add(name.partition(".")[0])
                 elif ending is not None:
-                    beside.add(name.removesuffix(ending))
+                    companions.add(name.removesuffix(ending))
                 else:
                     return False
     except OSError:
         return False  # reading the folder will raise the error
-    return bool(shards) and beside <= shards
+    return bool(shards) and companions <= shards
 
 
 def _file(path: str, reader: FileReader | None = None) -> Source:

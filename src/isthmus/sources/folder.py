@@ -61,8 +61,8 @@ class FileSource:
         elif self.reader is not None:
             yield self.reader.unit(file)
         else:
-            beside = candidates(path.name) if is_picture(file.name) else []
-            there = [path.with_name(name) for name in beside if not is_missing(path.with_name(name))]
+            names = candidates(path.name) if is_picture(file.name) else []
+            there = [path.with_name(name) for name in names if not is_missing(path.with_name(name))]
             yield unit_of(file, [look(str(path), readable(path.name)) for path in there])
 
 
@@ -74,7 +74,7 @@ def _units(listing: Listing) -> Iterator[SourceUnit | SkippedInput]:
             continue
         file = _look(listing, name)
         if isinstance(file, File):
-            yield unit_of(file, [_look(listing, beside) for beside in sidecars.get(name, [])])
+            yield unit_of(file, [_look(listing, sidecar) for sidecar in sidecars.get(name, [])])
         else:
             yield file
 

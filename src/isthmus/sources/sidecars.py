@@ -44,7 +44,7 @@ def by_picture(files: Sequence[str]) -> dict[str, list[str]]:
     {'a.jpg': ['a.txt'], 'a.png': ['a.txt']}
     """
     known = set(files)
-    return {name: [beside for beside in candidates(name) if beside in known] for name in files if is_picture(name)}
+    return {name: [sidecar for sidecar in candidates(name) if sidecar in known] for name in files if is_picture(name)}
 
 
 def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
