@@ -3,9 +3,9 @@
     python bench/compare.py OLD_SRC NEW_SRC [--only search_small …] [--turns 7] [--rows 50000]
 
 OLD_SRC and NEW_SRC are `src` folders, as `git worktree add` makes them. Each version runs in a process of its own, with
-collections of its own; the two take turns at each task (`bench/compare_worker.py`), so that whatever else the machine
-does slows both. A ratio is the median over turns of new / old; below it stand its quartiles. Seconds of CPU are
-counted as well: they vary less where the machine is shared.
+collections of its own. The two alternate on each task (`bench/compare_worker.py`), so other load on the machine slows
+both. A ratio is the median over turns of new / old, with its quartiles. The ratio of CPU time varies less where the
+machine is shared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Version:
         self.process = subprocess.Popen(  # noqa: S603 - our own
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
-        found = Path(self._answer()["source"])
+        ready = self._answer()
+        self.tasks: list[str] = ready["tasks"]
+        found = Path(ready["source"])
         if not found.is_relative_to(source.resolve()):
             raise SystemExit(f"{source} was to be measured, but {found} was imported.")
 
@@ -71,7 +73,8 @@ def same(old: Sequence[tuple[str, float]], new: Sequence[tuple[str, float]]) -> 
 def compare(old: Version, new: Version, task: str, turns: int) -> str:
     """Run a task in turns, the first of each turn being the second of the next; return a line of the table."""
     taken: dict[Version, list[dict[str, Any]]] = {old: [], new: []}
-    old.run(task), new.run(task)  # caches of files and models
+    for version in taken:
+        version.run(task)  # caches of files and models
     for turn in range(turns):
         for version in (old, new) if turn % 2 else (new, old):
             taken[version].append(version.run(task))
@@ -92,17 +95,15 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7, help="how often each version runs a task (default: 7)")
     parser.add_argument("--rows", type=int, default=50_000, help="vectors of the large collection (default: 50,000)")
     options = parser.parse_args()
-    sys.path.insert(0, str(options.new))
-    from compare_worker import names
-
     with tempfile.TemporaryDirectory() as scratch:
         old = Version(options.old, Path(scratch, "old"), options.rows)
         new = Version(options.new, Path(scratch, "new"), options.rows)
         print("| task | old, ms | new, ms | new / old | quartiles | CPU, new / old | hits |")
         print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
-        for task in options.only or names():
+        for task in options.only or new.tasks:
             print(compare(old, new, task, options.turns), flush=True)
-        old.close(), new.close()
+        old.close()
+        new.close()
 
 
 if __name__ == "__main__":

@@ -274,11 +274,6 @@ class Tasks:
         yield []
 
 
-def names() -> list[str]:
-    """Return the names of all tasks, in their order."""
-    return [name for name in vars(Tasks) if not name.startswith("_")]
-
-
 def cpu() -> float:
     """Return the seconds of CPU that this process and its children have used."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -300,7 +295,8 @@ def timed(task: Callable[[], Iterator[Hits]]) -> dict[str, Any]:
 def main(folder: Path, rows: int) -> None:
     """Answer each line that names a task."""
     tasks = Tasks(folder, rows)
-    print(json.dumps({"source": isthmus.__file__}), flush=True)
+    names = [name for name in vars(Tasks) if not name.startswith("_")]
+    print(json.dumps({"source": isthmus.__file__, "tasks": names}), flush=True)
     for line in sys.stdin:
         print(json.dumps(timed(getattr(tasks, line.strip()))), flush=True)
 
