@@ -11,6 +11,8 @@ from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotFit
 from isthmus.search import hybrid
+from isthmus.storage.sqlite.database import Database
+from isthmus.storage.sqlite.words import SqliteWords
 from stock import own, unit
 from tiny import WORDS
 
@@ -68,3 +70,14 @@ def test_a_filter_does_not_change_how_likely_a_hit_is(tmp_path: Path, encoder: E
                 (one,) = things.search("red cat house", where=where, hybrid=both)
                 assert one.score == pytest.approx(hit.score)
                 assert one.probability == pytest.approx(hit.probability)
+
+
+def test_a_reading_connection_keeps_its_temporary_tables_for_the_next_search(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    words = SqliteWords(database)
+    for _ in range(2):
+        with database.reading():
+            words.search(["cat"], 3)
+    with database.reading():
+        assert database.one("SELECT count(*) FROM temp.sqlite_master WHERE name = 'question'") == (1,)
+    database.close()

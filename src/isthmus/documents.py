@@ -268,10 +268,6 @@ def _vectors(whose: str, given: object, check_name: Callable[[object], str]) -> 
         if part in vectors:
             raise BadInput(f"{whose} has two vectors for {part!r}. Joint parts are the same in any order: give one.")
         vectors[part] = _vector(f"{whose}: the vector of {part!r}", vector)
-    try:
-        check_part_count(vectors)
-    except BadInput as error:
-        raise BadInput(f"{whose} cannot be used: {error}") from None
     return vectors
 
 

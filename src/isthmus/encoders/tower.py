@@ -25,6 +25,7 @@ VARINT, BYTES = 0, 2  # the wire types of numbers and of everything that has a l
 FIXED = {1: 8, 5: 4}  # the sizes of the fixed-length types, in bytes
 ORT_FORMAT = b"ORTM"
 EXTERNAL_DATA, KEY, VALUE = 13, 1, 2  # of a tensor: pairs of a key and a value, one of them the file's name
+LOCATION = b"location"  # the key of the file's name
 CONTAINS: Mapping[str, Mapping[int, str]] = {  # which messages hold which, on the way to tensors
     "model": {GRAPH: "graph", 20: "training", 25: "function"},
     "graph": {NODE: "node", WEIGHT: "tensor", 15: "sparse"},
@@ -70,6 +71,8 @@ def external_files(model: bytes) -> list[str]:
     """
     if model[4:8] == ORT_FORMAT:  # onnxruntime's own format, without external weights
         return []
+    if LOCATION not in model:  # most models: a search of the bytes is many times faster than reading every field
+        return []
     try:
         found = list(_locations(memoryview(model), "model"))
     except RecursionError:
@@ -81,7 +84,7 @@ def _locations(message: memoryview, kind: str) -> Iterator[str]:
     for field, held, _ in _fields(message):
         if kind == "tensor" and field == EXTERNAL_DATA:
             entry = [(each, bytes(value)) for each, value, _ in _fields(held)]
-            if (KEY, b"location") in entry:
+            if (KEY, LOCATION) in entry:
                 yield from (value.decode("utf-8", "replace") for each, value in entry if each == VALUE)
         elif field in CONTAINS.get(kind, {}):
             yield from _locations(held, CONTAINS[kind][field])

@@ -232,7 +232,7 @@ class Database:
             yield reader
         finally:
             with suppress(sqlite3.Error):
-                reader.connection.rollback()
+                reader.connection.commit()  # it wrote nothing but temporary tables, which a rollback would drop
             with self._pool:
                 if self.closed or reader.connection.in_transaction:
                     reader.connection.close()
