@@ -21,7 +21,7 @@ from mteb.cache import ResultCache
 
 from isthmus import Document, encoders, samples
 from isthmus.evaluate.mteb import MtebModel
-from isthmus.sources import Skipped, open_source
+from isthmus.sources import SkippedInput, open_source
 
 CALIBRATIONS = ("none", "rrf", "standardize", "auto")
 
@@ -29,7 +29,7 @@ CALIBRATIONS = ("none", "rrf", "standardize", "auto")
 def documents() -> Iterator[Document]:
     """Read the sample folder."""
     for unit in open_source(samples.folder()).units():
-        if not isinstance(unit, Skipped):
+        if not isinstance(unit, SkippedInput):
             yield from (found for found in unit.read() if isinstance(found, Document))
 
 

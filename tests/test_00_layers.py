@@ -77,7 +77,7 @@ NAME_KINDS = (
         "train/",
     ),
     *("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py"),
-    *("storage/sqlite/migrations.py", "cli/", "diagnose/"),
+    *("storage/sqlite/migrations.py", "cli/evaluate.py"),  # names of columns; a format of tables
 )
 
 
