@@ -214,7 +214,7 @@ def test_parts_survive_an_export_and_another_index(tmp_path: Path, encoder: Enco
     for row, why in (
         ('{"id": "x", "parts": [{"kind": "image"}]}', "without content or path"),
         ('{"id": "x", "parts": [{"kind": "smell", "content": "x"}]}', "No kind of part"),
-        ('{"id": "x", "parts": [{"kind": "text", "content": 5}]}', "not a string"),
+        ('{"id": "x", "parts": [{"kind": "text", "content": 5}]}', "must be a string"),
     ):
         (tmp_path / "bad.jsonl").write_text(row)
         with Collection.open(":memory:", encoder, calibration="none") as things:

@@ -108,8 +108,8 @@ def test_every_part_of_a_query_goes_through_json_unchanged() -> None:
         ({"query": "a", "where": {"year": {"above": 3}}}, "above"),
         ({"query": "a", "align": {}}, "align is {}; it must be a name"),
         ({"query": {"image": 3}}, "image of type int"),
-        ({"query": {"parts": [{"kind": "image", "base64": "%%"}]}}, "not base64"),
-        ({"query": {"parts": [{"kind": "image"}]}}, "either content or base64"),
+        ({"query": {"parts": [{"kind": "image", "content": "data:;base64,%%"}]}}, "not base64"),
+        ({"query": {"parts": [{"kind": "image"}]}}, "without content or path"),
         ({"query": {"parts": [{"kind": "imag", "content": "a.jpg"}]}}, "Did you mean 'image'?"),
         ({"query": {"parts": "b.jpg"}}, "give a list"),
         ({"query": {"vectors": {"text": ["a"]}}}, "must be a row of numbers"),
@@ -131,7 +131,7 @@ def test_what_json_cannot_hold_is_rejected() -> None:
 
     with pytest.raises(BadInput, match="only a name can be written"):
         SearchRequest("a cat", rerank=Mine()).to_json()
-    with pytest.raises(BadInput, match="picture in memory"):
+    with pytest.raises(BadInput, match="cannot be written as JSON"):
         SearchRequest(Query(image=np.zeros((4, 4, 3), dtype=np.uint8))).to_json()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,9 @@ import pytest
 from isthmus import Collection, Document, Image, Part, Query, Text, kinds
 from isthmus.diagnose import as_text, examine, page, summary
 from isthmus.diagnose.drawings import colour
-from isthmus.errors import BadInput, UnknownName
+from isthmus.errors import BadInput, BadVectors, UnknownName
 from isthmus.search.json_forms import hit_json
+from isthmus.types import Matrix
 from tones import Tone, ToneEncoder, said, write
 
 
@@ -154,3 +155,70 @@ def test_an_encoder_refuses_a_kind_that_it_does_not_read(tmp_path: Path, tiny: s
         assert done.added == ("a",)
         assert "tone" in done.skipped[0].why
     assert Image("a.png") != Text("a.png")
+
+
+class Position(kinds.Kind):
+    """A position of a game, as text: inline content with files of its own."""
+
+    name = "position"
+    suffixes = (".fen",)
+
+
+def test_a_file_of_an_inline_kind_is_read_and_followed(tmp_path: Path) -> None:
+    class Positions(ToneEncoder):
+        modalities = ("position",)  # type: ignore[assignment]
+
+        def split_part(self, part: Part) -> list[tuple[float, float]]:
+            return []
+
+        def _rows(self, parts: Sequence[Part]) -> list[dict[str, Matrix]]:
+            return [{"position": self._words(parts[0].content)}]
+
+    kinds.register(Position())
+    try:
+        (tmp_path / "f").mkdir()
+        (tmp_path / "f" / "a.fen").write_text("white to move")
+        with Collection.open(":memory:", Positions(), calibration="none") as things:
+            things.index(tmp_path / "f")
+            assert things.get("a.fen").parts[0].content == "white to move"
+            (tmp_path / "f" / "a.fen").write_text("black to move")
+            assert things.index(tmp_path / "f").updated == 1
+            assert things.get("a.fen").parts[0].content == "black to move"
+            done = things.add([Document("t", "words"), Document("p", parts=[Part("position", "x")])])
+            assert (done.added, "reads position only" in done.skipped[0].why) == (("p",), True)
+            with pytest.raises(
+                BadInput, match="it has the part .text., and the encoder tones reads position"
+            ):
+                things.search("words")
+    finally:
+        kinds.unregister("position")
+
+
+@pytest.mark.parametrize("suffix", ["fen", ".FEN", ".fen.gz", "", "."])
+def test_a_suffix_is_lower_case_with_one_dot(suffix: str) -> None:
+    odd = type("Odd", (kinds.Kind,), {"name": "odd", "suffixes": (suffix,)})()
+    with pytest.raises(BadInput, match="one dot, at the front"):
+        kinds.register(odd)
+
+
+def test_spans_and_rows_must_agree_and_a_document_needs_one() -> None:
+    class Wrong(ToneEncoder):
+        def split_part(self, part: Part) -> list[tuple[float, float]]:
+            return [(0.0, 1.0)]
+
+    with Collection.open(":memory:", Wrong(), calibration="none") as things:
+        with pytest.raises(BadVectors, match="has 1 segments, and made 2 vectors"):
+            things.add([Document("a", parts=[Part("tone", b"dog barks\nrain falls")])])
+    with Collection.open(":memory:", ToneEncoder(), calibration="none") as things:
+        done = things.add([Document("silent", parts=[Part("tone", b"\n")])])
+        assert "the encoder tones made no vector of it" in done.skipped[0].why
+
+
+def test_one_document_of_a_rare_combination_leaves_calibration_as_it_is() -> None:
+    with Collection.open(":memory:", ToneEncoder()) as things:
+        things.add([Document(f"n{at}", " and ".join(said(at))) for at in range(40)])
+        things.add([Document(f"t{at}", parts=[Part("tone", heard(100 + at))]) for at in range(40)])
+        alone = str(things.calibrate().fitted.spec)
+        things.add([Document("both", parts=[Text("a scene"), Part("tone", heard(300))])])
+        assert str(things.calibrate().fitted.spec) == alone != "none"
+        assert things.calibrate("center+nnn(k=4)+standardize").fitted.references.rows.keys() >= {"text+tone"}

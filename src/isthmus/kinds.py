@@ -21,11 +21,14 @@ import errno
 import hashlib
 import io
 import os
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
@@ -44,6 +47,7 @@ ImageLike: TypeAlias = "str | PathLike[str] | bytes | Pillow | np.ndarray[Any, A
 TEXT = "text"
 IMAGE = "image"
 GROUP = "isthmus.kinds"  # of entry points
+SUFFIX = re.compile(r"\.[a-z0-9_-]+")
 PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
 
 
@@ -55,7 +59,7 @@ class Kind:
 
     name: ClassVar[str]
     span: ClassVar[str] = ""  # what the span of a segment measures: "characters", "page", "seconds"
-    suffixes: ClassVar[tuple[str, ...]] = ()  # of files that a folder source makes documents of, as in (".tone",)
+    suffixes: ClassVar[tuple[str, ...]] = ()  # of files that `index` makes documents of, as in (".tone",)
     accepts: ClassVar[str] = "a string or bytes"
     cost: ClassVar[int] = 1  # of a batch, in texts: content that is slow to encode costs more
 
@@ -224,6 +228,12 @@ def register(kind: Kind) -> None:
         raise BadInput(
             f"{shown(kind)} is not a kind. Give an instance of a subclass of isthmus.kinds.Kind with a name."
         )
+    for suffix in kind.suffixes:
+        if not SUFFIX.fullmatch(suffix):
+            raise BadInput(
+                f"The kind {kind.name!r} has the suffix {shown(suffix)}. Write it in lower case with one dot, at the "
+                "front, as in '.tone'."
+            )
     _KINDS[kind.name] = kind
 
 
@@ -306,6 +316,42 @@ class Part:
         """Its content in at most a line."""
         return stored(self.kind).show(self.content)
 
+    def to_json(self, *, inline: bool = True) -> dict[str, str | None]:
+        """Return the JSON form: ``kind``, and ``content`` (a text, or bytes as a data: URI) or ``path``.
+
+        Without ``inline``, bytes are left out.
+
+        >>> Image(b"...").to_json()
+        {'kind': 'image', 'content': 'data:;base64,Li4u', 'path': None}
+        """
+        content, path = self.content, self.path
+        if isinstance(content, bytes):
+            content = f"data:;base64,{b64encode(content).decode()}" if inline else None
+        elif path is not None:
+            content = None
+        elif not isinstance(content, str):
+            raise BadInput(f"{self.shown} cannot be written as JSON. Give its path, or the bytes of its file.")
+        return {"kind": self.kind, "content": content, "path": path}
+
+    @classmethod
+    def from_json(cls, form: object, folder: str | PathLike[str] = "") -> Part:
+        """Read the JSON form; a path is relative to ``folder``."""
+        if not isinstance(form, Mapping) or not {"kind"} <= form.keys() <= {"kind", "content", "path"}:
+            raise BadInput(f"has a part that is {shown(form)}. Write {{'kind': 'image', 'path': 'a.jpg'}}, or content.")
+        kind, content, path = form["kind"], form.get("content"), form.get("path")
+        known = get(kind)
+        if (content is None) == (path is None):
+            raise BadInput(f"has a part of kind {shown(kind)} without content or path, or with both. Give one.")
+        if path is not None and not isinstance(path, str):
+            raise BadInput(f"has a path that is {shown(path)}, not a string.")
+        if path is not None:
+            return Part(kind, str(Path(folder, path)))
+        if isinstance(known, FileKind):
+            if not isinstance(content, str) or not content.startswith("data:"):
+                raise BadInput(f"has {_article(kind)} whose content is {shown(content)}, no data: URI. Give its path.")
+            return Part(kind, from_uri(content))
+        return Part(kind, content)
+
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing in it."""
@@ -333,6 +379,16 @@ class Image(Part):
 
     def __init__(self, content: ImageLike) -> None:
         super().__init__(IMAGE, content)
+
+
+def from_uri(uri: str) -> bytes:
+    """Return the bytes of a data: URI."""
+    head, _, body = uri.partition(",")
+    data = unquote_to_bytes(body)
+    try:
+        return b64decode(data, validate=True) if head.endswith(";base64") else data
+    except ValueError:
+        raise BadInput("has an image in a data: URI that is not base64. Write it again") from None
 
 
 def atoms(name: str) -> list[str]:

@@ -118,6 +118,7 @@ class BlockedBank:
 
     def mean_of_largest(self, k: int) -> Matrix:
         """Return each document's mean similarity to its ``k`` nearest members, by ``search`` if there is one."""
+        check_count(k, len(self))
         if self.search is not None:
             return nearest_mean(self.x, self.members, k, self.search, self.own, self.starts)
         return self.reduce(lambda similarity, _: mean_of_largest(similarity, k))
@@ -138,7 +139,14 @@ class DenseBank:
 
     def mean_of_largest(self, k: int) -> Matrix:
         """Return each document's mean similarity to its ``k`` nearest members, ``(documents,)``."""
+        check_count(k, len(self))
         return mean_of_largest(self.similarity, k)
+
+
+def check_count(k: int, members: int) -> None:
+    """Refuse more nearest members than a bank has."""
+    if not 1 <= k <= members:
+        raise CannotFit(f"The {k} nearest of {members} reference queries were asked for. Give k from 1 to {members}.")
 
 
 def nearest_mean(

@@ -14,7 +14,9 @@ passes the slope by which the scale multiplies similarities, for a bias with a t
 ... class Median(BiasMethod):
 ...     '''Subtract each document's median similarity to the reference queries.'''
 ...     def columns(self, banks: Banks) -> Matrix:
-...         return banks.references.reduce(lambda similarity, slope: np.median(similarity, axis=1))[:, None]
+...         def median(similarity: Matrix, slope: Matrix | float) -> Matrix:
+...             return np.nanmedian(np.where(np.isneginf(similarity), np.nan, similarity), axis=1)
+...         return banks.references.reduce(median)[:, None]
 >>> METHODS["median"] = Method(StepKind.BIAS, Median)
 >>> Spec.parse("center+median").bias
 Median()

@@ -24,7 +24,7 @@ from isthmus.calibration.bias import Banks, BiasMethod
 from isthmus.calibration.dense import TIE, known_sources
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import Passages
-from isthmus.errors import BadInput, BadSpec
+from isthmus.errors import BadInput, BadSpec, BadVectors
 from isthmus.types import Folded, Mask, Matrix, ModalityLike, Rows, Vectors
 
 if TYPE_CHECKING:
@@ -104,7 +104,14 @@ def bias_columns(
     own = fitted.references.own(modality, sources)
     references = BlockedBank(x, fitted.references.vectors[modality], own, starts, sharpness, search)
     gallery = None if fitted.gallery is None else BlockedBank(x, fitted.gallery, None, starts, sharpness, search)
-    return method.columns(Banks(references, gallery))
+    found = np.asarray(method.columns(Banks(references, gallery)))
+    documents = len(x) if starts is None else len(starts)
+    if found.ndim != 2 or len(found) != documents:
+        raise BadVectors(
+            f"{type(method).__name__}.columns returned an array of shape {found.shape} for {documents} documents. "
+            "It has to be (documents, columns)."
+        )
+    return found
 
 
 def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folded:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as js
-from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,17 +180,11 @@ def usual(document: Document) -> list[Part]:
     return [first[kind] for kind in (TEXT, IMAGE) if kind in first]
 
 
-def _content(part: Part) -> str | None:
-    """Return what a row holds of a part: its text, or its bytes as a data: URI; nothing for a file."""
-    if isinstance(part.content, bytes):
-        return f"data:;base64,{b64encode(part.content).decode()}"
-    return None if part.path is not None else str(part.content)
-
-
 def _row(document: Document) -> dict[str, Any]:
     """Return a document as a row that `isthmus index` can read, with the bytes of a picture that has no file."""
     row: dict[str, Any] = {**document_json(document)}
-    parts = [{**part, "content": _content(whole)} for part, whole in zip(row.pop("parts"), document.parts, strict=True)]
+    del row["parts"]
+    parts = [part.to_json() for part in document.parts]
     if document == Document.restored(document.id, usual(document), document.metadata, document.vectors):
         image = next((part for part in parts if part["kind"] == IMAGE), None)
         row[IMAGE] = image and (image["path"] or image["content"])

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from isthmus.budget import too_long
-from isthmus.documents import Document, Query
+from isthmus.documents import Document, Part, Query
+from isthmus.encoders.base import Encoder
 from isthmus.encoders.texts import TextPassage
 from isthmus.errors import BadInput
 from isthmus.kinds import TEXT
@@ -56,13 +57,9 @@ def _problem(
     problem = too_long(item.text)
     if problem is not None:
         return BadInput(f"it {problem}.")
-    read = {part for modality in modalities for part in modality.split("+")}
-    for part in item.modality.split("+"):
-        if part not in read:
-            return BadInput(
-                f"it has the part {part!r}, and the encoder {encoder} reads {' and '.join(modalities)} only. Leave "
-                "that part out, or use an encoder that reads it."
-            )
+    other = _unread(encoder, modalities, item.modality.split("+"))
+    if other is not None:
+        return BadInput(other)
     several = next((kind for kind, count in Counter(part.kind for part in item.parts).items() if count > 1), None)
     if several not in (None, TEXT):
         return BadInput(f"it has several parts of kind {several!r}, and an encoder takes one. A collection takes them.")
@@ -71,6 +68,22 @@ def _problem(
             f"the encoder {encoder} finds no words in its text (it may hold only control characters). Leave it out."
         )
     return None
+
+
+def unread(encoder: Encoder, parts: Iterable[Part]) -> str | None:
+    """Say which part an encoder does not read; None where it reads all."""
+    return _unread(encoder.name, encoder.modalities, [part.kind for part in parts])
+
+
+def _unread(encoder: str, modalities: Sequence[str], kinds: Sequence[str]) -> str | None:
+    read = {kind for modality in modalities for kind in modality.split("+")}
+    other = next((kind for kind in kinds if kind not in read), None)
+    if other is None:
+        return None
+    return (
+        f"it has the part {other!r}, and the encoder {encoder} reads {' and '.join(modalities)} only. Leave that part "
+        "out, or use an encoder that reads it."
+    )
 
 
 def texts_of(items: Iterable[Document | Query]) -> list[str]:

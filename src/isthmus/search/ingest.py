@@ -17,6 +17,7 @@ from isthmus import kinds
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import SplitsParts
+from isthmus.encoders.items import unread
 from isthmus.errors import BadInput, BadVectors
 from isthmus.kinds import TEXT, Part, atoms, joined
 from isthmus.storage.base import Entry, parts_digest
@@ -157,11 +158,16 @@ class Encoding:
             return {}
         encoder = self.encoder()
         alone = isinstance(encoder, SplitsParts)
-        inputs = [
-            EncoderInput.of(batch[row].document, row, some)
-            for row, numbers in todo
-            for some in pairs(batch[row].document.parts, numbers, alone=alone)
-        ]
+        inputs = []
+        for row, numbers in todo:
+            parts = batch[row].document.parts
+            problem = unread(encoder, [parts[number] for number in numbers])
+            if problem is not None:
+                leave_out(row, BadInput(f"document {batch[row].document.id!r}: {problem}"))
+                continue
+            inputs += [EncoderInput.of(batch[row].document, row, some) for some in pairs(parts, numbers, alone=alone)]
+        if not inputs:
+            return {}
         vectors, owner = encoder.encode_passages(
             [given.document for given in inputs], skip=lambda at, problem: leave_out(inputs[at].row, problem)
         )
@@ -174,6 +180,11 @@ class Encoding:
         return {row: list(segments.values()) for row, segments in made.items()}
 
     def _problem(self, document: Document, segments: Sequence[Segment], dim: int | None) -> BadInput | None:
+        if not segments and self.encoder is not None:
+            return BadInput(
+                f"document {document.id!r}: the encoder {self.encoder().name} made no vector of it. Leave it out, "
+                "or use another encoder."
+            )
         if not segments:
             return BadInput(
                 f"document {document.id!r} has no vector, and this collection has no encoder to make one. Give it "
@@ -211,8 +222,13 @@ class EncoderInput:
             # the text, whose passages a joint vector is of, comes first
             held = [by_kind[kind] for kind in sorted(atoms(name), key=lambda kind: kind != TEXT) if kind in by_kind]
             numbers = tuple(number for number, _ in held)
-            spans = _spans(encoder, held[0][1]) if len(rows) > 1 else []
-            if len(spans) == len(mine):
+            spans = _spans(encoder, held[0][1]) if len(rows) > 1 or isinstance(encoder, SplitsParts) else []
+            if spans and len(spans) != len(mine):
+                raise BadVectors(
+                    f"The encoder {encoder.name} says that the {name} of {self.document.id!r} has {len(spans)} "
+                    f"segments, and made {len(mine)} vectors. It has to make one for each."
+                )
+            if spans:
                 for row, (start, stop) in zip(mine, spans, strict=True):
                     yield Segment(numbers, name, matrix[row], start, stop)
             else:

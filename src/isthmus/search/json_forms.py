@@ -140,8 +140,8 @@ def document_json(document: Document) -> DocumentJson:
 
 
 def _part_json(part: Part) -> PartJson:
-    inline = part.content if part.path is None and isinstance(part.content, str) else None
-    return {"kind": part.kind, "content": inline, "path": part.path}
+    form = part.to_json(inline=False)
+    return {"kind": part.kind, "content": form["content"], "path": form["path"]}
 
 
 def hit_json(hit: Hit) -> HitJson:

@@ -12,6 +12,7 @@ import numpy as np
 
 from isthmus.documents import Query, with_text
 from isthmus.encoders import Encoder
+from isthmus.encoders.items import unread
 from isthmus.errors import BadInput, BadVectors
 from isthmus.kinds import Part, atoms
 from isthmus.types import Matrix, Vectors
@@ -106,4 +107,8 @@ def _encoded(queries: Sequence[Query], load: Callable[[], Encoder | None]) -> Ve
             "This collection has no encoder: it cannot read words or pictures. Ask with vectors: "
             "Query(vectors={'text': …})."
         )
+    for query in queries:
+        problem = unread(encoder, query.parts)
+        if problem is not None:
+            raise BadInput(f"the query: {problem}")
     return encoder.encode_queries(queries)

@@ -17,7 +17,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
-from isthmus.kinds import TEXT
+from isthmus.kinds import TEXT, atoms
 from isthmus.queries import Embedded, about
 from isthmus.search.query_vectors import query_vectors
 from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
@@ -28,6 +28,7 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 DOCUMENTS = 1500  # sampled of each modality
 ENOUGH = SHIPPED_QUERIES  # reference queries of one modality; the bank fills up to here
 SEED = 20240607
+FEWEST_MIXED = 64  # reference queries of several kinds; below, they are made from queries of one kind
 
 Own: TypeAlias = Sequence[tuple[Query, str | None]]  # the user's queries, and the id of the right document if known
 
@@ -90,6 +91,7 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> ReferenceSet
     asked.made(store, encoder, plan, rng)
     asked.bank(encoder)
     asked.others()
+    asked.mixed(rng)
     questions = asked.vectors()
     real = ReferenceCorpus(block.ids, block.vectors, block.owner, *questions)
     known = set(block.ids)
@@ -209,6 +211,21 @@ class _ReferenceQueries:
         for part in self.block.vectors.parts:
             if part not in (TEXT, *self.kinds) and not self.count(part):
                 self._own_vectors(part, some, np.zeros(len(self.block.ids), dtype=bool))
+
+    def mixed(self, rng: np.random.Generator) -> None:
+        """Fill up queries of several kinds that are too few for a bias, by parts of queries of one kind each."""
+        for modality in sorted({name for vectors in self.several for name in vectors.modalities if "+" in name}):
+            missing = FEWEST_MIXED - self.count(modality)
+            single = {kind: self._of(kind) for kind in atoms(modality)}
+            if missing <= 0 or modality in self.block.vectors.parts or not all(map(len, single.values())):
+                continue
+            drawn = {kind: rows[rng.integers(len(rows), size=missing)] for kind, rows in single.items()}
+            self.add(Vectors(drawn), np.full(missing, -1))
+
+    def _of(self, kind: str) -> Matrix:
+        """Return the vectors of the queries that are of one kind alone."""
+        found = [vectors.parts[kind][vectors.modality == kind] for vectors in self.several if kind in vectors.parts]
+        return np.concatenate(found) if found else np.zeros((0, self.dim), np.float32)
 
     def vectors(self) -> tuple[Vectors, Rows, Mask, list[str]]:
         if not self.several:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copy
-from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from isthmus.documents import Query
 from isthmus.errors import BadInput, shown
-from isthmus.kinds import Part
+from isthmus.kinds import Part, from_uri
 from isthmus.registry import suggestion
 from isthmus.search import arguments
 from isthmus.search.probability import FIELD
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from isthmus.align import Aligner
 
 QUERY_KEYS = ("text", "image", "parts", "weights", "vectors")
-PART_KEYS = ("kind", "content", "base64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +143,8 @@ class SearchRequest:
     def from_json(cls, form: Mapping[str, Any]) -> SearchRequest:
         """Read the JSON form. A key that is not known is rejected.
 
-        A picture is the path of a file on this machine, or base64: a server that takes requests from others rejects
-        paths.
+        A picture is the path of a file on this machine, or a data: URI. A server that takes requests from others
+        rejects paths.
         """
         known = _keys("A search", "option", form, ("query", *OPTIONS))
         if "query" not in known:
@@ -164,7 +160,7 @@ OPTIONS = tuple(option.name for option in fields(SearchRequest)[1:])
 
 def query_json(query: Query) -> str | dict[str, Any]:
     """Return the JSON form of a query: its words, or an object of its parts."""
-    form: dict[str, Any] = {"parts": [_part_json(part) for part in query.parts]} if query.parts else {}
+    form: dict[str, Any] = {"parts": [part.to_json() for part in query.parts]} if query.parts else {}
     if query.weights is not None:
         form["weights"] = dict(query.weights)
     if query.vectors:
@@ -173,36 +169,25 @@ def query_json(query: Query) -> str | dict[str, Any]:
 
 
 def query_from_json(form: object) -> Query:
-    """Read the JSON form of a query; ``text`` and ``image`` (a path) are the short way."""
+    """Read the JSON form of a query; ``text`` and ``image`` (a path, or a data: URI) are the short way."""
     if isinstance(form, str):
         return Query(form)
     known = _keys("A query", "key", form, QUERY_KEYS)
     parts = known.get("parts")
     if parts is not None and not isinstance(parts, list):
         raise BadInput(f"The query's parts are {shown(parts)}; give a list.")
-    read = None if parts is None else [_part_from_json(part) for part in parts]
-    return Query(known.get("text"), known.get("image"), known.get("weights"), known.get("vectors", {}), parts=read)
+    read = None if parts is None else [_read(part) for part in parts]
+    image = known.get("image")
+    if isinstance(image, str) and image.startswith("data:"):
+        image = from_uri(image)
+    return Query(known.get("text"), image, known.get("weights"), known.get("vectors", {}), parts=read)
 
 
-def _part_json(part: Part) -> dict[str, str]:
-    content = part.content
-    if isinstance(content, bytes):
-        return {"kind": part.kind, "base64": b64encode(content).decode()}
-    if isinstance(content, str | PathLike):
-        return {"kind": part.kind, "content": fspath(content)}
-    raise BadInput("A picture in memory cannot be written as JSON. Give its path, or the bytes of its file.")
-
-
-def _part_from_json(form: object) -> Part:
-    known = _keys("A part", "key", form, PART_KEYS)
-    if "kind" not in known or ("content" in known) == ("base64" in known):
-        raise BadInput(f"A part has a kind, and either content or base64, not {shown(form)}.")
-    if "content" in known:
-        return Part(known["kind"], known["content"])
+def _read(form: object) -> Part:
     try:
-        return Part(known["kind"], b64decode(known["base64"], validate=True))
-    except (NotBase64, TypeError, ValueError):
-        raise BadInput("A part's base64 is not base64. Write it again.") from None
+        return Part.from_json(form)
+    except BadInput as error:
+        raise BadInput(f"The query {error}") from None
 
 
 def _keys(whose: str, what: str, form: object, known: Sequence[str]) -> Mapping[str, Any]:

@@ -51,8 +51,9 @@ def unit_of(file: File, sidecars: Iterable[File | SkippedInput] = ()) -> SourceU
 
 
 def _whole(kind: str, file: File) -> Iterator[Found]:
-    """Make a document of one file of a registered kind. The file itself is not opened here."""
-    yield Document(file.name, parts=[Part(kind, file.path)], metadata=file.facts)
+    """Yield one document per file of a registered kind: its path for a ``FileKind``, else the text in it."""
+    is_file = isinstance(kinds.get(kind), kinds.FileKind)
+    yield Document(file.name, parts=[Part(kind, file.path if is_file else text.read_text(file))], metadata=file.facts)
 
 
 def look(path: str, name: str, *, alone: bool = False) -> File | SkippedInput:

@@ -14,18 +14,16 @@ every other field                    metadata, if it is a string, a number, a bo
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from isthmus import kinds
 from isthmus.budget import METADATA_VALUES, too_long, too_much_metadata
 from isthmus.documents import Document, ImageLike, Part
-from isthmus.errors import BadInput, shown
+from isthmus.errors import BadInput
 from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 
@@ -163,7 +161,7 @@ def _image(given: object, folder: Path) -> ImageLike | None:
     if not isinstance(given, str):
         raise BadInput(f"has an image that is a {type(given).__name__}. Give a path or a data: URI")
     if given.startswith("data:"):
-        return _from_uri(given)
+        return kinds.from_uri(given)
     if URL.match(given):
         raise BadInput(f"has an image at {given[:80]}: isthmus does not download files. Download it and give its path")
     return str(folder / given)
@@ -174,29 +172,13 @@ def is_parts(given: object) -> bool:
     return bool(given) and isinstance(given, list) and all(isinstance(one, Mapping) and "kind" in one for one in given)
 
 
-def _part(given: Mapping[str, Any], folder: Path) -> Part:
-    kind, content, path = given["kind"], given.get("content"), given.get("path")
-    if kind == kinds.TEXT:
-        problem = (
-            too_long(content) if isinstance(content, str) else f"has a text that is {shown(content)}, not a string"
-        )
+def _part(form: Mapping[str, Any], folder: Path) -> Part:
+    part = Part.from_json(form, folder)
+    if part.kind == kinds.TEXT:
+        problem = too_long(storable(part.content, "text"))
         if problem is not None:
             raise BadInput(problem)
-        return Part(kind, storable(content or "", "text"))
-    if content is None and path is None:
-        raise BadInput(f"has a part of kind {shown(kind)} without content or path. Give it one of them")
-    where = content if path is None else path
-    found = _image(where, folder) if isinstance(kinds.get(kind), kinds.FileKind) else where
-    return Part(kind, found)
-
-
-def _from_uri(uri: str) -> bytes:
-    head, _, body = uri.partition(",")
-    data = unquote_to_bytes(body)
-    try:
-        return b64decode(data, validate=True) if head.endswith(";base64") else data
-    except ValueError:
-        raise BadInput("has an image in a data: URI that is not base64. Write it again") from None
+    return part
 
 
 def _vectors(left: dict[str, Any], text: str | None, image: ImageLike | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from threading import RLock, local
 from typing import Any
 
 from isthmus.documents import Document
-from isthmus.errors import CannotWrite
+from isthmus.errors import Closed
 from isthmus.storage.base import Entry, StoredCalibration
 
 NAME = ":memory:"
@@ -90,7 +90,7 @@ class MemoryEngine:
     def now(self) -> Contents:
         """The state that this thread sees: of its own transaction, its snapshot, or the committed one."""
         if self.closed:
-            raise CannotWrite("This collection was closed, and what it held in memory is gone.")
+            raise Closed("This collection was closed, and what it held in memory is gone.")
         return getattr(self._thread, "draft", None) or getattr(self._thread, "snapshot", None) or self.contents
 
     def check_place(self) -> None:
@@ -136,7 +136,7 @@ class MemoryEngine:
         """Run a transaction: all of it, or nothing."""
         with self.lock:
             if self.closed:
-                raise CannotWrite("This collection was closed, and what it held in memory is gone.")
+                raise Closed("This collection was closed, and what it held in memory is gone.")
             self._thread.draft = self.contents.copy()
             try:
                 yield self._thread.draft
