@@ -29,7 +29,8 @@ class Version:
     """A process that runs tasks with the package in ``source``."""
 
     def __init__(self, source: Path, folder: Path, rows: int) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(source.resolve())}
+        environment = {**os.environ, "PYTHONPATH": str(source.resolve()), "PYTHONPYCACHEPREFIX": f"{folder}-bytecode"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a cold start would compile the package each time
         folder.mkdir()
         command = [sys.executable, str(WORKER), str(folder), str(rows)]
         self.process = subprocess.Popen(  # noqa: S603 - our own
