@@ -246,7 +246,9 @@ def unregister(name: str) -> None:
 
 def get(name: str) -> Kind:
     """Return a kind by its name, from an installed package if need be."""
-    if name not in KINDS:
+    if name in _KINDS:
+        return _KINDS[name]
+    if isinstance(name, str):
         from importlib.metadata import entry_points  # late: few need it
 
         for point in entry_points(group=GROUP):
@@ -257,6 +259,8 @@ def get(name: str) -> Kind:
 
 def stored(name: str) -> Kind:
     """Return the kind of a stored part; where its package is no longer installed, one that takes it as it is."""
+    if name in _KINDS:
+        return _KINDS[name]
     try:
         return get(name)
     except BadInput:

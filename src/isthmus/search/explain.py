@@ -19,7 +19,7 @@ from isthmus.types import Matrix, Rows, Vectors
 if TYPE_CHECKING:
     from isthmus.align import Aligned
 
-RANKS = 1000  # how far down a hit's rank before calibration is told, and how many candidates of each modality count
+RANKS = 300  # how far down a hit's rank before calibration is told, and how many candidates of each modality count
 
 
 def ranks_before(store: Store, snapshot: Snapshot, vectors: Vectors) -> list[dict[int, int]]:

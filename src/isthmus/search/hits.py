@@ -48,7 +48,7 @@ class Explanation:
     slope: float
     offset: float
     score: float
-    rank_before: int | None  # by raw similarity, among the first 1,000 of each modality; None beyond 1,000
+    rank_before: int | None  # by raw similarity, among the first 300 of each modality; None beyond 300
     rank: int
     words: float | None = None  # what words added to the score, in a hybrid search
     aligned: Aligned | None = None  # what became of the query before it was searched

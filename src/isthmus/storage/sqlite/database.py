@@ -12,7 +12,7 @@ from typing import Any
 
 from isthmus import checksums
 from isthmus.errors import BadFile, BadInput, CannotWrite, Closed, IsthmusError
-from isthmus.storage.sqlite import migrations, schema
+from isthmus.storage.sqlite import schema
 
 FILE = "collection.sqlite"
 LOCK = "writer.lock"
@@ -140,6 +140,8 @@ class Database:
             with self.writing():
                 found = self._version()
                 if schema.check(found, str(self.path)):
+                    from isthmus.storage.sqlite import migrations  # late: few need it
+
                     migrations.migrate(self.connection, found)
 
     def _create(self) -> None:

@@ -120,11 +120,13 @@ class SqliteDocuments(SqliteVectors):
     def _parts(self, rows: Sequence[int]) -> dict[int, list[Part]]:
         """Return the parts of documents, in their order."""
         marks = ",".join("?" * len(rows))
-        kept = self._blobs(rows)
         found: dict[int, list[Part]] = defaultdict(list)
         columns = f"document, number, kind, content, checksum IS {schema.sealed('parts')}"
         statement = f"SELECT {columns} FROM parts WHERE document IN ({marks}) ORDER BY document, number"
-        for row, number, kind, content, whole in self.database.all(statement, *rows):
+        parts = self.database.all(statement, *rows)
+        bare = sorted({row for row, _, _, content, _ in parts if content is None})
+        kept = self._blobs(bare) if bare else {}
+        for row, number, kind, content, whole in parts:
             value = kept.get((row, number)) if content is None else content
             if not whole or value is None:
                 if not self._names([row]):

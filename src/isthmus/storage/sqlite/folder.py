@@ -9,7 +9,7 @@ from pathlib import Path
 
 from isthmus.encoders import Encoder
 from isthmus.storage.base import Compacted, UnfinishedReencode
-from isthmus.storage.sqlite import compaction, staging, verify
+from isthmus.storage.sqlite import staging
 from isthmus.storage.sqlite.database import Database
 from isthmus.storage.sqlite.lock import WriterLock
 from isthmus.storage.sqlite.staging import SqliteStaging
@@ -53,13 +53,19 @@ class FolderStore(SqliteStore):
 
     def shrink(self) -> None:
         """Free unused disk space, if it is worth the cost."""
+        from isthmus.storage.sqlite import compaction  # late: searches never need it
+
         compaction.shrink(self.database)
 
     def compact(self) -> Compacted:
         """Rewrite the store without the space of deleted documents."""
+        from isthmus.storage.sqlite import compaction  # late: searches never need it
+
         return compaction.compact(self.database)
 
     def problems(self) -> list[str]:
         """Read everything that is stored, and return what is damaged."""
+        from isthmus.storage.sqlite import verify  # late: searches never need it
+
         with self.database.reading():
             return [*self.database.problems(), *verify.problems(self)]
