@@ -204,9 +204,12 @@ def test_spans_and_rows_must_agree_and_a_document_needs_one() -> None:
         def split_part(self, part: Part) -> list[tuple[float, float]]:
             return [(0.0, 1.0)]
 
-    with Collection.open(":memory:", Wrong(), calibration="none") as things:
-        with pytest.raises(BadVectors, match="has 1 segments, and made 2 vectors"):
-            things.add([Document("a", parts=[Part("tone", b"dog barks\nrain falls")])])
+    two = Document("a", parts=[Part("tone", b"dog barks\nrain falls")])
+    with (
+        Collection.open(":memory:", Wrong(), calibration="none") as things,
+        pytest.raises(BadVectors, match="has 1 segments, and made 2 vectors"),
+    ):
+        things.add([two])
     with Collection.open(":memory:", ToneEncoder(), calibration="none") as things:
         done = things.add([Document("silent", parts=[Part("tone", b"\n")])])
         assert "the encoder tones made no vector of it" in done.skipped[0].why
