@@ -15,6 +15,7 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
+from isthmus.index.threads import cores
 from isthmus.search import explain, index_folder, snapshot, snapshot_builder, snapshot_manager
 from isthmus.search.maintenance import NAME, SWITCH, MaintenanceWorker, giving_way
 from isthmus.search.snapshot_builder import SnapshotBuilder
@@ -243,3 +244,16 @@ def test_tasks_give_way_and_the_interpreter_is_as_before_afterwards() -> None:
         worker.close()
     assert seen == [pytest.approx(SWITCH)] * 2
     assert sys.getswitchinterval() == usual
+
+
+def test_a_search_inside_a_search_does_not_wait_for_itself(folder: Path, encoder: Encoder) -> None:
+    """More searches at once than there are turns, each with another inside."""
+    with Collection.open(folder, follow=False) as things:
+        inner = Counting(encoder, before_queries=lambda: things.search(ASKED, 1))
+        with (
+            Collection.open(":memory:", inner, calibration="none") as others,
+            ThreadPoolExecutor(2 * cores() + 4) as pool,
+        ):
+            others.add(mixed(20))
+            found = list(pool.map(lambda _: len(others.search("a cat", 3)), range(32)))
+        assert found == [3] * 32

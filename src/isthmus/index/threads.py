@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import BoundedSemaphore, Lock, local
 from typing import TypeVar
 
 from isthmus._optional import need
@@ -37,6 +37,34 @@ class Working:
 
 
 _working = Working()
+
+
+class Turns:
+    """Lets as many threads compute at once as there are cores, and one more; the others take turns.
+
+    With more, the system would often stop the thread that holds Python's interpreter lock, and all others with it. A
+    thread that has its turn and asks again, as a search inside an encoder would, goes on.
+
+    >>> turns = Turns(1)
+    >>> with turns, turns:
+    ...     print("goes on")
+    goes on
+    """
+
+    def __init__(self, count: int) -> None:
+        self._slots = BoundedSemaphore(count)
+        self._mine = local()
+
+    def __enter__(self) -> None:
+        depth = getattr(self._mine, "depth", 0)
+        if not depth:
+            self._slots.acquire()
+        self._mine.depth = depth + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._mine.depth -= 1
+        if not self._mine.depth:
+            self._slots.release()
 
 
 @cache

@@ -10,6 +10,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotFit, UnknownModality
+from isthmus.index.threads import Turns, cores
 from isthmus.search import hybrid
 from isthmus.search.explain import ranks_before
 from isthmus.search.hits import Hit
@@ -25,12 +26,14 @@ from isthmus.storage.where import parse
 from isthmus.types import Mask, Matrix, Rows, Vectors
 from isthmus.words import query_words
 
+_turns = Turns(cores() + 1)
+
 
 def search_many(
     manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
 ) -> list[list[Hit]]:
     """Answer queries together by the options of one request, all of them from one state of the collection."""
-    with manager.view(raw=request.raw) as view:
+    with manager.view(raw=request.raw) as view, _turns:  # in this order: whoever waits for a view takes no turn
         return _answered(manager.store, view, load, asked, request)
 
 
