@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -257,3 +258,23 @@ def test_a_search_inside_a_search_does_not_wait_for_itself(folder: Path, encoder
             others.add(mixed(20))
             found = list(pool.map(lambda _: len(others.search("a cat", 3)), range(32)))
         assert found == [3] * 32
+
+
+def test_stats_go_on_while_indexes_come_and_go(folder: Path) -> None:
+    over = Event()
+
+    def churn() -> None:
+        while not over.is_set():
+            (folder / "index" / "0-0.tmp" / "deep").mkdir(parents=True)
+            shutil.rmtree(folder / "index" / "0-0.tmp")
+
+    with Collection.open(folder, follow=False) as things:
+        things.search(ASKED)
+        thread = Thread(target=churn)
+        thread.start()
+        try:
+            for _ in range(200):
+                assert things.stats().documents
+        finally:
+            over.set()
+            thread.join()

@@ -3,8 +3,8 @@
 At most one task runs at a time, on a thread that is started for it and ends with it. So a program that ends waits for
 the task that is running, and for nothing else.
 
-A task gives way to searches: its thread has a lower priority where the system has such a thing for threads (Linux), and
-while it runs, Python's interpreter changes threads every half millisecond instead of every five. A search gives up the
+A task gives way to searches: its thread has the lowest priority where threads have one of their own (Linux), and while
+it runs, Python's interpreter changes threads every tenth of a millisecond instead of every five. A search gives up the
 interpreter at each statement of SQL and each product of matrices; each time it would wait so long to get it back.
 """
 
@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from threading import Lock, Thread, get_native_id
 
 NAME = "isthmus-maintenance"
-NICENESS = 10  # of the thread
-SWITCH = 0.0005  # seconds after which the interpreter changes threads
+NICENESS = 19  # of the thread: the lowest priority
+SWITCH = 0.0001  # seconds after which the interpreter changes threads
 
 
 class MaintenanceWorker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ class Stats:
 def stats(folder: Path, database: Engine, manager: SnapshotManager) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
     store, manifest = manager.store, database.manifest()
-    files = [path for path in folder.rglob("*") if path.is_file()] if manager.folder is not None else []
+    files = _files(folder) if manager.folder is not None else []
     index = [path for path in files if path.is_relative_to(folder / "index")]
     return Stats(
         path=str(folder),
@@ -57,6 +58,11 @@ def stats(folder: Path, database: Engine, manager: SnapshotManager) -> Stats:
         reencoding=store.staged(),
         logged=store.queries.count() if manifest.get("log") else None,
     )
+
+
+def _files(folder: Path) -> list[Path]:
+    """List the files below a folder; folders that disappear meanwhile are left out."""
+    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 def _size(path: Path) -> int:
