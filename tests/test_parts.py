@@ -21,7 +21,7 @@ from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
 from isthmus.search.ingest import pairs
 from isthmus.storage.segments import Segment, assembled, combinations
-from stock import Counting, Fusing, dense, looked_at, mixed, pixels
+from stock import Counting, Fusing, database, dense, looked_at, mixed, pixels
 
 ENGINES = ["folder", "memory"]
 CAT, DOG = "a red cat on a sofa", "the dog runs on the grass"
@@ -219,3 +219,12 @@ def test_parts_survive_an_export_and_another_index(tmp_path: Path, encoder: Enco
         (tmp_path / "bad.jsonl").write_text(row)
         with Collection.open(":memory:", encoder, calibration="none") as things:
             assert why in things.index(tmp_path / "bad.jsonl").skipped[0].why
+
+
+def test_the_words_of_one_document_are_read_without_looking_at_the_others(tmp_path: Path, encoder: Encoder) -> None:
+    with Collection.open(tmp_path / "c", encoder, calibration="none", follow=False) as things:
+        things.add([*mixed(20), article()])
+        row = things.store.rows_of(["article"])["article"]
+        plan = database(things).all("EXPLAIN QUERY PLAN SELECT text FROM texts WHERE row IN (?)", row)
+        assert not [step for *_, step in plan if step.startswith("SCAN parts")], plan
+        assert things.store.texts([row]) == {row: f"{CAT}\n\n{DOG}"}

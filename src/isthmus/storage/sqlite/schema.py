@@ -54,12 +54,9 @@ ORIGIN = "seal(id, unit, run)"  # of a document: where it came from, which chang
 
 STATES = "CREATE TABLE states (sequence INTEGER PRIMARY KEY, token BLOB NOT NULL, checksum INTEGER)"
 
-# The content of ``words``: the words of a document, from all text parts.
-TEXTS = f"""CREATE VIEW texts AS SELECT row, (
-    SELECT group_concat(content, char(10, 10))
-    FROM (SELECT content FROM parts WHERE document = documents.row AND kind = '{TEXT}' ORDER BY number)
-  ) AS text
-  FROM documents WHERE row IN (SELECT document FROM parts WHERE kind = '{TEXT}')"""
+# The content of ``words``: the words of a document, from all text parts, in the order of the index.
+TEXTS = f"""CREATE VIEW texts AS SELECT document AS row, group_concat(content, char(10, 10)) AS text
+  FROM parts INDEXED BY parts_by_document WHERE kind = '{TEXT}' GROUP BY document"""
 WORDS = f"CREATE VIRTUAL TABLE words USING fts5 (text, content = 'texts', content_rowid = 'row', tokenize = '{TOKENS}')"
 TERMS = "CREATE VIRTUAL TABLE terms USING fts5vocab (words, 'row')"
 
@@ -80,7 +77,7 @@ CREATE TABLE parts (
   row INTEGER PRIMARY KEY,
   document INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, content, hash BLOB, checksum INTEGER
 );
-CREATE INDEX parts_by_document ON parts (document);
+CREATE INDEX parts_by_document ON parts (document, number);
 CREATE INDEX parts_by_hash ON parts (hash) WHERE hash IS NOT NULL;
 CREATE TABLE blobs (
   row INTEGER PRIMARY KEY, document INTEGER NOT NULL, part INTEGER NOT NULL, content BLOB NOT NULL, checksum INTEGER
