@@ -153,6 +153,8 @@ class Model:
             whole = read_regular(path, MODEL_BYTES) if content is None else content
             session = ort.InferenceSession(whole, options, providers=providers)
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
+            if "INVALID_PROTOBUF" in str(error):
+                raise BadFile(f"{path} is not an ONNX model, or is damaged.") from None
             raise BadFile(f"{path} cannot be loaded by onnxruntime: {error}") from None
         takes, gives = [i.name for i in session.get_inputs()], [o.name for o in session.get_outputs()]
         if set(takes) != set(inputs):

@@ -28,7 +28,7 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 DOCUMENTS = 1500  # sampled of each modality
 ENOUGH = SHIPPED_QUERIES  # reference queries of one modality; the bank fills up to here
 SEED = 20240607
-FEWEST_MIXED = 64  # reference queries of several kinds; below, they are made from queries of one kind
+FEWEST_MIXED = 32  # reference queries of several kinds; below, they are made from queries of one kind
 
 Own: TypeAlias = Sequence[tuple[Query, str | None]]  # the user's queries, and the id of the right document if known
 

@@ -14,6 +14,7 @@ from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, unit
 from isthmus.sources.names import extension
 from isthmus.sources.sidecars import is_picture, read_picture
+from isthmus.sources.text import read_text
 
 TEXT = FileReader("text", text.read)
 HTML = FileReader("html", html.read, html.MODULE)
@@ -53,7 +54,7 @@ def unit_of(file: File, sidecars: Iterable[File | SkippedInput] = ()) -> SourceU
 def _whole(kind: str, file: File) -> Iterator[Found]:
     """Yield one document per file of a registered kind: its path for a ``FileKind``, else the text in it."""
     is_file = isinstance(kinds.get(kind), kinds.FileKind)
-    yield Document(file.name, parts=[Part(kind, file.path if is_file else text.read_text(file))], metadata=file.facts)
+    yield Document(file.name, parts=[Part(kind, file.path if is_file else read_text(file))], metadata=file.facts)
 
 
 def look(path: str, name: str, *, alone: bool = False) -> File | SkippedInput:
