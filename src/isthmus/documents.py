@@ -22,8 +22,35 @@ BETWEEN_TEXTS = "\n\n"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+class PartSequence:
+    """What documents and queries share: parts in their order, and their own vectors by kind."""
+
+    parts: tuple[Part, ...]
+    vectors: Mapping[str, Matrix]
+
+    @property
+    def modality(self) -> str:
+        """The set of its kinds, as in ``text``, ``image``, ``image+text``."""
+        return joined([*(part.kind for part in self.parts), *self.vectors])
+
+    @property
+    def text(self) -> str | None:
+        """Its words: those of all text parts, with an empty line between them; None where there are none."""
+        return _text(self.parts)
+
+    @property
+    def image(self) -> Any:
+        """Its first picture; None where there is none."""
+        return next(iter(self.images), None)
+
+    @property
+    def images(self) -> tuple[Any, ...]:
+        """All its pictures."""
+        return contents(self.parts, IMAGE)
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Document:
+class Document(PartSequence):
     """Something that can be found: an id, parts in their order, and metadata.
 
     ``text=`` and ``image=`` are the short way for a document with one part of each kind. A text of white space is no
@@ -87,26 +114,6 @@ class Document:
         _set(document, id=name, parts=tuple(parts), metadata=metadata, vectors=vectors)
         return document
 
-    @property
-    def modality(self) -> str:
-        """The set of its kinds, as in ``text``, ``image``, ``image+text``."""
-        return joined([*(part.kind for part in self.parts), *self.vectors])
-
-    @property
-    def text(self) -> str | None:
-        """Its words: those of all text parts, with an empty line between them; None where there are none."""
-        return _text(self.parts)
-
-    @property
-    def image(self) -> Any:
-        """Its first picture; None where there is none."""
-        return next(iter(self.images), None)
-
-    @property
-    def images(self) -> tuple[Any, ...]:
-        """All its pictures."""
-        return contents(self.parts, IMAGE)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Document):
             return NotImplemented
@@ -123,7 +130,7 @@ class Document:
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Query:
+class Query(PartSequence):
     """What is searched for: words, a picture, both, or any sequence of parts.
 
     ``text=`` and ``image=`` are the short way. Several parts of one kind count as one, by the mean of their vectors.
@@ -164,26 +171,6 @@ class Query:
         True
         """
         return query if isinstance(query, Query) else cls(text=query)
-
-    @property
-    def modality(self) -> str:
-        """The set of its kinds, as in ``text``, ``image``, ``image+text``."""
-        return joined([*(part.kind for part in self.parts), *self.vectors])
-
-    @property
-    def text(self) -> str | None:
-        """Its words: those of all text parts, with an empty line between them; None where there are none."""
-        return _text(self.parts)
-
-    @property
-    def image(self) -> Any:
-        """Its first picture; None where there is none."""
-        return next(iter(self.images), None)
-
-    @property
-    def images(self) -> tuple[Any, ...]:
-        """All its pictures."""
-        return contents(self.parts, IMAGE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Query):
