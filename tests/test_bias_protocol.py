@@ -16,7 +16,8 @@ import test_passages
 import test_storage
 from isthmus import calibration, errors
 from isthmus.calibration import METHODS, Banks, BiasMethod, Method, StepKind
-from isthmus.types import Mask, Matrix
+from isthmus.errors import BadVectors, CannotFit
+from isthmus.types import Mask, Matrix, Vectors
 from worlds import SPECS, world
 
 
@@ -125,3 +126,26 @@ def test_a_bias_of_ones_own_without_its_gallery_is_refused() -> None:
     w = world()
     with pytest.raises(errors.CannotFit, match=r"two_banks.* needs a gallery bank"):
         calibration.fit("two_banks", w.documents, w.queries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongBias(BiasMethod):
+    """A bias with a fault: too many neighbours, or a row of numbers for a column."""
+
+    neighbours: int = 0
+
+    def columns(self, banks: Banks) -> Matrix:
+        if self.neighbours:
+            return banks.references.mean_of_largest(self.neighbours)[:, None]
+        return banks.references.mean_of_largest(1)
+
+
+def test_a_faulty_bias_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "wrong", Method(StepKind.BIAS, WrongBias))
+    rng = np.random.default_rng(0)
+    documents = Vectors.of(rng.normal(size=(12, 6)), "image")
+    queries = Vectors.of(rng.normal(size=(20, 6)), "text")
+    with pytest.raises(BadVectors, match=r"WrongBias.columns returned an array of shape \(12,\) for 12 documents"):
+        calibration.fit("wrong", documents, queries).fold(documents)
+    with pytest.raises(CannotFit, match="The 21 nearest of 20 reference queries"):
+        calibration.fit("wrong(neighbours=21)", documents, queries).fold(documents)

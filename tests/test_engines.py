@@ -13,7 +13,7 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotWrite, UnknownName
+from isthmus.errors import BadInput, CannotWrite, Closed, UnknownName
 from stock import Counting, mixed, pixels
 
 ENGINES: dict[str, Callable[[Path], str]] = {
@@ -219,3 +219,9 @@ def test_another_encoder_or_a_bad_document_is_refused(things: Collection) -> Non
         things.add(["a text"])  # type: ignore[list-item]
     assert things.add([Document("bad", image=b"no picture")]).skipped
     assert len(things) == 40
+
+
+def test_a_closed_collection_raises_closed_on_every_engine(things: Collection) -> None:
+    things.close()
+    with pytest.raises(Closed, match="was closed"):
+        things.search("a cat")
