@@ -20,6 +20,8 @@ import pytest
 from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, CannotWrite
 from isthmus.search import versions
+from isthmus.search.snapshot import Snapshot
+from isthmus.search.snapshot_builder import SnapshotBuilder
 from isthmus.storage.sqlite.database import Database
 from stock import FILE, database, own, unit
 
@@ -116,6 +118,23 @@ def test_a_search_that_is_behind_what_is_served_still_answers_from_its_own_state
             rows = {int(row) for index in early.snapshot.all_indexes for row in index.documents}
             assert set(things._snapshots.store.documents(sorted(rows))) == rows
         assert {hit.document.metadata["n"] for hit in things.search(ASKED, k=20, explain=True)} == {1}
+
+
+def test_maintenance_that_was_overtaken_does_not_serve_documents_that_are_gone(folder: Path) -> None:
+    with Collection.open(folder, follow=False) as things:
+        manager = things._snapshots
+        assert len(things.search(ASKED, k=20)) == 20
+
+        def overtaken(builder: SnapshotBuilder) -> Snapshot:
+            made = builder.built(manager.latest().calibrated, trim=False)
+            things.add(generation(1))
+            things.compact()  # another thread builds a newer index, and trims the list of deleted documents
+            return made
+
+        manager._in_background(overtaken)
+        manager.wait()
+        assert {hit.document.metadata["n"] for hit in things.search(ASKED, k=20)} == {1}
+        assert len(things.search(ASKED, k=20)) == 20
 
 
 def test_iterating_while_documents_are_replaced_meets_each_as_it_was_at_the_start(folder: Path) -> None:

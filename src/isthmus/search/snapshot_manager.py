@@ -297,6 +297,8 @@ class SnapshotManager(SnapshotBuilder):
             if made.calibrated.version != builder.version():
                 return  # somebody has published another meanwhile
             state = builder.store.state()
+            if not builder.store.passed(made.state):
+                return  # another thread has served a newer one, and trimmed what this one would need to follow
             self._serve(made if made.state == state else made.followed(builder.store, state), encoding)
         if builder.on_disk(made):
             builder.store.trim(made.sequence)
