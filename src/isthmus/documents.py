@@ -13,7 +13,7 @@ import numpy as np
 from isthmus.errors import BadInput, BadVectors, shown
 from isthmus.kinds import IMAGE, TEXT, Image, ImageLike, Part, Text, joined
 from isthmus.registry import lookup
-from isthmus.types import Matrix, check_part_count, part_name, stored_part_name
+from isthmus.types import MAX_PARTS_OF_ONE, Matrix, check_part_count, part_name, stored_part_name
 
 __all__ = ["Document", "Image", "ImageLike", "Part", "Query", "Text"]
 
@@ -93,13 +93,14 @@ class Document(PartSequence):
         if "\0" in id:
             raise BadInput(f"The document id {shown(id)} holds the character NUL. Remove it from the id.")
         whose = f"Document {id!r}"
-        if not isinstance(metadata, Mapping):
+        if type(metadata) is not dict and not isinstance(metadata, Mapping):
             raise BadInput(
                 f"{whose} has metadata of type {type(metadata).__name__}; it must map names to values, for instance "
                 "{'lang': 'en'}."
             )
-        own = _vectors(whose, vectors, part_name)
-        _set(self, id=id, parts=_parts(whose, text, image, parts, own), metadata=dict(metadata), vectors=own)
+        own = {} if vectors is NOTHING else _vectors(whose, vectors, part_name)
+        held = _short_parts(whose, text, image, own) if parts is None else _parts(whose, text, image, parts, own)
+        vars(self).update(id=id, parts=held, metadata=dict(metadata), vectors=own)  # the class is frozen
 
     @classmethod
     def restored(
@@ -111,7 +112,7 @@ class Document(PartSequence):
         updated and deleted.
         """
         document = object.__new__(cls)
-        _set(document, id=name, parts=tuple(parts), metadata=metadata, vectors=vectors)
+        vars(document).update(id=name, parts=tuple(parts), metadata=metadata, vectors=vectors)
         return document
 
     def __eq__(self, other: object) -> bool:
@@ -158,10 +159,12 @@ class Query(PartSequence):
         *,
         parts: Iterable[Part] | None = None,
     ) -> None:
-        own = _vectors("The query", vectors, stored_part_name)
-        _set(self, parts=_parts("The query", text, image, parts, own), vectors=own, weights=None)
+        whose = "The query"
+        own = _vectors(whose, vectors, stored_part_name)
+        held = _short_parts(whose, text, image, own) if parts is None else _parts(whose, text, image, parts, own)
+        vars(self).update(parts=held, vectors=own, weights=None)  # the class is frozen
         if weights is not None:
-            _set(self, weights=_weights(weights, self.modality.split("+")))
+            vars(self).update(weights=_weights(weights, self.modality.split("+")))
 
     @classmethod
     def of(cls, query: str | Query) -> Query:
@@ -201,31 +204,35 @@ def with_text(parts: Iterable[Part], text: str) -> tuple[Part, ...]:
     return (Text(text), *(part for part in parts if part.kind != TEXT))
 
 
-def _set(target: object, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(target, name, value)
-
-
 def _text(parts: Iterable[Part]) -> str | None:
     texts = contents(parts, TEXT)
     return texts[0] if len(texts) == 1 else BETWEEN_TEXTS.join(texts) or None
 
 
-def _parts(
-    whose: str, text: str | None, image: ImageLike | None, given: Iterable[Part] | None, vectors: Mapping[str, Matrix]
+def _short_parts(
+    whose: str, text: str | None, image: ImageLike | None, vectors: Mapping[str, Matrix]
 ) -> tuple[Part, ...]:
-    """Check parts, however they were given; leave out those that are empty."""
-    if given is not None and (text is not None or image is not None):
-        raise BadInput(f"{whose} has parts as well as text or image. Put the text and the image into the parts.")
-    if given is not None and (
-        isinstance(given, Part | str | bytes | Mapping | np.ndarray) or not isinstance(given, Iterable)
-    ):
-        raise BadInput(f"{whose} has parts of type {type(given).__name__}; write parts=[Text('…'), Image('a.jpg')].")
+    """Return the parts of ``text=`` and ``image=``; leave out an empty one."""
+    parts: list[Part] = []
     try:
-        short = [*([] if text is None else [Text(text)]), *([] if image is None else [Image(image)])]
+        if text is not None:
+            parts.append(Text(text))
+        if image is not None:
+            parts.append(Image(image))
     except BadInput as error:
         raise type(error)(f"{whose} {error}") from None
-    parts = short if given is None else list(given)
+    return _kept(whose, parts, vectors)
+
+
+def _parts(
+    whose: str, text: str | None, image: ImageLike | None, given: Iterable[Part], vectors: Mapping[str, Matrix]
+) -> tuple[Part, ...]:
+    """Check parts that were given as such; leave out those that are empty."""
+    if text is not None or image is not None:
+        raise BadInput(f"{whose} has parts as well as text or image. Put the text and the image into the parts.")
+    if isinstance(given, Part | str | bytes | Mapping | np.ndarray) or not isinstance(given, Iterable):
+        raise BadInput(f"{whose} has parts of type {type(given).__name__}; write parts=[Text('…'), Image('a.jpg')].")
+    parts = list(given)
     for part in parts:
         if not isinstance(part, Part):
             raise BadInput(
@@ -233,13 +240,19 @@ def _parts(
             )
     if len(parts) > MAX_DOCUMENT_PARTS:
         raise BadInput(f"{whose} has {len(parts)} parts; {MAX_DOCUMENT_PARTS} is the most. Split it into several.")
-    kept = tuple(part for part in parts if not part.is_empty)
+    return _kept(whose, parts, vectors)
+
+
+def _kept(whose: str, parts: Sequence[Part], vectors: Mapping[str, Matrix]) -> tuple[Part, ...]:
+    """Return the parts that are not empty; reject a document without any, or with too many kinds."""
+    kept = tuple([part for part in parts if not part.is_empty])
     if not kept and not vectors:
         raise BadInput(f"{whose} has neither text nor image. Give it one, or leave it out.")
-    try:
-        check_part_count([*(part.kind for part in kept), *vectors])
-    except BadInput as error:
-        raise BadInput(f"{whose} cannot be used: {error}") from None
+    if vectors or len(kept) > MAX_PARTS_OF_ONE:  # otherwise there cannot be too many
+        try:
+            check_part_count([*(part.kind for part in kept), *vectors])
+        except BadInput as error:
+            raise BadInput(f"{whose} cannot be used: {error}") from None
     return kept
 
 

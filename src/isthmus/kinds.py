@@ -273,6 +273,9 @@ def by_suffix(suffix: str) -> Kind | None:
     return next((kind for kind in KINDS.values() if suffix in kind.suffixes), None)
 
 
+_set = object.__setattr__  # of parts, which never change otherwise
+
+
 class Part:
     """One part of a document or a query: its kind and its content. It never changes.
 
@@ -287,15 +290,15 @@ class Part:
 
     def __init__(self, kind: str, content: Any) -> None:
         get(kind).check(content)
-        object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "content", content)
+        _set(self, "kind", kind)
+        _set(self, "content", content)
 
     @classmethod
     def restored(cls, kind: str, content: str | bytes) -> Part:
         """Return a part that a collection holds, without the checks of a new one."""
         part = object.__new__(cls)
-        object.__setattr__(part, "kind", kind)
-        object.__setattr__(part, "content", content)
+        _set(part, "kind", kind)
+        _set(part, "content", content)
         return part
 
     def __setattr__(self, name: str, value: object) -> None:
