@@ -25,14 +25,21 @@ def of_values(*values: object) -> int:
     False
     """
     parts: list[bytes] = []
-    for value in values:
+    add = parts.append
+    for value in values:  # runs for every row that is read
         if isinstance(value, str):
             data = value.encode("utf-8", "surrogatepass")
-            parts += (b"s%d:" % len(data), data)
+            add(b"s%d:" % len(data))
+            add(data)
+        elif value is None:
+            add(b"n;")
         elif isinstance(value, bytes):
-            parts += (b"b%d:" % len(value), value)
+            add(b"b%d:" % len(value))
+            add(value)
+        elif type(value) is int:
+            add(b"int %d;" % value)
         else:
-            parts.append(b"n;" if value is None else f"{type(value).__name__} {value!r};".encode())
+            add(f"{type(value).__name__} {value!r};".encode())
     return xxhash.xxh3_64_intdigest(b"".join(parts)) & SIGNED
 
 

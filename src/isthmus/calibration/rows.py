@@ -128,7 +128,7 @@ def _shares(vectors: Vectors, rows: slice, weights: Mapping[str, float] | None) 
 def in_blocks(n: int, width: int, task: Callable[[slice], None]) -> None:
     """Run ``task`` on slices that cover ``range(n)``, on every core if there is enough work."""
     step = max(1, BLOCK_BYTES // (4 * max(width, 1)))
-    cores = os.cpu_count() or 1
+    cores = 1 if n < 8 * step else os.cpu_count() or 1  # asking the system takes longer than a few rows
     if n < 8 * step * cores:
         for start in range(0, n, step):
             task(slice(start, min(start + step, n)))

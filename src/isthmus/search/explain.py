@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from isthmus.search.hits import Explanation, Hit
 from isthmus.search.ranking import ranked
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
-from isthmus.storage.segments import Segment, assembled, combination
+from isthmus.storage.segments import Segment, assembled
 from isthmus.types import Matrix, Rows, Vectors
 
 if TYPE_CHECKING:
@@ -48,34 +48,46 @@ def _raw_ranks(store: Store, documents: Rows, query: Matrix) -> dict[int, int]:
     return {int(row): rank for rank, row in enumerate(block.rows[order], 1)}
 
 
-def explained(
-    snapshot: Snapshot,
-    query: Vectors,
-    hit: Hit,
-    segments: Sequence[Segment],
-    number: int,
-    inner: float,
-    before: int | None,
-    words: float | None,
-) -> Explanation:
-    """Take a score apart: what the parts gave, what the shift, the bias and the map made of it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """A hit, and what its score was computed from."""
+
+    hit: Hit
+    segments: Sequence[Segment]  # that matched together
+    inner: float
+    rank_before: int | None
+    words: float | None
+
+
+def with_explanations(snapshot: Snapshot, query: Vectors, scored: Sequence[Scored]) -> list[Hit]:
+    """Explain the hits of one query: what the parts, the shift, the bias and the map contributed to each score."""
+    if not scored:
+        return []
     fitted = snapshot.calibrated.fitted
-    single, _ = assembled([combination(segments, number)])
     unit = Raw().queries(query, np.float64)[0]
-    parts = {part: float(unit @ (matrix[0] / np.linalg.norm(matrix[0]))) for part, matrix in single.parts.items()}
-    shifted = float(fitted.shift.documents(single, np.float64)[0] @ fitted.shift.queries(query, np.float64)[0])
-    ends = fitted.finish(np.array([[0.0, 1.0]]), str(query.modality[0]), hit.modality)[0]
+    rows, _ = assembled([one.segments for one in scored])  # one row per hit
+    shifted = fitted.shift.documents(rows, np.float64) @ fitted.shift.queries(query, np.float64)[0]
+    asked, found = str(query.modality[0]), {one.hit.modality for one in scored}
+    ends = {name: fitted.finish(np.array([[0.0, 1.0]]), asked, name)[0] for name in found}
+    return [
+        replace(one.hit, explanation=_explained(one, unit, float(inner), *map(float, ends[one.hit.modality])))
+        for one, inner in zip(scored, shifted, strict=True)
+    ]
+
+
+def _explained(one: Scored, unit: Matrix, shifted: float, at_zero: float, at_one: float) -> Explanation:
+    vectors = ((segment.name, segment.vector) for segment in one.segments)
     return Explanation(
-        parts=parts,
-        similarity=hit.similarity,
-        shift=shifted - hit.similarity,
-        bias=shifted - inner,
-        slope=float(ends[1] - ends[0]),
-        offset=float(ends[0]),
-        score=float(ends[0] + (ends[1] - ends[0]) * inner),
-        rank_before=before,
-        rank=hit.rank,
-        words=words,
+        parts={name: float(unit @ (vector / np.linalg.norm(vector))) for name, vector in vectors},
+        similarity=one.hit.similarity,
+        shift=shifted - one.hit.similarity,
+        bias=shifted - one.inner,
+        slope=at_one - at_zero,
+        offset=at_zero,
+        score=at_zero + (at_one - at_zero) * one.inner,
+        rank_before=one.rank_before,
+        rank=one.hit.rank,
+        words=one.words,
     )
 
 

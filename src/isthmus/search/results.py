@@ -10,7 +10,7 @@ import numpy as np
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document
 from isthmus.kinds import TEXT, atoms
-from isthmus.search.explain import explained
+from isthmus.search.explain import Scored, with_explanations
 from isthmus.search.hits import Hit, MatchedSegment, Passage
 from isthmus.search.ranking import Ranking
 from isthmus.search.snapshot import Snapshot
@@ -111,18 +111,20 @@ class Fetched:
 
     def hits(self, at: int, answer: Answer, offset: int) -> list[Hit]:
         """Return the hits of one query; ``offset`` of them stand before the first."""
-        places = range(len(answer.ranking))
-        found = [self._hit(at, answer, place, offset) for place in places]
-        return [hit for hit in found if hit is not None]
+        rows = enumerate(answer.ranking.documents.tolist())
+        places = [place for place, row in rows if row in self.documents and row in self.fused]  # others were deleted
+        hits = [self._hit(at, answer, place, offset) for place in places]
+        if self.before is None:
+            return hits
+        scored = [self._scored(at, answer, place, hit) for place, hit in zip(places, hits, strict=True)]
+        return with_explanations(self.snapshot, self.queries.take(np.array([at])), scored)
 
-    def _hit(self, at: int, answer: Answer, place: int, offset: int) -> Hit | None:
+    def _hit(self, at: int, answer: Answer, place: int, offset: int) -> Hit:
         row, number = int(answer.ranking.documents[place]), int(answer.ranking.passages[place])
-        if row not in self.documents or row not in self.fused:
-            return None  # deleted since the search began
         document, fused = self.documents[row], self.fused[row]
         others = (answer.others or {}).get(row, ())
         best = combination(self.segments[row], number)
-        hit = Hit(
+        return Hit(
             id=document.id,
             score=float(answer.ranking.scores[place]),
             similarity=float(fused[min(number, len(fused) - 1)] @ self.asked[at]),
@@ -134,13 +136,12 @@ class Fetched:
             segments=tuple(_matched(document, segment) for segment in best),
             duplicates=tuple(self.documents[other].id for other in others if other in self.documents),
         )
-        if self.before is None:
-            return hit
+
+    def _scored(self, at: int, answer: Answer, place: int, hit: Hit) -> Scored:
+        row, number = int(answer.ranking.documents[place]), int(answer.ranking.passages[place])
         words = None if answer.words is None or np.isnan(answer.words[place]) else float(answer.words[place])
-        inner, before = float(answer.ranking.inner[place]), self.before[at].get(row)
-        query = self.queries.take(np.array([at]))
-        told = explained(self.snapshot, query, hit, self.segments[row], number, inner, before, words)
-        return replace(hit, explanation=told)
+        before = None if self.before is None else self.before[at].get(row)
+        return Scored(hit, combination(self.segments[row], number), float(answer.ranking.inner[place]), before, words)
 
 
 def _mean(rows: Matrix) -> Matrix:
