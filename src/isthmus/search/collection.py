@@ -489,7 +489,8 @@ class Collection:
         try:
             self._snapshots.worker.close()
             self._log.flush()
-            self.retry_if_reencoded(self._snapshots.persist)
+            if self._snapshots.current is not None:
+                self.retry_if_reencoded(self._snapshots.persist)
         finally:
             self._handle.database.close()
 

@@ -162,8 +162,8 @@ def _with_encoder(
 ) -> Handle:
     """Open a store with its encoder; ``loaded`` is the one that ``encoder`` names, if it is loaded already."""
     database = store.database
-    encoding = encodings(database)  # before the name: what changes in between is noticed later
-    known = database.manifest("encoder").get("encoder")
+    manifest = database.manifest("encoder", "encoding")
+    known, encoding = manifest.get("encoder"), int(manifest.get("encoding", 0))
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
         return Handle(folder, store, str(known), device, threads, encoder, encoding)

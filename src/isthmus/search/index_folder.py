@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,12 @@ class Origin:
 
 def places(folder: Path | None, version: int) -> list[Path]:
     """Return where indexes of a calibration lie in a collection's folder, the newest first."""
-    found = [(place, _numbers(place)) for place in entries(folder)]
+    return of_version(entries(folder), version)
+
+
+def of_version(entries: Iterable[Path], version: int) -> list[Path]:
+    """Return those of the entries that are indexes of a calibration, the newest first."""
+    found = [(place, _numbers(place)) for place in entries]
     mine = [(numbers[1], place) for place, numbers in found if numbers is not None and numbers[0] == version]
     return [place for _, place in sorted(mine, reverse=True)]
 

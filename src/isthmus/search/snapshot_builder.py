@@ -131,9 +131,10 @@ class SnapshotBuilder:
 
     def sweep(self) -> None:
         """Remove what killed processes left: drafts of indexes and of calibrations, unless one is at work now."""
-        places = {place.name for place in index_folder.entries(self.folder)}
-        drafts = max(self.store.calibrations.versions(), default=0) > self.version()
-        if places <= {self._newest()} and not drafts:
+        there, version = index_folder.entries(self.folder), self.version()
+        drafts = max(self.store.calibrations.versions(), default=0) > version
+        alone = len(there) <= 1 and there == index_folder.of_version(there, version)
+        if alone and not drafts:
             return  # as nearly always: no lock is needed
         with self.building() as mine:
             if mine:

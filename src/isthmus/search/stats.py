@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isthmus import calibration
 from isthmus.errors import counted
 from isthmus.search import index_folder
+from isthmus.search.snapshot import Calibrated
 from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.storage.base import UnfinishedReencode
 from isthmus.storage.protocols import Engine
@@ -39,20 +41,22 @@ class Stats:
 def stats(folder: Path, database: Engine, manager: SnapshotManager) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
     store, manifest = manager.store, database.manifest()
+    version = int(manifest.get("calibration", 0))
+    calibrated = manager.read(version) if version else None
     files = _files(folder) if manager.folder is not None else []
     index = [path for path in files if path.is_relative_to(folder / "index")]
     return Stats(
         path=str(folder),
-        documents=manager.store.counts(),
+        documents=store.counts(),
         bytes={"store": sum(_size(f) for f in files) - sum(_size(f) for f in index), "index": sum(map(_size, index))},
         encoder={name: manifest.get(name) for name in ("encoder", "identity", "dim", "made_with")},
         schema=int(manifest["schema"]),
         changes=int(manifest["sequence"]),
-        calibration=_calibration(manager, int(manifest.get("calibration", 0))),
-        drift=_drift(manager, int(manifest.get("calibration", 0))),
+        calibration=None if calibrated is None else _calibration(calibrated),
+        drift={} if calibrated is None else calibration.drift(calibrated.fitted.statistics, store.statistics()),
         refitting=manager.refitting,
         last_error=manager.last_error,
-        index=_index(manager.folder, int(manifest.get("calibration", 0))),
+        index=_index(manager.folder, version),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
         reencoding=store.staged(),
@@ -72,14 +76,11 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _calibration(manager: SnapshotManager, version: int) -> dict[str, Any] | None:
-    if not version:
-        return None
-    calibrated = manager.read(version)
+def _calibration(calibrated: Calibrated) -> dict[str, Any]:
     fitted = calibrated.fitted
     tried = {str(t.spec): round(t.value, 4) for t in fitted.tuned.trials if not t.refused} if fitted.tuned else {}
     return {
-        "version": version,
+        "version": calibrated.version,
         "spec": str(fitted.spec),
         "made": calibrated.made,
         "references": {name: len(rows) for name, rows in fitted.references.rows.items()},
@@ -88,12 +89,6 @@ def _calibration(manager: SnapshotManager, version: int) -> dict[str, Any] | Non
         "match": dict(calibrated.match.held_out) if calibrated.match else {},
         "described": fitted.describe(),
     }
-
-
-def _drift(manager: SnapshotManager, version: int) -> dict[str, float]:
-    from isthmus import calibration
-
-    return calibration.drift(manager.read(version).fitted.statistics, manager.store.statistics()) if version else {}
 
 
 def _index(folder: Path | None, version: int) -> dict[str, str]:

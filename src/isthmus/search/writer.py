@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
@@ -126,7 +126,7 @@ class Writer:
 
     def commit(self, entries: Sequence[Entry], seen: Sequence[tuple[int | None, int | None, str]] = ()) -> None:
         """Store entries, in place of those with the same ids, in one transaction."""
-        statistics = self._without([entry.document.id for entry in entries])
+        statistics = self._without(self.store.rows_of(entry.document.id for entry in entries))
         if entries:
             vectors, owner = assembled([entry.segments for entry in entries])
             self._fix_dim(vectors)
@@ -148,9 +148,9 @@ class Writer:
         if self.dim is None:
             self.dim = vectors.dim
 
-    def _without(self, ids: Sequence[str]) -> Statistics:
-        """Return the statistics without some documents; where theirs are damaged, those of all others, taken anew."""
-        rows = list(self.store.rows_of(ids).values())
+    def _without(self, documents: Mapping[str, int]) -> Statistics:
+        """Return the statistics without some documents; if those are damaged, compute them again from the others."""
+        rows = list(documents.values())
         try:
             segments = self.store.segments(rows)
             gone = assembled([segments[row] for row in rows]) if rows else None
@@ -160,9 +160,10 @@ class Writer:
 
     def remove(self, ids: Sequence[str]) -> list[str]:
         """Take documents out, in one transaction; return the ids of those that were there."""
-        if not self.store.rows_of(ids):
+        found = self.store.rows_of(ids)
+        if not found:
             return []
-        statistics = self._without(ids)
+        statistics = self._without(found)
         with self.store.database.writing() as connection:
             removed = self.store.remove(connection, ids)
             self.store.touched(connection, statistics)

@@ -30,10 +30,12 @@ SHARE = 1 / 3  # of the file, at least
 def shrink(database: Database) -> None:
     """Rewrite the file if enough of it is unused; do nothing if the disk has too little space."""
     deleted = int(database.manifest("deleted").get("deleted", 0))
-    names = ("page_size", "page_count", "freelist_count")
-    page, count, free = (int(database.one(f"PRAGMA {name}")[0]) for name in names)
-    if not deleted or page * count < LEAST:
+    if not deleted:
         return
+    page, count = (int(database.one(f"PRAGMA {name}")[0]) for name in ("page_size", "page_count"))
+    if page * count < LEAST:
+        return
+    free = int(database.one("PRAGMA freelist_count")[0])
     there = int(database.one("SELECT count(*) FROM documents")[0])
     wasted = max(free, count * deleted / (deleted + there))  # free pages, or unused space in other pages
     if page * wasted < LEAST or wasted < SHARE * count:
@@ -74,7 +76,7 @@ def _mend_words(database: Database) -> bool:
 
 def _vacuum(database: Database) -> None:
     """Rewrite the file, on a separate connection that keeps the copy on disk, not in memory."""
-    with database.lock, database.explained():
+    with database.lock, database.explained:
         with closing(database.connect()) as connection:
             connection.execute("PRAGMA temp_store = FILE")
             connection.execute("VACUUM")
@@ -85,6 +87,6 @@ def _vacuum(database: Database) -> None:
 
 def _checkpoint(database: Database) -> None:
     """Move the journal into the file; if another process reads an older state, it is moved later."""
-    with database.lock, database.explained(), closing(database.connect()) as connection:
+    with database.lock, database.explained, closing(database.connect()) as connection:
         connection.execute("PRAGMA busy_timeout = 0")  # do not wait for readers
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

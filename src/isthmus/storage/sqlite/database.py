@@ -17,8 +17,10 @@ from isthmus.storage.sqlite import schema
 FILE = "collection.sqlite"
 LOCK = "writer.lock"
 NOTE = "writer.json"  # who holds the lock
+WRITTEN_AFTER = ("index", NOTE)  # files that are written after the tables, never before
 PAGE = 16384  # a few vectors of common sizes fit into one page
 WAIT = 30.0  # seconds to wait for a short transaction of another process
+SOON = 0.05  # seconds to wait for a single read of another thread
 
 
 class ChangedMeanwhile(BadFile):
@@ -33,12 +35,40 @@ class Reader:
     seen: tuple[int, int, int] | None = None
 
 
+class ThreadState(local):
+    """What one thread is doing with a database."""
+
+    reader: sqlite3.Connection | None = None  # of the snapshot that it reads
+    writing: bool = False
+
+
+class Explained:
+    """Turns SQLite's error into one that says what happened and what to do. A class: it surrounds every statement."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise self._database.explanation(error) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise BadInput(
+                f"{error.object!r} holds half a character (a lone surrogate): nothing is called so."
+            ) from None
+
+
 class Database:
     """Connections to a collection's file: one that writes, used by one thread at a time, and a pool that reads.
 
-    Readers never wait for writers. Inside ``reading()`` everything a thread reads is from one committed state, even if
-    others write meanwhile. ``pooled=False`` reads on the writing connection only: for a connection with other files
-    attached to it.
+    Readers never wait for writers. A single statement outside ``reading()`` is read on the writing connection while no
+    thread writes, so opening a collection opens one connection. Inside ``reading()`` everything a thread reads is from
+    one committed state, even if others write meanwhile. ``pooled=False`` reads on the writing connection only: for a
+    connection with other files attached to it.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, pooled: bool = True) -> None:
@@ -47,25 +77,24 @@ class Database:
         self.pooled = pooled
         self.closed = False
         self.lock = RLock()  # for the connection that writes
+        self._wanted = False  # whether a writer waits for the lock
         self._idle: list[Reader] = []
         self._pool = Lock()  # for the idle readers; never held during a read or write
-        self._thread = local()
-        with self.explained():
+        self._thread = ThreadState()
+        self.explained = Explained(self)
+        with self.explained:
             self.connection = self._connect()
-            self._place = self._identity()
             try:
+                manifest = self._manifest_table()  # SQLite opens the file with the first statement
+                self._place = self._identity()
                 self.connection.execute("PRAGMA foreign_keys = ON")
-                self._prepare()
+                self._prepare(manifest)
             except BaseException:
                 self.close()
                 raise
 
     def _connect(self) -> sqlite3.Connection:
-        if not self.writable:
-            return self._reader().connection
-        connection = _open(f"{self.path.absolute().as_uri()}?mode=rwc")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # SQLite opens the file on first use
-        return connection
+        return self.connect("rwc") if self.writable else self._reader().connection
 
     def _reader(self) -> Reader:
         """Open a connection for reading; as immutable if this user cannot create the files that WAL needs."""
@@ -112,33 +141,31 @@ class Database:
                 "so it stops. Open the collection again."
             )
 
-    def _prepare(self) -> None:
-        """Create the tables, or migrate them."""
-        used = any((self.path.parent / name).exists() for name in ("index", NOTE))  # both are written after the tables
-        tables = self._has_tables()
-        if not tables and self.one("SELECT count(*) FROM sqlite_master")[0]:
+    def _prepare(self, manifest: str | None) -> None:
+        """Create the tables, or migrate them; ``manifest`` is the SQL of that table, if there is one."""
+        if manifest is None and self.one("SELECT count(*) FROM sqlite_master")[0]:
             raise BadFile(f"{self.path} is a database, but not of an isthmus collection. Name another folder.")
-        if not tables and used:
+        if manifest is None and any((self.path.parent / name).exists() for name in WRITTEN_AFTER):
             raise BadFile(
                 f"{self.path} is empty, but its folder has an index or a lock: the file was damaged. Restore it from a "
                 "copy, or delete the folder and index again."
             )
         if not self.writable:
-            if not tables:
+            if manifest is None:
                 raise BadFile(f"{self.path} holds no collection. Make one with `isthmus index PATH --into DIR`.")
-            if schema.check(self._version(), str(self.path)):
+            if schema.check(self._version(manifest), str(self.path)):
                 raise CannotWrite(
                     f"{self.path} was written by an older isthmus and must be migrated, which this user may not do. "
                     "Open it once as a user who may write there, or copy the folder and open the copy."
                 )
             return
-        if not tables:
+        if manifest is None:
             self._create()
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = FULL")  # acknowledged means on disk
-        if schema.check(self._version(), str(self.path)):
+        if schema.check(self._version(manifest), str(self.path)):
             with self.writing():
-                found = self._version()
+                found = self._version(self._manifest_table())
                 if schema.check(found, str(self.path)):
                     from isthmus.storage.sqlite import migrations  # late: few need it
 
@@ -150,7 +177,7 @@ class Database:
 
         try:
             with FileLock(self.path.with_name(LOCK), timeout=WAIT):
-                if self._has_tables():
+                if self._manifest_table() is not None:
                     return
                 self.connection.execute(f"PRAGMA page_size = {PAGE}")
                 self.connection.execute("PRAGMA journal_mode = WAL")
@@ -161,13 +188,15 @@ class Database:
         except OSError as error:
             raise CannotWrite(f"{self.path} cannot be made: {error.strerror or error}.") from None
 
-    def _has_tables(self) -> bool:
-        return bool(self.one("SELECT count(*) FROM sqlite_master WHERE name = 'manifest'")[0])
+    def _manifest_table(self) -> str | None:
+        """Return the SQL of the table ``manifest``; None in a file without tables."""
+        found = self.one("SELECT sql FROM sqlite_master WHERE name = 'manifest'")
+        return None if found is None else str(found[0])
 
-    def _version(self) -> int:
+    def _version(self, manifest: str | None) -> int:
         """Return the version of the tables; the manifests of the first one have no checksums."""
-        columns = {row[1] for row in self.all("PRAGMA table_info(manifest)")}
-        found = self.manifest("schema").get("schema", 0) if "checksum" in columns else 1
+        has_checksums = manifest is None or "checksum" in manifest  # None: created a moment ago
+        found = self.manifest("schema").get("schema", 0) if has_checksums else 1
         if not isinstance(found, int) or found < 1:
             raise BadFile(f"{self.path} is damaged: its manifest has no 'schema'. Restore it from a copy.")
         return found
@@ -184,16 +213,20 @@ class Database:
             )
         return {name: value for name, value, _ in rows}
 
+    def required(self, name: str, *others: str) -> dict[str, Any]:
+        """Return values of the manifest as ``manifest`` does; the first name must exist."""
+        found = self.manifest(name, *others)
+        if name not in found:
+            raise BadFile(f"{self.path} is damaged: its manifest has no {name!r}. Restore it from a copy.")
+        return found
+
     def put(self, connection: sqlite3.Connection, /, **values: object) -> None:
         """Set values of the manifest, inside a transaction."""
         schema.put(connection, **values)
 
     def sequence(self) -> int:
         """Return how many transactions have changed documents."""
-        found = self.manifest("sequence")
-        if not found:
-            raise BadFile(f"{self.path} is damaged: its manifest has no 'sequence'. Restore it from a copy.")
-        return int(found["sequence"])
+        return int(self.required("sequence")["sequence"])
 
     def one(self, statement: str, *values: Any) -> Any:
         """Return the first row of a query, or None."""
@@ -202,22 +235,33 @@ class Database:
 
     def all(self, statement: str, *values: Any) -> list[Any]:
         """Return every row of a query."""
+        reader = self._thread.reader
+        if reader is not None:  # as in every search, without the cost of ``connected``
+            with self.explained:
+                return reader.execute(statement, values).fetchall()
         with self.connected() as connection:
             return connection.execute(statement, values).fetchall()
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection that this thread reads on: of its transaction, of its snapshot, or from the pool."""
-        reader = getattr(self._thread, "reader", None)
-        with self.explained():
-            if reader is not None:
-                yield reader
-            elif getattr(self._thread, "writing", False) or not self.pooled:
-                with self.lock:
+        """Yield the connection that this thread reads on: of its transaction, of its snapshot, or a free one."""
+        with self.explained:
+            if self._thread.reader is not None:
+                yield self._thread.reader
+            elif self._take_writing():
+                try:
                     yield self.connection
+                finally:
+                    self.lock.release()
             else:
                 with self._borrowed() as borrowed:
                     yield borrowed.connection
+
+    def _take_writing(self) -> bool:
+        """Take the connection that writes, to read on it; False where a reader of the pool must do."""
+        if self._thread.writing or not self.pooled:
+            return self.lock.acquire()
+        return self.writable and not self._wanted and self.lock.acquire(blocking=False)
 
     @contextmanager
     def _borrowed(self) -> Iterator[Reader]:
@@ -244,11 +288,15 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read one state: everything this thread reads inside is as of the last transaction committed before."""
-        if getattr(self._thread, "reader", None) is not None:
+        if self._thread.reader is not None or not self.pooled:
             yield
             return
-        with self.held() as within, within():
-            yield
+        with self._snapshot() as connection:
+            self._thread.reader = connection
+            try:
+                yield
+            finally:
+                self._thread.reader = None
 
     @contextmanager
     def held(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
@@ -256,15 +304,12 @@ class Database:
         if not self.pooled:
             yield nullcontext
             return
-        if self.closed:
-            raise Closed(f"{self.path} was closed. Open the collection again.")
-        self.check_place()
         with self._snapshot() as connection:
             yield lambda: self._using(connection)
 
     @contextmanager
     def _using(self, connection: sqlite3.Connection) -> Iterator[None]:
-        before, self._thread.reader = getattr(self._thread, "reader", None), connection
+        before, self._thread.reader = self._thread.reader, connection
         try:
             yield
         finally:
@@ -273,8 +318,11 @@ class Database:
     @contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection from the pool with a new transaction."""
+        if self.closed:
+            raise Closed(f"{self.path} was closed. Open the collection again.")
+        self.check_place()
         with self._borrowed() as reader:
-            with self.explained():
+            with self.explained:
                 reader.connection.execute("BEGIN")
                 # the transaction begins with the first read
                 reader.connection.execute("SELECT value FROM manifest WHERE name = 'sequence'").fetchone()
@@ -288,14 +336,16 @@ class Database:
         if not self.writable:
             raise CannotWrite(f"{self.path} was opened for reading only: its folder cannot be written to.")
         self.check_place()
-        if not self.lock.acquire(blocking=wait):
+        self._wanted = True
+        taken = self.lock.acquire(timeout=-1 if wait else SOON)
+        self._wanted = False
+        if not taken:
             raise CannotWrite(f"{self.path} is being written to by another thread.")
-        outside = getattr(self._thread, "reader", None), getattr(self._thread, "writing", False)
+        outside = self._thread.reader, self._thread.writing
         self._thread.reader, self._thread.writing = None, True  # reads inside see what is written
         try:
-            with self.explained():
-                self.connection.execute(f"PRAGMA busy_timeout = {int(WAIT * 1000) if wait else 0}")
-                self.connection.execute("BEGIN IMMEDIATE")
+            with self.explained:
+                self._begin(wait=wait)
                 try:
                     yield self.connection
                     self.connection.execute("COMMIT")
@@ -307,23 +357,22 @@ class Database:
             self.lock.release()
         self.check_place()  # a write to a deleted file is not acknowledged
 
+    def _begin(self, *, wait: bool) -> None:
+        if wait:
+            self.connection.execute("BEGIN IMMEDIATE")
+            return
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {int(WAIT * 1000)}")
+
     def _undo(self) -> None:
         if self.connection.in_transaction:  # a full disk may have rolled it back already
             self.connection.execute("ROLLBACK")
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Turn SQLite's error into one that says what happened and what to do."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
-        except UnicodeEncodeError as error:
-            raise BadInput(
-                f"{error.object!r} holds half a character (a lone surrogate): nothing is called so."
-            ) from None
-
-    def _explained(self, error: sqlite3.Error) -> IsthmusError:
+    def explanation(self, error: sqlite3.Error) -> IsthmusError:
+        """Return an error that says what SQLite's error means here, and what to do."""
         said = str(error).lower()
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in said:
             return Closed(f"{self.path} was closed. Open the collection again.")

@@ -55,16 +55,15 @@ class SqliteDocuments(SqliteVectors):
             found += connection.execute(f"SELECT row, id FROM documents WHERE id IN ({marks})", some).fetchall()
         if not found:
             return []
-        deleted = self.database.manifest("deleted").get("deleted", 0)
-        schema.put(connection, deleted=deleted + len(found))  # unused space in the file, see compaction
-        sequence = self.database.sequence()
+        manifest = self.database.required("sequence", "deleted")
+        schema.put(connection, deleted=manifest.get("deleted", 0) + len(found))  # unused space, see compaction
         rows = [(row,) for row, _ in found]
         texts = self._texts(connection, [row for row, _ in found])
         connection.executemany("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", texts)
         for table in ("parts", "segments", "blobs", "facts"):
             connection.executemany(f"DELETE FROM {table} WHERE document = ?", rows)
         connection.executemany("DELETE FROM documents WHERE row = ?", rows)
-        gone = ((row, sequence + 1) for row, _ in found)
+        gone = ((row, manifest["sequence"] + 1) for row, _ in found)
         connection.executemany("INSERT INTO gone VALUES (?1, ?2, seal(?1, ?2))", gone)
         return [name for _, name in found]
 

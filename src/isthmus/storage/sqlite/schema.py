@@ -172,8 +172,8 @@ def add_state(connection: sqlite3.Connection, sequence: int) -> None:
 
 def changed(connection: sqlite3.Connection) -> int:
     """Count a change of the documents; return its number."""
-    statement = "UPDATE manifest SET value = value + 1, checksum = seal(name, value + 1) WHERE name = 'sequence'"
-    connection.execute(statement)
-    sequence = int(connection.execute("SELECT value FROM manifest WHERE name = 'sequence'").fetchone()[0])
+    next_value = "value = value + 1, checksum = seal(name, value + 1)"
+    statement = f"UPDATE manifest SET {next_value} WHERE name = 'sequence' RETURNING value"
+    [(sequence,)] = connection.execute(statement).fetchall()
     add_state(connection, sequence)
     return sequence

@@ -31,6 +31,7 @@ class SqliteStore(SqliteDocuments):
     """The store of a collection. Every change happens inside ``database.writing()``."""
 
     _filtered: dict[tuple[object, ...], Rows] = field(default_factory=dict)
+    _statistics: tuple[bytes, Statistics] | None = None  # those last read or written, and their bytes
 
     @property
     def ledger(self) -> SqliteLedger:
@@ -55,7 +56,9 @@ class SqliteStore(SqliteDocuments):
     def touched(self, connection: sqlite3.Connection, statistics: Statistics) -> None:
         """Record a change of the documents, and their new statistics."""
         schema.changed(connection)
-        schema.put(connection, statistics=statistics.to_bytes())
+        data = statistics.to_bytes()
+        schema.put(connection, statistics=data)
+        self._statistics = (data, statistics)
 
     def set_dim(self, connection: sqlite3.Connection, dim: int | None) -> None:
         """Store the number of dimensions."""
@@ -96,8 +99,13 @@ class SqliteStore(SqliteDocuments):
 
     def statistics(self) -> Statistics:
         """Return the statistics of the raw vectors, which are updated with every change."""
-        found = self.database.manifest("statistics")
-        return Statistics.from_bytes(found["statistics"]) if found else Statistics({})
+        data = self.database.manifest("statistics").get("statistics")
+        if data is None:
+            return Statistics({})
+        known = self._statistics
+        if known is None or known[0] != data:
+            known = self._statistics = (data, Statistics.from_bytes(data))
+        return known[1]
 
     def count(self) -> int:
         """Return the number of documents."""

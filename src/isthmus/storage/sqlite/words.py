@@ -70,7 +70,7 @@ def words_match(database: Database) -> bool:
             connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")  # 1: with the texts
     except BadFile:
         return False
-    with database.connected() as connection:
+    with database.reading(), database.connected() as connection:
         for term, documents in connection.execute("SELECT term, doc FROM terms"):
             found = connection.execute("SELECT doc FROM terms WHERE term = ?", (term,)).fetchone()
             if found is None or found[0] != documents:
