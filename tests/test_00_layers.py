@@ -16,7 +16,7 @@ LAYERS = [
     {"search"},
     {"evaluate", "diagnose"},
     {"train"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 PARTS = LAYERS[3]
 ROOT = Path(isthmus.__file__).parent

@@ -388,3 +388,9 @@ def test_evaluate_compares_calibrations_on_a_benchmark(encoder: str, tmp_path: P
     shown = run(app, ["evaluate", "beir", *options, "--form", "markdown"])
     assert shown.exit_code == 0, shown.output
     assert "| none |" in shown.stdout
+
+
+def test_the_package_runs_as_the_command_line() -> None:
+    command = [sys.executable, "-m", "isthmus", "--version"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    assert version("isthmus") in done.stdout

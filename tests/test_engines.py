@@ -225,3 +225,9 @@ def test_a_closed_collection_raises_closed_on_every_engine(things: Collection) -
     things.close()
     with pytest.raises(Closed, match="was closed"):
         things.search("a cat")
+
+
+def test_an_engine_without_a_collection_makes_none_when_told_not_to(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="There is no collection at"):
+        Collection.open(ENGINES[engine](tmp_path), "none", create=False)
+    assert list(tmp_path.iterdir()) == []

@@ -127,6 +127,8 @@ def open_handle(
 ) -> Handle:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""
     if os.fspath(path) == MEMORY:
+        if not create:
+            raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")
         from isthmus.storage.memory.store import MemoryStore  # late: most collections are in a folder
 
         return _with_encoder(Path(MEMORY), MemoryStore(), encoder, device, threads)

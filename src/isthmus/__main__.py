@@ -1,0 +1,5 @@
+"""``python -m isthmus``: the command line."""
+
+from isthmus.cli import main
+
+main()
