@@ -174,6 +174,6 @@ def changed(connection: sqlite3.Connection) -> int:
     """Count a change of the documents; return its number."""
     next_value = "value = value + 1, checksum = seal(name, value + 1)"
     statement = f"UPDATE manifest SET {next_value} WHERE name = 'sequence' RETURNING value"
-    [(sequence,)] = connection.execute(statement).fetchall()
+    sequence = int(connection.execute(statement).fetchall()[0][0])
     add_state(connection, sequence)
     return sequence

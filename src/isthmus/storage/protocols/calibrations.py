@@ -1,0 +1,77 @@
+"""Fitted calibrations, and the queries that they are fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from isthmus.storage.base import StoredCalibration, Transaction
+
+
+class Calibrations(Protocol):
+    """Fitted calibrations by number; one of them is served."""
+
+    def served(self) -> int:
+        """Return the number of the served calibration, 0 for none."""
+        ...
+
+    def spec(self) -> str | None:
+        """Return the spec that was requested for the collection."""
+        ...
+
+    def versions(self) -> list[int]:
+        """Return the numbers of all calibrations."""
+        ...
+
+    def draft(self, make: Callable[[int], StoredCalibration]) -> int:
+        """Write a calibration under a new number, not served yet; return the number."""
+        ...
+
+    def forget_drafts(self) -> None:
+        """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
+        ...
+
+    def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
+        """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""
+        ...
+
+    def replace_all(self, transaction: Transaction, /, made: StoredCalibration | None, spec: str) -> None:
+        """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""
+        ...
+
+    def read(self, version: int) -> StoredCalibration:
+        """Read a calibration."""
+        ...
+
+
+class Queries(Protocol):
+    """The query log, if it is on, and queries given for calibration."""
+
+    @property
+    def on(self) -> bool:
+        """Whether the log is on."""
+        ...
+
+    def switch(self, on: bool) -> None:
+        """Switch the log on or off; switching it off deletes its queries."""
+        ...
+
+    def add(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Add queries, (time, text), and keep only the newest; add none if the log was switched off meanwhile."""
+        ...
+
+    def count(self) -> int:
+        """Return the number of queries in the log."""
+        ...
+
+    def recent(self, count: int) -> list[str]:
+        """Return the words of the newest queries, without damaged ones."""
+        ...
+
+    def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:
+        """Replace the queries given for calibration, (text, id of the answer)."""
+        ...
+
+    def given(self) -> list[tuple[str, str | None]]:
+        """Return the queries given for calibration."""
+        ...
