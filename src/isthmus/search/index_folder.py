@@ -28,8 +28,7 @@ import numpy as np
 from isthmus import checksums
 from isthmus import index as indexes
 from isthmus.errors import BadFile
-from isthmus.search.modality_indexes import FoldedBlock, ModalityIndex
-from isthmus.search.snapshot import Calibrated, Snapshot
+from isthmus.search.snapshot import Calibrated, FoldedBlock, ModalityIndex, Snapshot
 from isthmus.storage.base import State
 
 FORMAT = 3

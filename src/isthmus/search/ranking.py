@@ -15,8 +15,7 @@ import numpy as np
 from isthmus.errors import BadInput
 from isthmus.kinds import KINDS, atoms
 from isthmus.registry import lookup
-from isthmus.search.modality_indexes import ModalityIndex
-from isthmus.search.snapshot import Snapshot
+from isthmus.search.snapshot import ModalityIndex, Snapshot
 from isthmus.types import Folded, Mask, Matrix, Rows, Vectors
 
 Allowed: TypeAlias = Callable[[Rows], Mask]  # documents' rows in the store → whether they may be found

@@ -1,37 +1,52 @@
-"""A search in its order: queries are aligned, searched, their hits ordered again and explained, and the words noted.
+"""A search in its order: queries are aligned and searched, their hits reranked and explained, and their words logged.
 
-    queries → align → ask (vectors, rankings, hits) → rerank → what the alignment did
+    queries → align → vectors → rankings → hits → rerank → what the alignment did
 
-Only asking always happens; the other steps are there for who names an aligner or a reranker. Queries go through
-together, a batch at a time, and a batch that meets a change of encoder is asked again from the start.
+Aligning and reranking happen only if the request names an aligner or a reranker. Queries are searched together, a batch
+at a time; a batch that meets a change of encoder is searched again from the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from isthmus.documents import Query
-from isthmus.errors import BadInput
-from isthmus.search import arguments, execute, explain
+from isthmus.encoders import Encoder
+from isthmus.errors import BadInput, CannotFit, UnknownModality
+from isthmus.index.threads import Turns, cores
+from isthmus.search import arguments, explain, hybrid
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
+from isthmus.search.probability import FIELD, field_of
 from isthmus.search.query_log import QueryLog
+from isthmus.search.query_vectors import query_vectors
+from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
 from isthmus.search.request import SearchRequest
 from isthmus.search.reranking import Rerankers, check_words, reranked
-from isthmus.search.snapshot_manager import SnapshotManager
+from isthmus.search.results import Answer, Fetched, grouped
+from isthmus.search.snapshot import Snapshot
+from isthmus.search.snapshot_manager import SearchView, SnapshotManager
 from isthmus.search.writer import BATCH
+from isthmus.storage.protocols import Store
+from isthmus.storage.where import parse
+from isthmus.types import Mask, Matrix, Rows, Vectors
+from isthmus.words import query_words
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
 
+_turns = Turns(cores() + 1)
+
 
 class Searcher:
-    """What a collection does for each search, and the aligners and rerankers that searches have named so far."""
+    """Runs the searches of a collection; keeps the aligners and rerankers that searches have named so far."""
 
     def __init__(self, opened: Handle, manager: SnapshotManager, log: QueryLog) -> None:
         self.aligners = Aligners(opened)
@@ -39,14 +54,14 @@ class Searcher:
         self._handle, self._snapshots, self._log = opened, manager, log
 
     def many(self, requests: Sequence[SearchRequest]) -> list[list[Hit]]:
-        """Return the hits of each request; those in a row with the same options are answered together."""
+        """Return the hits of each request; consecutive requests with the same options are searched together."""
         hits: list[list[Hit]] = []
         while len(hits) < len(requests):
             first = requests[len(hits)]
             ahead = requests[len(hits) : len(hits) + BATCH]
             together = [one.asked for one in takewhile(first.same_options, ahead)]
             hits += self._together(together, first)
-        self._log.note([one.asked for one in requests])  # as they were asked: what stands in a picture is not logged
+        self._log.note([one.asked for one in requests])  # before alignment: text read from a picture is not logged
         return hits
 
     def _together(self, asked: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
@@ -63,12 +78,10 @@ class Searcher:
         return found if aligned is None else explain.with_alignment(found, aligned)
 
     def _found(self, searched: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
-        return self._handle.retry_if_reencoded(
-            partial(execute.search_many, self._snapshots, self._handle.load, searched, request)
-        )
+        return self._handle.retry_if_reencoded(partial(_search, self._snapshots, self._handle.load, searched, request))
 
     def aligned(self, query: str | Query, align: str | Aligner) -> Aligned:
-        """Return what a search makes of a query before it asks."""
+        """Return a query as a search with ``align`` would search it."""
         aligned = self.aligners.aligned([Query.of(query)], align)
         return aligned[0] if aligned is not None else self.aligners.get("none").align([Query.of(query)])[0]
 
@@ -97,7 +110,7 @@ class Aligners:
             return self._loaded[align]
 
     def aligned(self, queries: Sequence[Query], align: str | Aligner | None) -> list[Aligned] | None:
-        """Return what becomes of queries; None where nothing was asked for."""
+        """Align queries; None if no aligner is named."""
         if align is None or align == "none":
             return None
         aligner = self.get(align)
@@ -107,3 +120,134 @@ class Aligners:
                 f"The aligner {aligner.name} gave {len(found)} queries for {len(queries)}. It has to give one for each."
             )
         return found
+
+
+def _search(
+    manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
+) -> list[list[Hit]]:
+    """Search for queries together by the options of one request, all in one state of the collection."""
+    with (
+        manager.view(raw=request.raw) as view,
+        _turns,
+    ):  # in this order: a search that waits for a view must not take a turn
+        return _answered(manager.store, view, load, asked, request)
+
+
+def _answered(
+    store: Store, view: SearchView, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
+) -> list[list[Hit]]:
+    snapshot = view.raw or view.snapshot
+    if not snapshot.all_indexes:
+        return [[] for _ in asked]
+    vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
+    for modality in vectors.modalities:
+        if modality not in snapshot.calibrated.fitted.query_modalities:
+            raise UnknownModality(
+                f"This collection was calibrated without any {modality} query. Give it some: "
+                "things.calibrate(queries=[Query(vectors={…}), …])."
+            )
+    allowed = _allowed(store, request.where)
+    answers = _shown(snapshot, store, asked, vectors, request, allowed)
+    before = explain.ranks_before(store, snapshot, vectors) if request.explain else None
+    fetched = Fetched.of(store, snapshot, vectors, answers, before)
+    return [fetched.hits(at, answer, request.offset) for at, answer in enumerate(answers)]
+
+
+def _shown(
+    snapshot: Snapshot,
+    store: Store,
+    asked: Sequence[Query],
+    vectors: Vectors,
+    request: SearchRequest,
+    allowed: Allowed | None,
+) -> list[Answer]:
+    """Return the part of each answer that the request asks for: probable enough, grouped, from offset to k."""
+    last = request.offset + request.k
+    depth = request.depth
+    while True:
+        found = _answers(snapshot, store, asked, vectors, request, allowed, depth)
+        whole = [answer.probable(request.min_probability) for answer in found]
+        if not request.group:
+            break
+        alone = [grouped(answer, store) for answer in whole]
+        pairs = zip(whole, alone, strict=True)
+        if not any(len(all_.ranking) >= depth and len(some.ranking) < last for all_, some in pairs):
+            whole = alone
+            break
+        depth *= 4  # too few are left after grouping
+    return [answer.take(np.arange(request.offset, min(last, len(answer.ranking)))) for answer in whole]
+
+
+def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
+    if where is None or where == {}:
+        return None
+    rows = store.filtered(parse(where))
+    last = int(rows.max(initial=0))
+    may = np.zeros(last + 1, dtype=bool)
+    may[rows] = True
+
+    def allowed(documents: Rows) -> Mask:
+        return np.asarray(may[np.minimum(documents, last)] & (documents <= last))
+
+    return allowed
+
+
+def _answers(
+    snapshot: Snapshot,
+    store: Store,
+    asked: Sequence[Query],
+    vectors: Vectors,
+    request: SearchRequest,
+    allowed: Allowed | None,
+    depth: int,
+) -> list[Answer]:
+    modalities = wanted(snapshot, request.wanted)
+    joined = snapshot.calibrated.hybrid if request.hybrid else None
+    if request.hybrid and joined is None:
+        raise CannotFit(
+            "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
+        )
+    _check_probability(snapshot, vectors, request)
+    together = ranked(snapshot, vectors, depth, allowed=allowed, modalities=modalities)
+    fields = _fields(snapshot, vectors, together, everywhere=allowed is None and modalities is None)
+    answers: list[Answer] = []
+    for row, ranking in enumerate(together):
+        query = asked[row]
+        p = _probability(snapshot, str(vectors.modality[row]), ranking.scores, fields[row])
+        if joined is None or not query.text:
+            answers.append(Answer(ranking, p))
+            continue
+        one = vectors.take(np.array([row]))
+        condition = parse(request.where) if request.where else None
+        said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
+        found = hybrid.candidates(snapshot, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
+        share = hybrid.shares_of(store, found, said, query.text)
+        again, order = hybrid.reordered(joined, found, share)
+        p = _probability(snapshot, str(vectors.modality[row]), found.scores[order], fields[row])
+        gain = np.where(np.isnan(share), np.nan, joined.joined(found.scores, share, found.modality) - found.scores)
+        answers.append(Answer(again, p, gain[order]))
+    return answers
+
+
+def _fields(snapshot: Snapshot, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool) -> list[float]:
+    """Return each query's field over the whole collection: a filter does not change how likely a hit is right."""
+    if not everywhere and snapshot.calibrated.match is not None:
+        found = ranked(snapshot, vectors, FIELD + 1)
+    return [field_of(ranking.scores) for ranking in found]
+
+
+def _probability(snapshot: Snapshot, modality: str, scores: Matrix, field: float) -> Matrix | None:
+    match = snapshot.calibrated.match
+    return None if match is None else match.probability(modality, scores, field)
+
+
+def _check_probability(snapshot: Snapshot, vectors: Vectors, request: SearchRequest) -> None:
+    """Reject ``min_probability`` if the calibration has no P(match) for these queries."""
+    match = snapshot.calibrated.match
+    if request.min_probability is None or (match and all(name in match.curves for name in vectors.modalities)):
+        return
+    asked = " and ".join(vectors.modalities)
+    raise CannotFit(
+        f"This collection cannot say how probable a match is for {asked} queries: too few of its documents could be "
+        "asked for. Leave min_probability out, or calibrate with queries whose answers you know."
+    )

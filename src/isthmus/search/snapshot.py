@@ -1,32 +1,109 @@
 """What is served: one calibration, the indexes folded by it, and what changed since they were built.
 
-It never changes: a search that has begun goes on with what it began with, and the next one takes the next
-``Snapshot``, in one step. Documents added since the indexes were built stand on small indexes of their own, searched
-exactly; those gone since are masked.
+A snapshot never changes: a search that has begun goes on with the one it began with, and the next search takes the next
+``Snapshot``, in one step. Documents added since the indexes were built are in small indexes of their own, searched
+exactly; documents deleted since are masked. ``index_folder`` stores the indexes on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from isthmus import index as indexes
 from isthmus.calibration import Fitted
-from isthmus.search.modality_indexes import ModalityIndex, added, folded, merged
+from isthmus.index import Index
 from isthmus.search.probability import Match
 from isthmus.storage.base import Block, State
 from isthmus.storage.protocols import Store
+from isthmus.types import Mask, Matrix, Rows
 from isthmus.words import HybridScale
 
-# Rows that may stand beside the built indexes, or be gone from them: at least so many, and a share of those built.
+# Rows added since the indexes were built or deleted from them: at least so many, and a share of the rows built.
 REBUILD = (4096, 0.1)  # past this a running process builds them again
 PERSIST = (256, 0.02)  # past this they are built for the next process
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ModalityIndex:
+    """The folded vectors of one modality, and what finds the nearest among them."""
+
+    modality: str
+    vectors: Matrix  # (n, width)
+    rows: Rows  # (n, 2): document, passage
+    engine: Index  # finds the nearest vectors
+    active: Mask | None = None  # (n, query modalities, sets), of dynamic calibrations
+    alive: Mask | None = None  # (n,): None while every document is still there
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def documents(self) -> Rows:
+        """The document of each row."""
+        return self.rows[:, 0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldedBlock:
+    """A block of documents, folded: rows of one modality."""
+
+    modality: str
+    vectors: Matrix
+    rows: Rows
+    active: Mask | None
+
+
+def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> Iterator[FoldedBlock]:
+    """Fold a block of documents; no reference query meets the document it was made from."""
+    pairs = [(reference, place) for place, name in enumerate(block.ids) for reference in sources.get(name, ())]
+    own = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
+    made = fitted.fold(block.vectors, sources=own, owner=block.owner)
+    first = np.searchsorted(block.owner, np.arange(len(block.rows)))
+    rows = np.column_stack([block.rows[block.owner], np.arange(len(block.owner)) - first[block.owner]])
+    for modality in block.vectors.modalities:
+        of_modality = block.vectors.modality == modality
+        active = None if made.active is None else made.active[of_modality]
+        yield FoldedBlock(modality, made.vectors[of_modality], rows[of_modality].astype(np.int64), active)
+
+
+def in_memory(pieces: Iterator[FoldedBlock], kind: str = indexes.AUTO) -> tuple[ModalityIndex, ...]:
+    """Put folded blocks in indexes without a file."""
+    by_modality: dict[str, list[FoldedBlock]] = {}
+    for piece in pieces:
+        by_modality.setdefault(piece.modality, []).append(piece)
+    return tuple(_index_of(name, several, kind) for name, several in sorted(by_modality.items()))
+
+
+def _index_of(modality: str, pieces: list[FoldedBlock], kind: str) -> ModalityIndex:
+    vectors = np.concatenate([piece.vectors for piece in pieces])
+    rows = np.concatenate([piece.rows for piece in pieces])
+    active = [piece.active for piece in pieces if piece.active is not None]
+    return ModalityIndex(
+        modality, vectors, rows, indexes.build(vectors, kind), np.concatenate(active) if active else None
+    )
+
+
+def added(piece: FoldedBlock) -> ModalityIndex:
+    """Put a folded block in an index of its own, searched exactly: for documents added after the last build."""
+    return _index_of(piece.modality, [piece], "exact")
+
+
+def merged(first: ModalityIndex, second: ModalityIndex) -> ModalityIndex:
+    """Put two indexes of one modality together, searched exactly."""
+    pieces = [FoldedBlock(index.modality, index.vectors, index.rows, index.active) for index in (first, second)]
+    whole = _index_of(first.modality, pieces, "exact")
+    if first.alive is None and second.alive is None:
+        return whole
+    masks = [np.ones(len(index), dtype=bool) if index.alive is None else index.alive for index in (first, second)]
+    return replace(whole, alive=np.concatenate(masks))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """A fitted calibration as a collection keeps it: with its number, its sources, and what its scores are worth."""
+    """A fitted calibration as a collection stores it: with its number, its sources, P(match) and the hybrid scale."""
 
     version: int
     sequence: int  # the state of the documents it was fitted on
@@ -44,7 +121,7 @@ class Snapshot:
 
     calibrated: Calibrated
     state: State
-    last: int  # the last row of a document that stands on a index
+    last: int  # the last row of a document that is in an index
     built: tuple[ModalityIndex, ...]
     recent: tuple[ModalityIndex, ...] = ()
 
@@ -65,12 +142,12 @@ class Snapshot:
 
     @property
     def needs_rebuild(self) -> bool:
-        """Whether so much has changed that building the indexes again pays."""
+        """Whether enough has changed that building the indexes again is worth it."""
         return self._changed > max(REBUILD[0], REBUILD[1] * sum(len(index) for index in self.built))
 
     @property
     def needs_persist(self) -> bool:
-        """Whether so much has changed that the next process should not have to follow it."""
+        """Whether enough has changed that the indexes should be written for the next process."""
         return self._changed > max(PERSIST[0], PERSIST[1] * sum(len(index) for index in self.built))
 
     @property
@@ -83,16 +160,16 @@ class Snapshot:
         return unknown(self.calibrated.fitted, store)
 
     def followed(self, store: Store, state: State) -> Snapshot:
-        """Return what is served after the changes since: new documents beside, gone ones masked."""
+        """Return the snapshot after the changes since: new documents in indexes of their own, deleted ones masked."""
         gone = store.gone_since(self.sequence)
-        indexes = tuple(_without(index, gone) for index in self.built)
+        built = tuple(_without(index, gone) for index in self.built)
         recent = [_without(index, gone) for index in self.recent]
         last = self.last
         for block in store.blocks(after=self.last):
             last = int(block.rows[-1])
             for piece in folded(self.calibrated.fitted, _known(block, self.calibrated.fitted), self.calibrated.sources):
-                recent = _beside(recent, added(piece))
-        return replace(self, state=state, last=last, built=indexes, recent=tuple(recent))
+                recent = _with(recent, added(piece))
+        return replace(self, state=state, last=last, built=built, recent=tuple(recent))
 
 
 def unknown(fitted: Fitted, store: Store) -> set[str]:
@@ -103,10 +180,10 @@ def unknown(fitted: Fitted, store: Store) -> set[str]:
     return (store.modalities() - set(fitted.document_modalities)) | (store.parts() - set(fitted.statistics.parts))
 
 
-def _beside(recent: list[ModalityIndex], index: ModalityIndex) -> list[ModalityIndex]:
-    """Put a index beside others; those of its modality that are not much larger are merged into it.
+def _with(recent: list[ModalityIndex], index: ModalityIndex) -> list[ModalityIndex]:
+    """Add an index to others; those of its modality that are not much larger are merged into it.
 
-    So there are few indexes, and each row is copied a few times only, however many documents come one by one.
+    So there are few indexes, and each row is copied only a few times even if documents are added one by one.
     """
     while mine := [other for other in recent if other.modality == index.modality and len(other) <= 2 * len(index)]:
         recent = [other for other in recent if other is not mine[-1]]
@@ -115,7 +192,7 @@ def _beside(recent: list[ModalityIndex], index: ModalityIndex) -> list[ModalityI
 
 
 def _known(block: Block, fitted: Fitted) -> Block:
-    """Leave out documents of a modality or with a part that the calibration has never seen: the next one will."""
+    """Leave out documents of a modality or with a part that the calibration has never seen, until the next one."""
     foldable = np.isin(block.vectors.modality, fitted.document_modalities)
     for part, mask in block.vectors.present.items():
         if part not in fitted.statistics.parts:

@@ -20,11 +20,10 @@ from isthmus.calibration import Statistics
 from isthmus.errors import BadFile, CannotWrite, IsthmusError
 from isthmus.index import AUTO, fits
 from isthmus.kinds import TEXT
-from isthmus.search import calibrate, hybrid, index_folder, modality_indexes, query_log, references, versions
+from isthmus.search import calibrate, hybrid, index_folder, query_log, references, versions
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
-from isthmus.search.modality_indexes import FoldedBlock, folded
-from isthmus.search.snapshot import Calibrated, Snapshot, unknown
+from isthmus.search.snapshot import Calibrated, FoldedBlock, Snapshot, folded, in_memory, unknown
 from isthmus.storage.base import State
 from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
@@ -222,7 +221,7 @@ class SnapshotBuilder:
                 if self.store.database.closed:
                     raise
                 # the disk is full, or fails: serve from memory
-        return Snapshot(calibrated, state, last, modality_indexes.in_memory(self.pieces(calibrated, last), kind))
+        return Snapshot(calibrated, state, last, in_memory(self.pieces(calibrated, last), kind))
 
     def pieces(self, calibrated: Calibrated, last: int) -> Iterator[FoldedBlock]:
         """Fold every document up to a row, block by block."""

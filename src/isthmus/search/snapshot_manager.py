@@ -29,10 +29,10 @@ import numpy as np
 from isthmus import calibration
 from isthmus.calibration import Fitted
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
-from isthmus.search import index_folder, modality_indexes, references
+from isthmus.search import index_folder, references
 from isthmus.search.handle import encodings
 from isthmus.search.maintenance import MaintenanceWorker
-from isthmus.search.snapshot import REBUILD, Calibrated, Snapshot
+from isthmus.search.snapshot import REBUILD, Calibrated, Snapshot, in_memory
 from isthmus.search.snapshot_builder import Progress, SnapshotBuilder
 from isthmus.storage.base import State
 from isthmus.types import Vectors
@@ -209,7 +209,7 @@ class SnapshotManager(SnapshotBuilder):
         fitted = replace(calibration.fit("none", documents, queries), statistics=base.statistics)
         calibrated = Calibrated(0, snapshot.sequence, "", fitted)
         last = self.store.last()
-        built = modality_indexes.in_memory(self.pieces(calibrated, last), "exact")  # a graph would take minutes
+        built = in_memory(self.pieces(calibrated, last), "exact")  # a graph would take minutes
         self.raw_snapshot, self.raw_of = Snapshot(calibrated, snapshot.state, last, built), encoding
         return self.raw_snapshot
 
