@@ -1,4 +1,4 @@
-"""Checks of what is handed to a ``Collection``: the wrong kind of value gets an error that says what to write."""
+"""Checks of the arguments of ``Collection``: an error says what to write instead."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def change(document: object, metadata: object) -> None:
 
 
 def query(given: str | Query) -> Query:
-    """Return a query that is not too long to be encoded while somebody waits."""
+    """Return a query; reject one that is too long to be encoded during a search."""
     asked = Query.of(given)
     check_lengths([asked])
     return asked

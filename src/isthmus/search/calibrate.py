@@ -1,4 +1,4 @@
-"""Calibrating a collection: choose, fit, and say what its scores are worth.
+"""Calibrate a collection: choose a calibration, fit it, and fit P(match) of its scores.
 
 references   the user's, made from the documents, the bank                        (references.py)
 auto         the best of a small grid, judged on trial documents with known answers
@@ -26,12 +26,12 @@ from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows
 
-MARGIN = 0.03  # of macro nDCG@10 that a calibration must gain on made-up questions
-FEWEST = 16  # queries with a known answer of each modality, below which nothing is judged
+MARGIN = 0.03  # of macro nDCG@10 that a calibration must gain on generated queries
+FEWEST = 16  # queries with a known answer of each modality; with fewer, nothing is judged
 
 
 def checked(spec: str | Spec) -> Spec | None:
-    """Read a spec, or say why a collection cannot be calibrated so; None for ``auto``."""
+    """Parse a spec, or raise an error if a collection cannot use it; None for ``auto``."""
     if isinstance(spec, str) and spec == "auto":
         return None
     parsed = Spec.parse(spec)
@@ -49,7 +49,7 @@ def chosen(
     held: Mapping[str, int],
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Fitted:
-    """Fit the calibration that is asked for; ``held`` says how many documents of each modality there are."""
+    """Fit the requested calibration; ``held`` is the number of documents of each modality."""
     asked = checked(spec)
     if asked is not None:
         return fitted(asked, references)
@@ -73,10 +73,10 @@ def chosen(
 
 
 def _kept(tuned: Tuned, references: ReferenceSets) -> Fitted:
-    """Fit the best of what was tried; ``none`` where made-up questions do not speak clearly against it.
+    """Fit the best of what was tried; ``none`` unless generated queries show a clear gain.
 
-    Questions made from documents favour calibrations a little more than people's do: on texts alone they promise .025
-    where real questions lose .02 (`reproduce/collection.py`). The user's own answers need no margin.
+    Queries generated from documents favour calibrations slightly more than real queries do: on texts alone they show a
+    gain of .025 where real queries lose .02 (`reproduce/collection.py`). The user's own answers need no margin.
     """
     value = {str(trial.spec): trial.value for trial in tuned.trials if not trial.refused}
     gained = value[str(tuned.best)] - value.get("none", 0.0)
@@ -87,10 +87,10 @@ def _kept(tuned: Tuned, references: ReferenceSets) -> Fitted:
 
 
 def grid(references: ReferenceSets) -> list[str]:
-    """Return what ``auto`` tries: ``learned`` only where the user's own questions teach it.
+    """Return the specs that ``auto`` tries; ``learned`` only if the user's own queries have enough answers.
 
-    Questions made from a text share its words, so what ``learned`` would learn of them is that right texts are very
-    similar; real questions for texts then lose against pictures (`reproduce/collection.py`).
+    Queries generated from a text share its words, so ``learned`` would learn that right texts are very similar, and
+    real queries for texts would then rank pictures too high (`reproduce/collection.py`).
     """
     return [spec for spec in AUTO_GRID if "learned" not in spec or references.answered >= FEWEST]
 
@@ -103,7 +103,7 @@ def _default(references: ReferenceSets, why: str) -> Fitted:
 
 
 def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
-    """Fit one spec on the documents as they are; ``learned`` needs answers of every modality, and fits on trial."""
+    """Fit one spec on the real corpus; ``learned`` needs answers of every modality and uses the trial corpus."""
     parsed = Spec.parse(spec)
     learns = parsed.learned is not None
     corpus = references.trial if learns else references.real
@@ -115,13 +115,13 @@ def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
 
 
 def matched(snapshot: Snapshot, store: Store, references: ReferenceSets) -> Match:
-    """Ask every judge with its document present and taken out, and fit P(match) by query modality."""
+    """Search for every judge with its document present and removed, and fit P(match) by query modality."""
     trial = references.trial
     curves, held_out = {}, {}
     for modality in trial.queries.modalities:
         asked = (trial.queries.modality == modality) & (trial.sources >= 0)
         rows = np.flatnonzero(asked & trial.judges)
-        if modality != TEXT and "+" not in modality and len(rows):  # people also search with what they look for
+        if modality != TEXT and "+" not in modality and len(rows):  # people also search by example
             rows = np.concatenate([rows, np.flatnonzero(asked & ~trial.judges)[: len(rows)]])
         if not len(rows):
             continue
@@ -132,7 +132,7 @@ def matched(snapshot: Snapshot, store: Store, references: ReferenceSets) -> Matc
             held_out[modality] = probability.judged(observed)
     spec = snapshot.calibrated.fitted.spec
     if TEXT in curves and (spec.scale is not None or spec.learned is not None):
-        for modality in snapshot.calibrated.fitted.query_modalities:  # their scores are on one scale: they may borrow
+        for modality in snapshot.calibrated.fitted.query_modalities:  # on one scale: the curve of texts applies
             curves.setdefault(modality, curves[TEXT])
     return Match(curves, held_out)
 
@@ -155,7 +155,7 @@ def _observed(snapshot: Snapshot, store: Store, trial: ReferenceCorpus, rows: Ro
 
 
 def own_scores(snapshot: Snapshot, trial: ReferenceCorpus, rows: Rows) -> Matrix:
-    """Return the score of each query with its own document, as that document stands on trial."""
+    """Return the score of each query with its own document, as that document is in the trial corpus."""
     fitted_, sources = snapshot.calibrated.fitted, snapshot.calibrated.sources
     wanted = np.unique(trial.sources[rows])
     kept = np.isin(trial.owner, wanted)

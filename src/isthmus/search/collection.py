@@ -125,7 +125,7 @@ class Collection:
         return isinstance(name, str) and arguments.is_text(name) and bool(self._store.rows_of([name]))
 
     def __iter__(self) -> Iterator[Document]:
-        """Yield every document, in the order in which they were added, as they were when the first was asked for."""
+        """Yield every document, in the order in which they were added, as of the moment when iteration begins."""
         after = -1
         with self._handle.database.held() as within:
             while True:
@@ -169,7 +169,7 @@ class Collection:
         count = 0
         skipped: list[Skipped] = []
         arriving = arrivals(documents, skipped.append)
-        if isinstance(documents, Sequence):  # else somebody's code runs as they come, on the thread it was written for
+        if isinstance(documents, Sequence):  # a generator is the caller's code, which runs on the caller's thread
             arriving = prefetch(arriving, 2 * BATCH, lambda arrival: arrival.one.size)
         with self._writing() as writer, closing(arriving) as coming:
             for batch in batches(coming):
@@ -197,7 +197,7 @@ class Collection:
             return writer.add([Arrival(prepared(after), *file)])
 
     def delete(self, ids: str | Iterable[str]) -> int:
-        """Take documents out; return how many were there."""
+        """Delete documents; return how many existed."""
         names = arguments.identifiers(ids)
         with self._writing() as writer:
             return sum(_removed(writer, names[start : start + BATCH]) for start in range(0, len(names), BATCH))
@@ -256,7 +256,7 @@ class Collection:
         """Re-encode every document by another encoder; searches go on with the old vectors until all is done.
 
         What ``progress(done, documents)`` has acknowledged stays: interrupted, the same call goes on where it stopped,
-        and another encoder begins anew. In the end vectors, encoder and a calibration made for them are switched in one
+        and another encoder starts over. In the end vectors, encoder and a calibration made for them are switched in one
         step. While documents cannot be encoded, as their pictures are gone, it ends in ``CannotEncode`` and everything
         stays as it was; ``drop`` deletes such documents.
         """
@@ -267,25 +267,25 @@ class Collection:
             return reencode(self._snapshots, encoder, drop=drop, progress=progress or _ignore)
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the ids of all documents, or of those whose metadata say so, in the order they were added."""
+        """Return the ids of all documents, or of those that pass a filter, in the order they were added."""
         return self._store.ids(parse({} if where is None else where))
 
     def fields(self) -> list[str]:
-        """Return the names that metadata have here, which are those that ``where`` can look at."""
+        """Return the names of metadata that ``where`` can filter by."""
         return ["id", "modality", *self._store.fields()]
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         if not self._handle.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
-        self._handle.database.check_place()  # a lock would make a folder that is gone anew
+        self._handle.database.check_place()  # taking the lock would create a deleted folder again
         with self._store.sole_writer():
             self._handle.reload_if_reencoded()
             yield Writer(self._store, self._handle.loader, self._handle.dim)
             self._store.shrink()
 
     def retry_if_reencoded(self, work: Callable[[], Result]) -> Result:
-        """Do something that reads vectors; again from the start where the collection was re-encoded meanwhile."""
+        """Run work that reads vectors; repeat it if the collection was re-encoded meanwhile."""
         return self._handle.retry_if_reencoded(work)
 
     def search(  # noqa: PLR0913 - one name per option
@@ -416,7 +416,7 @@ class Collection:
 
     @property
     def calibration_spec(self) -> str:
-        """What the collection was told to calibrate by: ``auto``, or a spec."""
+        """The spec that was requested for this collection, or ``auto``."""
         return self._snapshots.requested_spec
 
     def refresh(self) -> None:
@@ -434,7 +434,7 @@ class Collection:
         return self.retry_if_reencoded(self._snapshots.raw if raw else self._snapshots.latest)
 
     def references(self, own: Own = ()) -> ReferenceSets:
-        """Return what a calibration is fitted and judged on now: sampled documents, and questions with their sources.
+        """Return what a calibration is fitted and judged on now: sampled documents, and queries with their sources.
 
         ``own`` come first; those given to earlier calibrations, or logged, follow.
         """
@@ -455,7 +455,7 @@ class Collection:
 
     @property
     def drifted(self) -> bool:
-        """Whether so much has changed since the calibration that another one pays."""
+        """Whether documents have changed enough since the calibration that another one is worth its cost."""
         now = self.calibration
         return now is not None and self._snapshots.drifted(now.fitted.statistics)
 
@@ -464,26 +464,26 @@ class Collection:
         self._log.switch(arguments.flag("on", on))
 
     def stats(self) -> Stats:
-        """Return what there is to know about the collection."""
+        """Return counts, sizes, the encoder, the calibration and drift."""
         self._log.flush()
         return self.retry_if_reencoded(lambda: stats(self.path, self._handle.database, self._snapshots))
 
     def verify(self) -> list[str]:
-        """Read every byte of the store and of the index, and return what is wrong with them."""
+        """Read every byte of the store and of the index, and return what is damaged."""
         return self.retry_if_reencoded(lambda: [*self._store.problems(), *self._snapshots.problems()])
 
     def compact(self) -> Compacted:
-        """Write the store anew without the holes that deleted documents left, and the index if it is behind.
+        """Rewrite the store without the unused space of deleted documents, and the index if it is out of date.
 
-        Needs twice as much free disk as the store has; searches go on meanwhile. By itself the store is written anew
-        when a third of it is wasted.
+        Needs free disk space of twice the store's size; searches continue meanwhile. The store is rewritten
+        automatically when a third of it is unused.
         """
         with self._writing():
             self.retry_if_reencoded(self._snapshots.tidy)
             return self._store.compact()
 
     def close(self) -> None:
-        """Finish what is under way, write the index for the next process, and let go of the files."""
+        """Wait for background work, write the index for the next process, and close the files."""
         if self._handle.database.closed:
             return
         try:
@@ -506,4 +506,4 @@ def _removed(writer: Writer, names: Sequence[str]) -> int:
 
 
 def _ignore(*_: object) -> None:
-    """Tell nobody."""
+    """Accept and ignore a report of progress."""

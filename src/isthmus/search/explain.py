@@ -1,4 +1,4 @@
-"""How a hit's score came about, part by part."""
+"""Explanations of hits: how a score was computed, part by part."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from isthmus.types import Matrix, Rows, Vectors
 if TYPE_CHECKING:
     from isthmus.align import Aligned
 
-RANKS = 300  # how far down a hit's rank before calibration is told, and how many candidates of each modality count
+RANKS = 300  # the last rank before calibration that is reported, and how many candidates of each modality are ranked
 
 
 def ranks_before(store: Store, snapshot: Snapshot, vectors: Vectors) -> list[dict[int, int]]:
     """Return each query's ranks by raw cosine, by the documents' rows, up to ``RANKS``.
 
-    Ranked are the first ``RANKS`` documents of each modality, by their stored vectors. Calibration moves modalities
-    against one another far more than the documents within one, so these are nearly always the ones that raw cosine
-    puts first; where a modality has no more than so many documents, they are exactly those.
+    The first ``RANKS`` documents of each modality are ranked by their stored vectors. Calibration moves modalities
+    against one another far more than documents within one, so these are nearly always the first by raw cosine; they are
+    exactly those if a modality has at most ``RANKS`` documents.
     """
     unit = Raw().queries(vectors, np.float32)
     found = [ranked(snapshot, vectors, RANKS, modalities=[name]) for name in snapshot.modalities]
@@ -92,7 +92,7 @@ def _explained(one: Scored, unit: Matrix, shifted: float, at_zero: float, at_one
 
 
 def with_alignment(found: Sequence[Sequence[Hit]], aligned: Sequence[Aligned]) -> list[list[Hit]]:
-    """Say in each explanation what became of the query before it was searched."""
+    """Add the alignment of the query to each explanation."""
     return [
         [
             hit if hit.explanation is None else replace(hit, explanation=replace(hit.explanation, aligned=one))

@@ -1,8 +1,8 @@
-"""Opening a collection's folder: whether it is one, may be written, and has the encoder it was made with.
+"""Open a collection's folder: check that it is one, whether it can be written, and that its encoder matches.
 
-The manifest counts how often a collection was re-encoded. Whoever has it open looks at that number before and after
-anything that reads vectors: when it has grown meanwhile, the work is done again with the new encoder. So vectors of two
-encoders never meet.
+The manifest counts how often a collection was re-encoded. A process that has it open compares that number before and
+after any work that reads vectors; if it has grown, the work is repeated with the new encoder. So vectors of two
+encoders are never mixed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from isthmus.storage.sqlite.folder import FolderStore
 
 NO_ENCODER = "none"
 MEMORY = ":memory:"
-TRIES = 10  # how often work that met a change is done again
+TRIES = 10  # how often work is repeated when the collection is re-encoded meanwhile
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,7 @@ class Handle:
 
     @property
     def dim(self) -> int | None:
-        """How many numbers a vector has; None while nobody knows."""
+        """How many numbers a vector has; None if it is not known yet."""
         found = self.database.manifest("dim").get("dim")
         if found is not None:
             return int(found)
@@ -68,7 +68,7 @@ class Handle:
         return None if self.name == NO_ENCODER else self._loaded()
 
     def _loaded(self) -> Encoder:
-        if (there := self.encoder) is not None:  # without the guard, which is held while somebody moves it over
+        if (there := self.encoder) is not None:  # without the guard, which a re-encoding holds
             return there
         with self.guard:
             if self.encoder is None:
@@ -100,7 +100,7 @@ class Handle:
         return now
 
     def retry_if_reencoded(self, work: Callable[[], Result]) -> Result:
-        """Do something that reads vectors; start again if the collection was re-encoded meanwhile, at most 10 times."""
+        """Run work that reads vectors; repeat it if the collection was re-encoded meanwhile, at most 10 times."""
         for tries_left in reversed(range(TRIES)):
             began = self.reload_if_reencoded()
             try:
@@ -144,7 +144,7 @@ def open_handle(
         if not create:
             raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
         if isinstance(encoder, str) and encoder != NO_ENCODER:
-            loaded = encoders.load(encoder, device=device, threads=threads)  # what cannot be leaves nothing behind
+            loaded = encoders.load(encoder, device=device, threads=threads)  # an error leaves no folder
         _make(folder)
     store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
@@ -189,7 +189,7 @@ def _with_encoder(
 
 
 def _sign(found: Handle) -> bool:
-    """Write into a new collection which encoder it belongs to; say whether this process was the first."""
+    """Store the encoder of a new collection; return whether this process was the first."""
     encoder = found.encoder
     if encoder is None and found.name != NO_ENCODER:
         encoder = encoders.load(found.name, device=found.device, threads=found.threads)
@@ -203,7 +203,7 @@ def _sign(found: Handle) -> bool:
 
 
 def check(folder: Path, database: Engine, encoder: Encoder) -> None:
-    """Refuse an encoder of the same name whose vectors are others'."""
+    """Reject an encoder of the same name that makes other vectors."""
     if not _is_own(database, encoder):
         known = database.manifest("identity", "encoder")
         identity, name = known["identity"], known["encoder"]

@@ -1,4 +1,4 @@
-"""What a search gives back."""
+"""The results of a search: hits, passages and explanations."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class MatchedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a score came about: ``score = slope · (similarity + shift − bias) + offset``, and ``words`` on top of it."""
+    """How a score was computed: ``score = slope · (similarity + shift − bias) + offset``, plus ``words``."""
 
     parts: Mapping[str, float]  # the raw cosine of the query with each part of the document
     similarity: float
     shift: float  # what the shift added to the similarity
-    bias: float  # what was taken off because the document is near everything
+    bias: float  # what was subtracted because the document is near everything
     slope: float
     offset: float
     score: float
     rank_before: int | None  # by raw similarity, among the first 300 of each modality; None beyond 300
     rank: int
     words: float | None = None  # what words added to the score, in a hybrid search
-    aligned: Aligned | None = None  # what became of the query before it was searched
-    rank_by_score: int | None = None  # where the score had put it, when hits were ordered again
-    matched: float | None = None  # by what a reranker said
+    aligned: Aligned | None = None  # how the query was aligned before the search
+    rank_by_score: int | None = None  # its rank by score, if hits were reranked
+    matched: float | None = None  # the score of the reranker
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
@@ -79,9 +79,9 @@ def signed(value: float, places: int) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hit:
-    """A document that was found. ``probability`` is P(match), None where the collection cannot tell.
+    """A document that was found. ``probability`` is P(match), None if the collection has no P(match).
 
-    ``matched`` is what a reranker said of it, None where there was none or it could not tell.
+    ``matched`` is the score of the reranker; None without one, or if it could not score this hit.
     """
 
     id: str

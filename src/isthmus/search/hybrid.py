@@ -15,13 +15,13 @@ from isthmus.types import Rows, Vectors
 from isthmus.words import HybridScale, moments, query_words
 
 DEPTH = 500  # candidates of each kind, at least: pages up to here are pages of one list
-WORDS = 1000  # documents that are looked at for words
-NEAR = 5  # neighbours of a reference query whose words are looked at
+WORDS = 1000  # documents of a search by words
+NEAR = 5  # neighbours of a reference query whose words are compared
 JUDGES = 100  # reference queries that set the scale
 
 
 def fit(snapshot: Snapshot, store: Store, corpus: ReferenceCorpus) -> HybridScale | None:
-    """Learn the scales of scores and words from reference queries; none of them meets its source."""
+    """Learn the scales of scores and words from reference queries; none of them is compared with its source."""
     rows = np.flatnonzero([bool(said) for said in corpus.words])[:JUDGES]
     if len(rows) < 2:
         return None
@@ -70,7 +70,7 @@ def candidates(
 
 def shares_of(store: Store, found: Ranking, said: Found, asked: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return each document's lexical share; NaN, missing, where the document has no text."""
-    if len(said.documents) >= WORDS:  # more may share words than were looked at
+    if len(said.documents) >= WORDS:  # there may be more documents with these words
         others = sorted(set(found.documents.tolist()) - set(said.documents))
         said = said.joined(store.words.search_among(query_words(asked), others))
     share = said.of(found.documents.tolist())
@@ -81,7 +81,7 @@ def shares_of(store: Store, found: Ranking, said: Found, asked: str) -> np.ndarr
 def reordered(
     hybrid: HybridScale, found: Ranking, share: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> tuple[Ranking, Rows]:
-    """Return the ranking by hybrid scores, and where each of its documents stood."""
+    """Return the ranking by hybrid scores, and the earlier position of each document."""
     joined = hybrid.joined(found.scores, share, found.modality)
     order = np.lexsort((found.documents, -joined))
     modality = [found.modality[at] for at in order]

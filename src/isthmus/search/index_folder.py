@@ -1,14 +1,14 @@
-"""The folder ``index/`` of a collection: indexes on the disk, made from the store, and made again when lost or damaged.
+"""The folder ``index/`` of a collection: indexes on disk, built from the store, and rebuilt when lost or damaged.
 
-index.lock                              held by whoever writes there
+index.lock                              held by the process that writes there
 index/VERSION-SEQUENCE/index.json       which calibration, which state of the documents, the checksum of each file
                        0.vectors        float32 (n, width), one row per passage
                        0.rows           int64 (n, 2): the document's row in the store, the passage's number
                        0.…              what a Faiss index keeps; 1.… is the next modality
 
-Files are numbered: no name that a document brings becomes a path. An index is believed only where its checksums match,
-and its calibration and its state are those of this store's own history: after a store is restored from a copy, an index
-of what happened since has another token.
+Files are numbered: no name that a document brings becomes a path. An index is used only if its checksums match
+and its calibration and state belong to this store's own history: after a store is restored from a copy, an index of a
+later state has another token.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Origin:
 
 
 def places(folder: Path | None, version: int) -> list[Path]:
-    """Return where indexes of a calibration lie in a collection's folder, the newest first."""
+    """Return the folders of the indexes of a calibration, the newest first."""
     return of_version(entries(folder), version)
 
 
@@ -80,9 +80,9 @@ def sequence(place: Path) -> int:
 
 
 def keep_only(folder: Path | None, name: str | None) -> None:
-    """Remove every index but one, and what killed processes left; by whoever holds the lock.
+    """Remove every index but one, and drafts of killed processes; the caller holds the lock.
 
-    Who has an index open keeps it until the end.
+    A process that has an index open can use it until it closes it.
     """
     for place in entries(folder):
         if place.name.endswith(DRAFT):
@@ -100,12 +100,12 @@ def remove(place: Path) -> None:
 
 
 def _draft(place: Path) -> Path:
-    """Return a name beside an index that no other thread or process takes."""
+    """Return a unique name next to an index."""
     return place.with_name(f"{place.name}.{secrets.token_hex(8)}{DRAFT}")
 
 
 def entries(folder: Path | None) -> list[Path]:
-    """Return what lies in the folder of indexes."""
+    """Return the entries of the folder of indexes."""
     if folder is None:
         return []
     try:
@@ -121,7 +121,7 @@ def _numbers(place: Path) -> tuple[int, int] | None:
 
 
 def write(folder: Path, pieces: Iterator[FoldedBlock], origin: Origin, kind: str = indexes.AUTO) -> Path:
-    """Write an index and move it into place in one step; blocks pass through, none is kept."""
+    """Write an index and move it into place in one step; blocks are not held in memory."""
     place = folder / FOLDER / origin.name
     place.parent.mkdir(exist_ok=True)
     draft = _draft(place)
@@ -174,7 +174,7 @@ def _written(draft: Path, pieces: Iterator[FoldedBlock]) -> list[dict[str, Any]]
 
 
 def read(place: Path, calibrated: Calibrated) -> Snapshot:
-    """Open an index as it lies on the disk; every byte is checked, at memory speed."""
+    """Open an index on disk; the checksum of every file is verified, at memory speed."""
     try:
         about = described(place)
         if about["identity"] != calibrated.identity:
@@ -192,7 +192,7 @@ def read(place: Path, calibrated: Calibrated) -> Snapshot:
 
 
 def described(place: Path) -> dict[str, Any]:
-    """Return what an index says about itself."""
+    """Return the description of an index, ``index.json``."""
     about: dict[str, Any] = json.loads((place / ABOUT).read_text())
     if about.pop("checksum") != _seal(about):
         raise BadFile(f"{place / ABOUT} does not match its checksum.")

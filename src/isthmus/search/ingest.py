@@ -2,7 +2,7 @@
 
 An encoder takes documents with at most one part of a kind. A document with several is encoded as several such
 documents: its parts pair with their nearest neighbours of the other kinds, as its segments do in a search
-(``storage.segments``). An encoder that makes a vector of each part encodes a part that stands in two of them once.
+(``storage.segments``). An encoder that makes a vector of each part encodes a part that is in two of them once.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _spans(encoder: Encoder, part: Part) -> Sequence[tuple[float, float]]:
 
 
 def own_segments(document: Document) -> list[Segment]:
-    """Return the vectors that a document brings; a vector without content stands after all parts."""
+    """Return a document's own vectors as segments; a vector without content comes after all parts."""
     made: list[Segment] = []
     for name, vector in document.vectors.items():
         numbers = tuple(at for at, part in enumerate(document.parts) if part.kind in atoms(name))

@@ -1,11 +1,11 @@
 """The JSON form of hits, documents, explanations and reports: one for ``--json`` and for every server.
 
 Keys are stable: a key may be added, none is renamed or removed within a major version. Numbers may be non-finite;
-whoever writes the JSON decides what becomes of them.
+the code that writes the JSON decides how to show them.
 
     hit          rank, id, score, similarity, probability, modality, text, image, parts, metadata, passage, segments,
                  duplicates
-                 and, where the search was told to: matched (rerank), explanation (explain)
+                 and, if requested: matched (rerank), explanation (explain)
     document     id, text, image, parts: [{kind, content, path}], metadata; ``text`` joins all texts, ``image`` is the
                  path of the first picture, or null for one that the collection keeps
     explanation  the fields of ``Explanation``; with align also ``aligned``: what was searched instead of the query
@@ -37,7 +37,7 @@ class DocumentJson(TypedDict):
 
 
 class PassageJson(TypedDict):
-    """Where in a document's text the best match stands: a slice of its characters."""
+    """Where in a document's text the best match is: a slice of its characters."""
 
     number: int
     start: int
@@ -183,24 +183,24 @@ def _segment_json(segment: MatchedSegment) -> SegmentJson:
     return {"name": segment.name, "parts": list(segment.parts), "start": segment.start, "stop": segment.stop}
 
 
-def explanation_json(told: Explanation) -> ExplanationJson:
+def explanation_json(explanation: Explanation) -> ExplanationJson:
     """Return the JSON form of an explanation."""
     form: ExplanationJson = {
-        "parts": dict(told.parts),
-        "similarity": told.similarity,
-        "shift": told.shift,
-        "bias": told.bias,
-        "slope": told.slope,
-        "offset": told.offset,
-        "score": told.score,
-        "rank_before": told.rank_before,
-        "rank": told.rank,
-        "words": told.words,
-        "rank_by_score": told.rank_by_score,
-        "matched": told.matched,
+        "parts": dict(explanation.parts),
+        "similarity": explanation.similarity,
+        "shift": explanation.shift,
+        "bias": explanation.bias,
+        "slope": explanation.slope,
+        "offset": explanation.offset,
+        "score": explanation.score,
+        "rank_before": explanation.rank_before,
+        "rank": explanation.rank,
+        "words": explanation.words,
+        "rank_by_score": explanation.rank_by_score,
+        "matched": explanation.matched,
     }
-    if told.aligned is not None:
-        form["aligned"] = aligned_json(told.aligned)
+    if explanation.aligned is not None:
+        form["aligned"] = aligned_json(explanation.aligned)
     return form
 
 

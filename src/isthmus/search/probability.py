@@ -1,4 +1,4 @@
-"""P(match): how likely a hit is a right answer, so that 'no good match' can be said.
+"""P(match): how likely a hit is a right answer, so a search can return nothing if there is no good match.
 
 In words: reference queries whose right document is known are asked twice, with that document in the collection and
 with it taken out. The first answer of each is right or wrong, and a logistic curve learns which scores belong to right
@@ -34,7 +34,7 @@ import numpy as np
 from isthmus.types import Mask, Matrix, Rows
 
 FIELD = 10  # answers after the first that make up the field
-FEWEST = 8  # right and wrong answers each, below which nothing is said
+FEWEST = 8  # right and wrong answers each; with fewer, no curve is fitted
 PULL = 1e-2  # of the weights towards 0, in standardised units
 BINS = 10
 
@@ -78,7 +78,7 @@ class Match:
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def probability(self, modality: str, score: Matrix, field: float) -> Matrix | None:
-        """Return P(match) of hits of a query; None for a query modality that nobody could judge."""
+        """Return P(match) of hits of a query; None for a query modality without a curve."""
         curve = self.curves.get(modality)
         return None if curve is None else curve(score, field)
 
@@ -116,8 +116,8 @@ def fit(observed: Observed) -> Curve | None:
 
 
 def judged(observed: Observed) -> dict[str, float]:
-    """Return AUROC and ECE of curves fitted on one half of the answers and asked about the other."""
-    half = observed.query % 2 == 0  # both answers of a query stand in one half
+    """Return AUROC and ECE of curves fitted on one half of the answers and measured on the other."""
+    half = observed.query % 2 == 0  # both answers of a query are in the same half
     p, right = [], []
     for held in (half, ~half):
         curve = fit(observed.take(~held))
@@ -125,8 +125,8 @@ def judged(observed: Observed) -> dict[str, float]:
             return {}
         p.append(curve(observed.score[held], observed.field[held]))
         right.append(observed.right[held])
-    told, truth = np.concatenate(p), np.concatenate(right)
-    return {"auroc": auroc(told, truth), "ece": ece(told, truth), "answers": float(len(observed))}
+    predicted, truth = np.concatenate(p), np.concatenate(right)
+    return {"auroc": auroc(predicted, truth), "ece": ece(predicted, truth), "answers": float(len(observed))}
 
 
 def auroc(confidence: Matrix, right: Mask) -> float:

@@ -1,6 +1,6 @@
-"""What people really ask is the best reference: queries given for calibration, and a log of searches.
+"""Queries given for calibration, and a log of real searches: the best reference queries.
 
-The log is off until somebody switches it on. Words alone are kept, no pictures.
+The log is off by default. Only words are stored, no pictures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REFERENCES = 1000  # of the logged queries that a calibration takes
 
 
 class QueryLog:
-    """Keeps the words of queries in the collection. Pictures are not kept."""
+    """Stores the words of queries in the collection, not pictures."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,17 +28,17 @@ class QueryLog:
 
     @property
     def on(self) -> bool:
-        """Whether queries are kept."""
+        """Whether the log is on."""
         return self._store.queries.on
 
     def switch(self, on: bool) -> None:
-        """Begin or stop to keep queries; stopping forgets those that were kept."""
+        """Switch the log on or off; switching it off deletes its queries."""
         with self._lock:
             self._waiting = self._waiting if on else []
         self._store.queries.switch(on)
 
     def note(self, queries: Sequence[Query]) -> None:
-        """Keep queries, if the log is on."""
+        """Add queries to the log, if it is on."""
         if not self._store.database.writable or not self.on:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -54,7 +54,7 @@ class QueryLog:
         self._store.queries.give(rows)
 
     def flush(self) -> None:
-        """Write what waits. A busy database loses a few queries, never a search."""
+        """Write buffered queries. If the database is busy they are dropped; a search never fails for them."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         if not waiting:
@@ -66,7 +66,7 @@ class QueryLog:
 
 
 def of_words(query: Query) -> bool:
-    """Whether a query says words and nothing else."""
+    """Whether a query has words and nothing else."""
     return query.image is None and not query.vectors and bool(query.text)
 
 

@@ -1,4 +1,4 @@
-"""Queries become vectors: those that they bring, and the encoder's for the rest.
+"""Vectors of queries: their own, and the encoder's for the other parts.
 
 An encoder takes one part of a kind. A query with several is encoded as several queries, and the vectors of a kind
 become one: the unit mean of those of its parts.
@@ -19,7 +19,7 @@ from isthmus.types import Matrix, Vectors
 
 
 def query_vectors(queries: Sequence[Query], load: Callable[[], Encoder | None], dim: int | None) -> Vectors:
-    """Encode queries, each except for the vectors that it brings."""
+    """Return the vectors of queries; parts with a vector of their own are not encoded."""
     rest = [rest_of(query) for query in queries]
     simple = [single_parts(left) if left is not None else [] for left in rest]
     encoded = _encoded([query for some in simple for query in some], load)
@@ -55,14 +55,14 @@ def check_weights(weights: Mapping[str, float], parts: Mapping[str, Matrix]) -> 
 
 
 def rest_of(query: Query) -> Query | None:
-    """Return what of a query has to be encoded; None where it brings a vector for all of it."""
+    """Return the parts of a query that have to be encoded; None if it has vectors for all of them."""
     covered = {atom for part in query.vectors for atom in atoms(part)}
     parts = [part for part in query.parts if part.kind not in covered]
     return Query(parts=parts) if parts else None
 
 
 def single_parts(query: Query) -> list[Query]:
-    """Return queries with one part of each kind, in which every part of a query stands; all its texts are one.
+    """Return queries with one part of each kind, which together have every part of a query; its texts are joined.
 
     >>> from isthmus.documents import Image, Text
     >>> single_parts(Query(parts=[Text("a"), Image("a.png"), Image("b.png")]))

@@ -1,7 +1,7 @@
 """The top of each modality's index, mapped and merged, is the top of the whole.
 
 A document's score is that of its best passage, so a index is asked for more rows until enough different documents
-came. Equal scores stand in the order in which the documents were added.
+came. Equal scores are in the order in which the documents were added.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ranking:
         return len(self.documents)
 
     def top(self, first: int, last: int) -> Ranking:
-        """Return a stretch of it."""
+        """Return the documents from ``first`` to ``last``."""
         some = slice(first, last)
         return Ranking(
             self.documents[some], self.passages[some], self.scores[some], self.inner[some], self.modality[some]
@@ -58,7 +58,7 @@ def ranked(
 
 
 def wanted(snapshot: Snapshot, modalities: str | Sequence[str] | None) -> list[str] | None:
-    """Read the modalities asked for: names; a name with a minus sign is not wanted."""
+    """Return the requested modalities; a name with a minus sign excludes one."""
     if modalities is None:
         return None
     names = [modalities] if isinstance(modalities, str) else modalities

@@ -1,7 +1,7 @@
 """Re-encoding a collection: every document's vectors become another encoder's, in one step at the end.
 
     documents ──new encoder──▸ staging    in batches, each committed: what is done is not done again     (staging.py)
-    staging ──▸ statistics, a calibration and indexes of the new vectors, by which nobody is served yet
+    staging ──▸ statistics, a calibration and indexes of the new vectors, not served yet
     one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone
 
 Searches go on with the old vectors until that transaction, also when it never comes. A document that changes between
@@ -49,7 +49,7 @@ class Reencoded:
 
 
 def reencode(manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, progress: Progress) -> Reencoded:
-    """Re-encode a collection, by its only writer; ``Collection.reencode`` says what is what."""
+    """Re-encode a collection, by its only writer; ``Collection.reencode`` describes the arguments."""
     opened = manager.opened
     name = wanted if isinstance(wanted, str) else wanted.name
     if name == NO_ENCODER:
@@ -73,7 +73,7 @@ def reencode(manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, pro
 
 
 def _tidy(manager: SnapshotManager) -> None:
-    """Remove what nobody needs any more: new vectors that are served now, and indexes of the old ones."""
+    """Remove what is no longer needed: staged vectors that are served now, and indexes of the old vectors."""
     manager.store.drop_staged()
     manager.sweep()
 
@@ -86,7 +86,7 @@ def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
 
 
 def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
-    """Do not finish while documents cannot be encoded: nobody should lose them without having said so."""
+    """Do not finish while documents cannot be encoded: they are only deleted with ``drop``."""
     if not skipped:
         return
     listed = " ".join(f"{one.id!r}: {one.why}" for one in skipped[:SHOWN])
@@ -176,7 +176,7 @@ def switch(manager: SnapshotManager, begun: Staging, name: str, encoder: Encoder
         calibrating = SnapshotManager(new, future, manager.spec, follows=False)
         with calibrating.building() as mine:  # until it is served, or it would be swept away as a draft
             snapshot = _calibrated(calibrating, begun, asked, mine)
-            with opened.guard:  # nobody loads the new encoder before it is put there
+            with opened.guard:  # so no thread loads the new encoder before it is set
                 _adopt(opened, begun, snapshot, asked, dropped)
                 opened.reload_if_reencoded()
                 opened.encoder = encoder
@@ -191,7 +191,7 @@ def _adopt(opened: Handle, begun: Staging, snapshot: Snapshot | None, asked: str
 
 
 def _calibrated(manager: SnapshotManager, begun: Staging, asked: str, on_disk: bool) -> Snapshot | None:
-    """Calibrate the collection as it will be: as it was told to, or by ``auto`` where that does not fit any more."""
+    """Calibrate the collection as it will be: by its requested spec, or by ``auto`` if that no longer fits."""
     statistics = Statistics({})
     for block in manager.store.blocks():
         statistics = statistics.add(block.vectors, block.owner)

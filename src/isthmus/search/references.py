@@ -35,9 +35,9 @@ Own: TypeAlias = Sequence[tuple[Query, str | None]]  # the user's queries, and t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceCorpus:
-    """Documents by passage, queries, and the document each query was made from (-1 when nobody knows).
+    """Documents by passage, queries, and the document each query was made from (-1 if unknown).
 
-    ``judges``: the queries whose source is a fair answer; a picture that asks for itself is none.
+    ``judges``: the queries whose source is a fair answer; a picture that searches for itself is not fair.
     """
 
     ids: list[str]
@@ -46,7 +46,7 @@ class ReferenceCorpus:
     queries: Vectors
     sources: Rows
     judges: Mask
-    words: list[str]  # what each query says; empty where it says nothing, or nobody kept it
+    words: list[str]  # what each query says; empty if it has no words, or they were not stored
 
     def of_judges(self) -> ReferenceCorpus:
         """Return the corpus with the queries that can judge, and those without a source, alone."""

@@ -103,7 +103,7 @@ class SearchRequest:
 
     @property
     def depth(self) -> int:
-        """How many documents have to be looked at to give what is asked."""
+        """How many documents have to be ranked for this request."""
         return max(self.offset + self.k, FIELD + 1)
 
     def from_the_first(self) -> SearchRequest:

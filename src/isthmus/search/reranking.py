@@ -1,4 +1,4 @@
-"""Hits are ordered again by something that reads query and document together, if a search says so.
+"""Rerankers, which read query and document together and reorder hits, if a request names one.
 
 The first ``offset + k`` hits change places and nothing else: the same documents, with the same scores. A hit that
 cannot be judged (NaN: there is nothing to read in its document any more) stays where the search had put it, and hits
@@ -31,7 +31,7 @@ class Reranker(Protocol):
     """Says how well documents answer the words of a query."""
 
     def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
-        """Return a number for each document, ``(n,)``, the higher the better; NaN where it cannot be told."""
+        """Return a number for each document, ``(n,)``, the higher the better; NaN if it cannot score one."""
 
 
 @runtime_checkable
@@ -47,12 +47,12 @@ class GroupedReranker(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatcherReranker:
-    """An encoder's matcher, which orders each modality by itself."""
+    """An encoder's matcher, which orders each modality separately."""
 
     reranker: Reranker
 
     def scores(self, query: Query, documents: Sequence[Document]) -> Matrix:
-        """Return what the matcher says."""
+        """Return the scores of the matcher."""
         return self.reranker.scores(query, documents)
 
     def group(self, modality: str) -> str:
@@ -95,7 +95,7 @@ def reranked(reranker: Reranker, queries: Sequence[Query], found: Sequence[Seque
 
 
 def reordered(reranker: Reranker, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits in the reranker's order, each with what it says and its new rank."""
+    """Return the hits in the reranker's order, each with its score and its new rank."""
     if not hits:
         return []
     matched = np.asarray(reranker.scores(query, [hit.document for hit in hits]), dtype=np.float64)
@@ -126,10 +126,10 @@ def order(matched: Matrix, kinds: Sequence[str]) -> Rows:
 
 def _moved(hit: Hit, rank: int, matched: float) -> Hit:
     said = None if np.isnan(matched) else matched
-    told = hit.explanation
-    if told is not None:
-        told = replace(told, rank=rank, rank_by_score=hit.rank, matched=said)
-    return replace(hit, rank=rank, matched=said, explanation=told)
+    explanation = hit.explanation
+    if explanation is not None:
+        explanation = replace(explanation, rank=rank, rank_by_score=hit.rank, matched=said)
+    return replace(hit, rank=rank, matched=said, explanation=explanation)
 
 
 def _matcher(name: str, encoder: Encoder) -> Reranker:

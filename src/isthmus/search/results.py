@@ -1,4 +1,4 @@
-"""From rankings to hits: what is likely enough, near-duplicates together, and the documents themselves."""
+"""From rankings to hits: filter by P(match), group near-duplicates, and fetch the documents."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ALIKE = 0.97  # the raw cosine from which two documents count as nearly the same
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """A query's ranking with what goes beside it, before documents are fetched.
+    """A query's ranking with probabilities and word scores, before documents are fetched.
 
-    ``others``: rows of documents that are nearly the same as one that stands here, by its row.
+    ``others``: rows of near-duplicates that were grouped, by the row of the document that is shown.
     """
 
     ranking: Ranking
@@ -34,7 +34,7 @@ class Answer:
     others: Mapping[int, list[int]] | None = None
 
     def take(self, places: Rows) -> Answer:
-        """Return some of it."""
+        """Return the answer at these places."""
         r = self.ranking
         modality = [r.modality[place] for place in places]
         return replace(
@@ -45,14 +45,14 @@ class Answer:
         )
 
     def probable(self, least: float | None) -> Answer:
-        """Leave out what is less likely to match."""
+        """Leave out documents with a lower P(match)."""
         if least is None or self.probability is None:
             return self
         return self.take(np.flatnonzero(self.probability >= least))
 
 
 def grouped(answer: Answer, store: Store) -> Answer:
-    """Keep the first of documents that are nearly the same; say which others it stands for."""
+    """Keep the first of near-duplicates, and record the others."""
     rows = answer.ranking.documents.tolist()
     means = {row: _mean(fused) for row, fused in fused_vectors(store.segments(rows)).items()}
     kept: list[int] = []
@@ -101,16 +101,16 @@ class Fetched:
         answers: Sequence[Answer],
         before: Sequence[Mapping[int, int]] | None,
     ) -> Fetched:
-        """Fetch everything that is shown, at once."""
+        """Fetch the documents and vectors of all answers at once."""
         rows = {int(row) for answer in answers for row in answer.ranking.documents}
-        beside = {row for answer in answers for several in (answer.others or {}).values() for row in several}
+        grouped_rows = {row for answer in answers for several in (answer.others or {}).values() for row in several}
         segments = store.segments(sorted(rows))
-        documents = store.documents(sorted(rows | beside))
+        documents = store.documents(sorted(rows | grouped_rows))
         raw = Raw().queries(queries, np.float32)
         return cls(snapshot, queries, raw, documents, segments, fused_vectors(segments), before)
 
     def hits(self, at: int, answer: Answer, offset: int) -> list[Hit]:
-        """Return the hits of one query; ``offset`` of them stand before the first."""
+        """Return the hits of one query; the first has rank ``offset`` + 1."""
         rows = enumerate(answer.ranking.documents.tolist())
         places = [place for place, row in rows if row in self.documents and row in self.fused]  # others were deleted
         hits = [self._hit(at, answer, place, offset) for place in places]

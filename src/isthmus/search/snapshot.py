@@ -57,7 +57,7 @@ class FoldedBlock:
 
 
 def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> Iterator[FoldedBlock]:
-    """Fold a block of documents; no reference query meets the document it was made from."""
+    """Fold a block of documents; no reference query is compared with the document it was made from."""
     pairs = [(reference, place) for place, name in enumerate(block.ids) for reference in sources.get(name, ())]
     own = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
     made = fitted.fold(block.vectors, sources=own, owner=block.owner)

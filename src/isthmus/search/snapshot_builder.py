@@ -1,6 +1,6 @@
-"""Making snapshots: fit a calibration, fold every document by it, put them in indexes, on disk where we may write.
+"""Build snapshots: fit a calibration, fold every document by it, and write the indexes to disk if possible.
 
-Nothing here serves a search. ``SnapshotManager`` does that, and runs this on the calling thread (``calibrate``,
+Nothing here serves a search. ``SnapshotManager`` does, and runs this on the calling thread (``calibrate``,
 ``refresh``, ``compact``) or on the maintenance thread.
 """
 
@@ -29,7 +29,7 @@ from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
 
 INDEX_KIND = "index_kind"  # its name in the manifest
-DRIFT = 0.2  # radii that a part's mean may move before a re-fit pays
+DRIFT = 0.2  # radii that a part's mean may move before a re-fit is worth its cost
 GROWTH = 2.0  # times as many vectors of a part as at the fit
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
@@ -50,7 +50,7 @@ class SnapshotBuilder:
 
     @property
     def folder(self) -> Path | None:
-        """Where the index is kept; None where there is no such place."""
+        """The folder for index files; None if the engine has none."""
         return self.store.folder
 
     @property
@@ -60,12 +60,12 @@ class SnapshotBuilder:
 
     @property
     def requested_spec(self) -> str:
-        """What the collection was told to calibrate by: ``auto``, or a spec."""
+        """The spec that was requested for the collection, or ``auto``."""
         return self.store.calibrations.spec() or self.spec
 
     @property
     def index_kind(self) -> str:
-        """The kind of index that the collection was told to use, or ``auto``."""
+        """The kind of index that was requested for the collection, or ``auto``."""
         return str(self.store.database.manifest(INDEX_KIND).get(INDEX_KIND, AUTO))
 
     def use_index(self, kind: str) -> None:
@@ -75,7 +75,7 @@ class SnapshotBuilder:
                 self.store.database.put(transaction, **{INDEX_KIND: kind})
 
     def other_index(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot's indexes are not of the kind that the collection was told to use."""
+        """Whether a snapshot's indexes are not of the requested kind."""
         kind = self.index_kind
         return not all(fits(one.engine.kind, kind, *one.vectors.shape) for one in snapshot.built)
 
@@ -95,11 +95,11 @@ class SnapshotBuilder:
 
     def own_queries(self) -> references.Own:
         """Return the user's own queries: those that were given to an earlier calibration, and those logged."""
-        without = self.opened.name == NO_ENCODER  # nobody could read them
+        without = self.opened.name == NO_ENCODER  # there is no encoder for them
         return [] if without else query_log.kept(self.store.queries)
 
     def drifted(self, fitted_on: Statistics) -> bool:
-        """Whether a re-fit pays: a mean has moved since the fit, or a part has grown out of it."""
+        """Whether a re-fit is worth its cost: a mean has moved since the fit, or a part has grown much."""
         now = self.store.statistics()
         before = fitted_on.parts
         if not now.parts or not before:
@@ -115,7 +115,7 @@ class SnapshotBuilder:
         if not self.writable or self.folder is None:
             yield False
             return
-        self.store.database.check_place()  # a lock would make a folder that is gone anew
+        self.store.database.check_place()  # taking the lock would create a deleted folder again
         if self.lock is None:
             self.lock = FileLock(self.folder / index_folder.LOCK, timeout=0)
         try:
@@ -129,7 +129,7 @@ class SnapshotBuilder:
             self.lock.release()
 
     def sweep(self) -> None:
-        """Remove what killed processes left: drafts of indexes and of calibrations, unless one is at work now."""
+        """Remove drafts of indexes and calibrations that killed processes left, unless another process writes one."""
         there, version = index_folder.entries(self.folder), self.version()
         drafts = max(self.store.calibrations.versions(), default=0) > version
         alone = len(there) <= 1 and there == index_folder.of_version(there, version)
@@ -141,7 +141,7 @@ class SnapshotBuilder:
                 self.store.calibrations.forget_drafts()
 
     def _newest(self) -> str | None:
-        """Return the name of the newest index that is of this history, as far as its description tells."""
+        """Return the name of the newest index that is of this history, by its description."""
         for place in index_folder.places(self.folder, self.version()):
             try:
                 about = index_folder.described(place)
@@ -193,7 +193,7 @@ class SnapshotBuilder:
             return found
         calibrated = self.read(version)
         if unknown(calibrated.fitted, self.store):
-            return Snapshot(calibrated, State(-1, ""), -1, ())  # whoever follows it sees what it cannot fold
+            return Snapshot(calibrated, State(-1, ""), -1, ())  # following it shows what it cannot fold
         return self.built(calibrated)
 
     def built(self, calibrated: Calibrated, *, trim: bool = True) -> Snapshot:
@@ -238,10 +238,11 @@ class SnapshotBuilder:
         replacing: bool = False,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
-        """Fit a calibration on what is there now, build its indexes, learn what its scores are worth, and publish it.
+        """Fit a calibration on what is there now, build its indexes, fit P(match), and publish it.
 
-        With ``keep``, and where we may write, other processes are served by it, too: unless somebody has made another
-        meanwhile, or ``replacing`` that as well. The next one is made as this was ``asked`` for (default: its spec).
+        With ``keep``, and if the collection is writable, it is published for all processes, unless another one was
+        published meanwhile; ``replacing`` replaces that as well. The next one is made by the spec ``asked`` (default:
+        this spec).
         What is published is in ``coming`` until the caller serves it.
         """
         keep = keep and self.writable
@@ -279,7 +280,7 @@ class SnapshotBuilder:
         on_disk: bool,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
-        """Fit and build; with ``keep`` under a number of its own in the store, by which nobody is served yet."""
+        """Fit and build; with ``keep`` under a number of its own in the store, not served yet."""
         state, last = self.store.state(), self.store.last()
         trials = len(calibration.AUTO_GRID)
         steps = trials + 3  # references, trials, index, P(match)

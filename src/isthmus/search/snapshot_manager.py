@@ -42,7 +42,7 @@ PATIENT = 20_000  # documents above which a search does not wait for what could 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchView:
-    """What a search runs on: one state, as it is served, and where that was asked for as raw cosine ranks it."""
+    """What a search runs on: the served snapshot of one state, and the snapshot for raw cosine if requested."""
 
     snapshot: Snapshot
     raw: Snapshot | None
@@ -53,7 +53,7 @@ class Served:
     """What the pointer points to."""
 
     snapshot: Snapshot
-    version: int  # the published calibration that the snapshot has, or stands in for in this process alone
+    version: int  # the published calibration that the snapshot has, or replaces in this process only
     encoding: int  # how often the collection had been re-encoded when it was made
 
 
@@ -99,7 +99,7 @@ class SnapshotManager(SnapshotBuilder):
             return view.snapshot
 
     def raw(self) -> Snapshot:
-        """Return the collection as raw cosine ranks it, for comparison; made in memory when first asked for."""
+        """Return the collection as raw cosine ranks it, for comparison; built in memory on first use."""
         with self.view(raw=True) as view:
             return view.raw or view.snapshot
 
@@ -129,7 +129,7 @@ class SnapshotManager(SnapshotBuilder):
         if snapshot.state != state:
             snapshot = self._followed(snapshot, state)
         with self._pointer:
-            if self.served is served and snapshot.calibrated.made:  # else moved meanwhile, or nothing to hold on to
+            if self.served is served and snapshot.calibrated.made:  # else it was moved meanwhile, or is temporary
                 self.served = Served(snapshot, version, encodings(self.store.database))
         return snapshot
 
@@ -158,7 +158,7 @@ class SnapshotManager(SnapshotBuilder):
         if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
                 return self._first(self.requested_spec)
-            except CannotFit:  # what was asked for once does not go with what there is now
+            except CannotFit:  # the requested spec no longer fits the documents
                 return self._first("auto", asked=self.requested_spec)
         return self._nearest(current).followed(self.store, state)
 
@@ -172,7 +172,7 @@ class SnapshotManager(SnapshotBuilder):
         return current
 
     def _serve(self, snapshot: Snapshot, encoding: int) -> Snapshot:
-        """Serve what was made since ``encoding`` was read, unless vectors of two encoders may have met in it."""
+        """Serve what was made since ``encoding`` was read, unless it may mix vectors of two encoders."""
         version = snapshot.calibrated.version or self.version()
         with self._pointer:
             if encodings(self.store.database) != encoding:
@@ -277,7 +277,7 @@ class SnapshotManager(SnapshotBuilder):
                 RuntimeError,
                 ValueError,
             ) as error:  # RuntimeError: the interpreter is ending
-                moved = encodings(self.store.database) != encoding  # then what it was for is gone
+                moved = encodings(self.store.database) != encoding  # then the work was obsolete
                 self.last_error = "" if moved else str(error)
                 self._stand_in(version)
             finally:
@@ -295,7 +295,7 @@ class SnapshotManager(SnapshotBuilder):
         made = make(builder)
         with builder.store.database.reading():
             if made.calibrated.version != builder.version():
-                return  # somebody has published another meanwhile
+                return  # another was published meanwhile
             state = builder.store.state()
             if not builder.store.passed(made.state):
                 return  # another thread has served a newer one, and trimmed what this one would need to follow
@@ -304,7 +304,7 @@ class SnapshotManager(SnapshotBuilder):
             builder.store.trim(made.sequence)
 
     def _stand_in(self, version: int | None) -> None:
-        """Let what is served stand in for a calibration that cannot be loaded."""
+        """Keep serving the current snapshot in place of a calibration that cannot be loaded."""
         with self._pointer:
             if version is not None and self.served is not None:
                 self.served = replace(self.served, version=version)

@@ -1,4 +1,4 @@
-"""What there is to know about a collection, in one place."""
+"""Statistics of a collection."""
 
 from __future__ import annotations
 

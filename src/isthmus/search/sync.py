@@ -1,4 +1,4 @@
-"""Following a source: read what is new or changed, leave what is not, drop what is gone.
+"""Synchronise with a source: read what is new or changed, and delete the documents of removed files.
 
 A unit (a file, a picture with its sidecar, a shard) whose stamp is the same as last time is not opened. A unit's stamp
 is written once its last document is committed and those it no longer holds are out, so an interrupted run begins again
@@ -35,7 +35,6 @@ from isthmus.storage.protocols import Store
 
 AHEAD = 2 * BATCH  # documents read before they are encoded
 LISTED = 4096  # files listed before they are read
-PIECE = 1 << 20
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What follows, up to the end, is of this unit; ``number`` is None when it was never met before."""
+    """What follows, up to the end, is of this unit; ``number`` is None for a new one."""
 
     key: str
     number: int | None
@@ -111,7 +110,7 @@ def events(store: Store, source: Source, report: Indexed) -> Iterator[Event]:
 
 
 def _listed(source: Source, report: Indexed) -> Iterator[SourceUnit | Unread]:
-    """List a source before it is read, so that somebody who waits can see how much there is."""
+    """List a source before it is read, so that progress can show the total."""
     for unit in source.units():
         report.listed += 1
         yield unit
@@ -173,11 +172,11 @@ class SourceSync:
     bad: set[int] = field(default_factory=set)  # units of which something was skipped
     ended: list[tuple[str, int]] = field(default_factory=list)  # stamps of units that were read to their end
     unreached: set[str] = field(default_factory=set)  # files and folders that are there but could not be opened
-    partial: set[int] = field(default_factory=set)  # units of which a part could not be opened: nothing in them is gone
+    partial: set[int] = field(default_factory=set)  # units of which a part could not be opened: their documents stay
     found: bool = False  # whether the source has any unit
 
     def follow(self, *, prune: bool | None = None) -> Indexed:
-        """Read the source once; ``Collection.index`` says what ``prune`` does."""
+        """Read the source once; ``Collection.index`` describes ``prune``."""
         ledger = self.store.ledger
         self.run, self.next_unit = ledger.next_numbers()
         self.writer.before.append(partial(ledger.forget_skipped, units=[(self.source.root, "")]))

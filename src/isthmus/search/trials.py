@@ -1,8 +1,8 @@
-"""Documents on trial: which of them are searched for, by what, and which have a part hidden meanwhile.
+"""The trial corpus: which documents are searched for, by what, and which of them have a part hidden.
 
 To judge how images are found, some image+text documents have their text hidden and are searched for by it; others have
 their image hidden and are searched for by it; likewise for any two kinds. Only modalities that the collection really
-holds are made this way. A part with a vector of its own is hidden by leaving that out. Where ONE vector stands for
+holds are made this way. A part with a vector of its own is hidden by leaving that out. Where ONE vector represents
 several parts, those that stay are encoded alone, which costs time: fewer documents are hidden then.
 """
 
@@ -21,7 +21,7 @@ from isthmus.storage.protocols import Store
 from isthmus.types import Mask, Matrix, Names, Rows, Vectors
 
 GENERATED = 400  # queries made for each kind of target
-HIDDEN = 0.5  # of the documents with several kinds, at most, lose one on trial
+HIDDEN = 0.5  # of the documents with several kinds, at most, have one hidden in the trial corpus
 ALONE = 128  # documents of one vector, at most, that are encoded again without one of their parts
 
 

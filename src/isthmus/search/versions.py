@@ -1,4 +1,4 @@
-"""Calibrations in and out of storage: fitted numbers as bytes, and what goes with them as JSON."""
+"""Calibrations in and out of storage: fitted numbers as bytes, everything else as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isthmus.words import HybridScale
 
 
 def draft(calibrations: Calibrations, calibrated: Calibrated) -> Calibrated:
-    """Write a fitted calibration under a number of its own; nobody is served by it yet."""
+    """Write a fitted calibration under a new number, not served yet."""
     named = replace(calibrated, identity=secrets.token_hex(16))
     version = calibrations.draft(lambda number: _stored(replace(named, version=number)))
     return replace(named, version=version)
@@ -30,10 +30,10 @@ def publish(
     over: int | None = None,
     encoding: int | None = None,
 ) -> None:
-    """Make a calibration the one that is served, in one step; the next will be made as this was ``asked`` for.
+    """Serve a calibration from now on, in one step; the next one is made by the spec ``asked``.
 
-    With ``over`` it only takes the place of that version (0: of none): whoever has published another meanwhile stays.
-    With ``encoding``, not where the collection has been re-encoded since.
+    With ``over`` it only takes the place of that version (0: of none): one that was published meanwhile stays.
+    With ``encoding``, only if the collection has not been re-encoded since.
     """
     calibrations.publish(_stored(calibrated), asked, over=over, encoding=encoding)
 
@@ -83,14 +83,14 @@ def _extras(calibrated: Calibrated) -> dict[str, Any]:
     }
 
 
-def _match(told: dict[str, Any] | None) -> Match | None:
-    if not told:
+def _match(form: dict[str, Any] | None) -> Match | None:
+    if not form:
         return None
-    return Match({name: Curve(**curve) for name, curve in told["curves"].items()}, told["held_out"])
+    return Match({name: Curve(**curve) for name, curve in form["curves"].items()}, form["held_out"])
 
 
-def _hybrid(told: dict[str, Any] | None) -> HybridScale | None:
-    if not told:
+def _hybrid(form: dict[str, Any] | None) -> HybridScale | None:
+    if not form:
         return None
-    modality = {name: (mean, deviation) for name, (mean, deviation) in told["modality"].items()}
-    return HybridScale(told["deviation"], modality, told["weight"])
+    modality = {name: (mean, deviation) for name, (mean, deviation) in form["modality"].items()}
+    return HybridScale(form["deviation"], modality, form["weight"])

@@ -1,4 +1,4 @@
-"""Writing documents: in batches, each of which is whole or not there. What has been acknowledged stays."""
+"""Write documents in batches, each in one transaction. What has been acknowledged stays."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ class Writer:
     store: Store
     encoder: Callable[[], Encoder] | None
     dim: int | None = None
-    before: list[Action] = field(default_factory=list)  # goes into the next transaction, before its documents
+    before: list[Action] = field(default_factory=list)  # run in the next transaction, before its documents
     after: list[Action] = field(default_factory=list)  # and after them
 
     def add(self, arrivals: Sequence[Arrival], *, on_skip: Callable[[Skipped], None] | None = None) -> Added:
-        """Encode and commit a batch; ``on_skip`` hears of each skipped document before the commit.
+        """Encode and commit a batch; ``on_skip`` is called for each skipped document before the commit.
 
-        Without it vectors that do not fit raise.
+        Without it, vectors that do not fit raise an error.
         """
         known = self._known(arrivals)
         same = [arrival.id in known and known[arrival.id] == _signature(arrival) for arrival in arrivals]
@@ -159,7 +159,7 @@ class Writer:
             return self.store.recounted(but=rows)
 
     def remove(self, ids: Sequence[str]) -> list[str]:
-        """Take documents out, in one transaction; return the ids of those that were there."""
+        """Delete documents in one transaction; return the ids of those that existed."""
         found = self.store.rows_of(ids)
         if not found:
             return []
@@ -171,7 +171,7 @@ class Writer:
 
 
 def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> Generator[Arrival, None, None]:
-    """Make documents ready; those that cannot be go to ``skip``."""
+    """Make documents ready; those that cannot be stored go to ``skip``."""
     for row, document in enumerate(documents):
         if not isinstance(document, Document):
             kind = type(document).__name__
@@ -183,7 +183,7 @@ def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> 
 
 
 def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
-    """Cut what arrives into batches; an id stands once in each."""
+    """Cut what arrives into batches; an id occurs once in each."""
     batch: dict[str, Arrival] = {}
     held = cost = 0
     for arrival in arriving:
@@ -223,7 +223,7 @@ def _signature(arrival: Arrival) -> tuple[object, ...]:
 
 
 def _told(document: Document, hashes: Sequence[object], own: bytes | None) -> tuple[object, ...]:
-    """Return by what a document is recognised as unchanged."""
+    """Return what identifies an unchanged document."""
     parts = tuple((part.kind, digest, part.path) for part, digest in zip(document.parts, hashes, strict=True))
     return (parts, own, _json(document.metadata))
 
@@ -234,5 +234,5 @@ def _json(metadata: object) -> object:
 
 
 def plain(name: str, problem: BadInput) -> str:
-    """Return the reason without the name, which stands beside it."""
+    """Return the reason without the name, which is shown next to it."""
     return str(problem).removeprefix(f"document {name!r}: ")
