@@ -137,6 +137,21 @@ def test_maintenance_that_was_overtaken_does_not_serve_documents_that_are_gone(f
         assert len(things.search(ASKED, k=20)) == 20
 
 
+def test_explanations_after_a_change_are_those_of_a_new_process(folder: Path) -> None:
+    def ranks(things: Collection) -> list[tuple[str, int | None]]:
+        hits = things.search(ASKED, k=20, explain=True)
+        return [(hit.id, hit.explanation and hit.explanation.rank_before) for hit in hits]
+
+    with Collection.open(folder, follow=False) as things:
+        before = ranks(things)
+        assert ranks(things) == before
+        things.add([Document(f"v{i}", vectors={"text": ROWS[-1 - i]}) for i in range(20)])
+        after = ranks(things)
+        assert after != before
+    with Collection.open(folder, follow=False) as things:
+        assert ranks(things) == after
+
+
 def test_iterating_while_documents_are_replaced_meets_each_as_it_was_at_the_start(folder: Path) -> None:
     with Collection.open(folder, follow=False) as things, Collection.open(folder, follow=False) as other:
         met = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from isthmus.types import Matrix, Rows, Vectors
 if TYPE_CHECKING:
     from isthmus.align import Aligned
 
+CACHED = 4096  # documents whose raw vectors a snapshot keeps for the next explanations
+SHORT = 4  # vectors of a document, at most, that are kept
 RANKS = 300  # the last rank before calibration that is reported, and how many candidates of each modality are ranked
 
 
@@ -32,20 +34,31 @@ def ranks_before(store: Store, snapshot: Snapshot, vectors: Vectors) -> list[dic
     unit = Raw().queries(vectors, np.float32)
     found = [ranked(snapshot, vectors, RANKS, modalities=[name]) for name in snapshot.modalities]
     return [
-        _raw_ranks(store, np.concatenate([lists[at].documents for lists in found]), query)
+        _raw_ranks(store, snapshot, np.concatenate([lists[at].documents for lists in found]), query)
         for at, query in enumerate(unit)
     ]
 
 
-def _raw_ranks(store: Store, documents: Rows, query: Matrix) -> dict[int, int]:
-    block = store.sample(np.unique(documents).tolist())  # in the order of the rows
-    if not len(block.rows):
+def _raw_ranks(store: Store, snapshot: Snapshot, documents: Rows, query: Matrix) -> dict[int, int]:
+    fused = _raw_vectors(store, snapshot.raw_vectors, np.unique(documents).tolist())
+    if not fused:
         return {}
-    by_passage = np.vecdot(Raw().documents(block.vectors, np.float32), query)
-    similarity = np.full(len(block.rows), -np.inf, dtype=np.float32)
-    np.maximum.at(similarity, block.owner, by_passage)
-    order = np.argsort(-similarity, kind="stable")[:RANKS]
-    return {int(row): rank for rank, row in enumerate(block.rows[order], 1)}
+    rows = np.array(list(fused))
+    first = np.cumsum([0, *(len(vectors) for vectors in fused.values())])[:-1]
+    similarity = np.maximum.reduceat(np.vecdot(np.concatenate(list(fused.values())), query), first)
+    order = np.lexsort((rows, -similarity))[:RANKS]
+    return {row: rank for rank, row in enumerate(rows[order].tolist(), 1)}
+
+
+def _raw_vectors(store: Store, cache: dict[int, Matrix], rows: Sequence[int]) -> dict[int, Matrix]:
+    """Return the raw fused vectors of the documents that still exist, from the cache where it has them."""
+    known = {row: cache.get(row) for row in rows}
+    new = fused_vectors(store.segments([row for row, vectors in known.items() if vectors is None]))
+    if len(cache) + len(new) > CACHED:
+        cache.clear()
+    cache.update({row: vectors.copy() for row, vectors in new.items() if len(vectors) <= SHORT})
+    found = {row: new.get(row) if vectors is None else vectors for row, vectors in known.items()}
+    return {row: vectors for row, vectors in found.items() if vectors is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +102,16 @@ def _explained(one: Scored, unit: Matrix, shifted: float, at_zero: float, at_one
         rank=one.hit.rank,
         words=one.words,
     )
+
+
+def fused_vectors(segments: Mapping[int, Sequence[Segment]]) -> dict[int, Matrix]:
+    """Return the raw fused unit vectors of documents, a row per combination of their segments."""
+    if not segments:
+        return {}
+    vectors, owner = assembled([segments[row] for row in segments])
+    fused = Raw().documents(vectors, np.float32)
+    first = np.searchsorted(owner, np.arange(1, len(segments)))
+    return dict(zip(segments, np.split(fused, first), strict=True))
 
 
 def with_alignment(found: Sequence[Sequence[Hit]], aligned: Sequence[Aligned]) -> list[list[Hit]]:

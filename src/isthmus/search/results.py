@@ -10,12 +10,12 @@ import numpy as np
 from isthmus.calibration.none import Raw
 from isthmus.documents import Document
 from isthmus.kinds import TEXT, atoms
-from isthmus.search.explain import Scored, with_explanations
+from isthmus.search.explain import Scored, fused_vectors, with_explanations
 from isthmus.search.hits import Hit, MatchedSegment, Passage
 from isthmus.search.ranking import Ranking
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
-from isthmus.storage.segments import Segment, assembled, combination
+from isthmus.storage.segments import Segment, combination
 from isthmus.types import Matrix, Rows, Vectors
 
 ALIKE = 0.97  # the raw cosine from which two documents count as nearly the same
@@ -68,16 +68,6 @@ def grouped(answer: Answer, store: Store) -> Answer:
         else:
             others.setdefault(first, []).append(row)
     return replace(answer.take(np.array(kept, dtype=np.intp)), others=others)
-
-
-def fused_vectors(segments: Mapping[int, Sequence[Segment]]) -> dict[int, Matrix]:
-    """Return the raw fused unit vectors of documents, a row per combination of their segments."""
-    if not segments:
-        return {}
-    vectors, owner = assembled([segments[row] for row in segments])
-    fused = Raw().documents(vectors, np.float32)
-    first = np.searchsorted(owner, np.arange(1, len(segments)))
-    return dict(zip(segments, np.split(fused, first), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

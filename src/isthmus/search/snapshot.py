@@ -124,6 +124,7 @@ class Snapshot:
     last: int  # the last row of a document that is in an index
     built: tuple[ModalityIndex, ...]
     recent: tuple[ModalityIndex, ...] = ()
+    raw_vectors: dict[int, Matrix] = field(default_factory=dict)  # a cache, by row; a row never changes
 
     @property
     def sequence(self) -> int:
