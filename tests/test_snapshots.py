@@ -140,7 +140,7 @@ def test_maintenance_that_was_overtaken_does_not_serve_documents_that_are_gone(f
 def test_explanations_after_a_change_are_those_of_a_new_process(folder: Path) -> None:
     def ranks(things: Collection) -> list[tuple[str, int | None]]:
         hits = things.search(ASKED, k=20, explain=True)
-        return [(hit.id, hit.explanation and hit.explanation.rank_before) for hit in hits]
+        return [(hit.id, hit.explanation.rank_before) for hit in hits if hit.explanation is not None]
 
     with Collection.open(folder, follow=False) as things:
         before = ranks(things)
