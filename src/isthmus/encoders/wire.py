@@ -78,7 +78,12 @@ def read_numbers(packed: bytes | memoryview) -> list[int]:
 
 def write_field(field: int, held: bytes) -> bytes:
     """Return a field with a length: bytes, text or a message."""
-    return _varint(field << 3 | BYTES) + _varint(len(held)) + held
+    return write_head(field, len(held)) + held
+
+
+def write_head(field: int, length: int) -> bytes:
+    """Return what stands before the content of such a field, so that large content need not be copied to it."""
+    return _varint(field << 3 | BYTES) + _varint(length)
 
 
 def write_number(field: int, value: int) -> bytes:
@@ -88,6 +93,12 @@ def write_number(field: int, value: int) -> bytes:
     (b'8\x0b', 11)
     """
     return _varint(field << 3 | VARINT) + _varint(value & (1 << 64) - 1)
+
+
+def write_fixed(field: int, held: bytes) -> bytes:
+    """Return a field of a fixed length: 4 bytes (a float) or 8 (a double)."""
+    kind = next(kind for kind, size in FIXED.items() if size == len(held))
+    return _varint(field << 3 | kind) + held
 
 
 def _varint(number: int) -> bytes:
