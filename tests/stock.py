@@ -84,10 +84,6 @@ class Fusing:
         return f"fusing {self.inner.identity}"
 
     @property
-    def identities(self) -> dict[str, str]:
-        return {part: part_identity(self.inner, part) for part in ("image", "text")}
-
-    @property
     def dim(self) -> int:
         return self.inner.dim
 

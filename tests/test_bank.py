@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isthmus.encoders import EMBEDDED, Encoder, bank, load
+from isthmus.encoders import Encoder, bank, load
 from isthmus.encoders.bank.views import PARTS, View, views
+from isthmus.encoders.locations import COMPLETE
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors, references
 from isthmus.errors import BadInput
 from isthmus.types import Vectors
@@ -256,7 +257,7 @@ def test_a_picture_with_words_has_the_vectors_of_both(tmp_path: Path) -> None:
     assert both.present["text"].all()
 
 
-@pytest.mark.parametrize("name", list(EMBEDDED))
+@pytest.mark.parametrize("name", COMPLETE)
 def test_the_banks_vectors_are_shipped_beside_an_encoder_and_are_those_that_it_makes(name: str, tmp_path: Path) -> None:
     """When this fails, the encoder or the bank has changed: run ``isthmus.encoders.references.ship(name)``."""
     encoder = load(name)

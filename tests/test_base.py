@@ -16,7 +16,8 @@ from isthmus.cli import app
 from isthmus.encoders import clip
 from isthmus.encoders.clip import folder_tower
 from isthmus.encoders.clip_image import ClipImage
-from isthmus.encoders.projection import Projection
+from isthmus.encoders.locations import EMBEDDED
+from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.references import bank_vectors
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, MissingExtra
@@ -34,8 +35,8 @@ def model() -> Any:
 def missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation with the tiny projection, without CLIP's tower."""
     weight = np.random.default_rng(0).normal(size=(DIM, tiny_clip.EMBEDDING))
-    Projection.write(tmp_path / "base", {"weight": weight, "bias": weight[:, 0]}, size=tiny_clip.SIZE)
-    embedded = MappingProxyType({**encoders.EMBEDDED, "base": tmp_path / "base"})
+    ClipProjection.write(tmp_path / "base", {"weight": weight, "bias": weight[:, 0]}, size=tiny_clip.SIZE)
+    embedded = MappingProxyType({**EMBEDDED, "base": tmp_path / "base"})
     for module in ("isthmus.encoders", "isthmus.encoders.references"):
         monkeypatch.setattr(f"{module}.EMBEDDED", embedded)
     monkeypatch.delenv("ISTHMUS_CLIP", raising=False)
@@ -82,7 +83,7 @@ def test_a_missing_tower_is_named_with_the_commands_that_install_it(missing: Non
 
 def test_a_tower_of_other_sizes_is_refused(source: Path, tmp_path: Path) -> None:
     wide = np.ones((DIM, tiny_clip.EMBEDDING + 1))
-    Projection.write(tmp_path / "base", {"weight": wide, "bias": wide[:, 0]}, size=tiny_clip.SIZE)
+    ClipProjection.write(tmp_path / "base", {"weight": wide, "bias": wide[:, 0]}, size=tiny_clip.SIZE)
     with pytest.raises(BadFile, match="makes 24 numbers of 32 × 32 pixels; the projection takes 25"):
         encoders.load("base").encode_queries([Query(image=pixels(0))])
 
@@ -99,7 +100,7 @@ def test_the_identity_is_that_of_the_projection_and_the_text_tower_not_of_the_so
     assert first.identities["text"] == mini.identities["text"]
     assert first.identities["image"] != mini.identities["image"]
     other = np.ones((DIM, tiny_clip.EMBEDDING))
-    Projection.write(tmp_path / "base", {"weight": other, "bias": other[:, 0]}, size=tiny_clip.SIZE)
+    ClipProjection.write(tmp_path / "base", {"weight": other, "bias": other[:, 0]}, size=tiny_clip.SIZE)
     changed = encoders.load("base")
     assert isinstance(changed, TowerEncoder)
     assert changed.identity != first.identity

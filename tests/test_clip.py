@@ -21,7 +21,7 @@ import tiny_clip
 from isthmus.encoders import clip
 from isthmus.encoders.clip import ClipTower, Quantized, folder_tower, onnx_tower, read_clip, read_tower
 from isthmus.encoders.clip_source import WHEEL, find_clip
-from isthmus.encoders.projection import Projection
+from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.vit import build
 from isthmus.errors import BadFile, MissingExtra
 
@@ -63,11 +63,11 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def projection(arrays: dict[str, NDArray[Any]], folder: Path) -> Projection:
-    return Projection.write(folder / "made", arrays, name="made", size=tiny_clip.SIZE)
+def projection(arrays: dict[str, NDArray[Any]], folder: Path) -> ClipProjection:
+    return ClipProjection.write(folder / "made", arrays, name="made", size=tiny_clip.SIZE)
 
 
-def vectors(tower: ClipTower, made: Projection, pixels: NDArray[np.uint8] = PIXELS) -> NDArray[np.float32]:
+def vectors(tower: ClipTower, made: ClipProjection, pixels: NDArray[np.uint8] = PIXELS) -> NDArray[np.float32]:
     content = build(tower, made)
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
     found: NDArray[np.float32] = ort.InferenceSession(content).run(["vectors"], {"pixels": pixels})[0]
@@ -233,7 +233,7 @@ def test_a_projection_that_does_not_fit_is_refused(arrays: dict[str, Any], said:
     with pytest.raises(BadFile, match=said):
         projection(arrays, tmp_path)
     with pytest.raises(BadFile, match="cannot be read"):
-        Projection.from_bytes(b"no archive", tmp_path)
+        ClipProjection.from_bytes(b"no archive", tmp_path)
 
 
 @pytest.mark.skipif(not REAL, reason="ISTHMUS_CLIP names no file with the weights")

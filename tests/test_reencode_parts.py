@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -78,7 +79,7 @@ def test_a_picture_whose_file_is_gone_keeps_its_vector_and_one_that_changed_is_e
 
 def test_vectors_that_a_document_brought_are_not_kept(tmp_path: Path, tiny: str, new_image: str) -> None:
     with Collection.open(tmp_path / "c", tiny, calibration="none", follow=False) as things:
-        things.add([Document("own", "a cat", vectors={"text": [1.0, *[0.0] * 7]}), Document("made", "a cat")])
+        things.add([Document("own", "a cat", vectors={"text": np.eye(8)[0]}), Document("made", "a cat")])
         counting = counted(new_image)
         things.reencode(counting)
         assert counting.took() == (1, 0)

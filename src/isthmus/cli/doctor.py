@@ -22,7 +22,7 @@ from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.documents import Query
 from isthmus.encoders.clip_source import find_clip
-from isthmus.encoders.locations import COMPLETE, user_cache
+from isthmus.encoders.locations import COMPLETE, EMBEDDED, user_cache
 from isthmus.errors import IsthmusError, counted
 from isthmus.search import Collection
 
@@ -62,7 +62,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
-    found = [*_machine(), *_core(), *_extras(), *map(_embedded, encoders.EMBEDDED)]
+    found = [*_machine(), *_core(), *_extras(), *map(_embedded, EMBEDDED)]
     if into is not None:
         found += _collection(into)
     if json:

@@ -20,6 +20,7 @@ import hashlib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isqrt
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -93,7 +94,7 @@ class ClipTower:
     def size(self) -> int:
         """The pixels of a picture's side."""
         tokens = len(self.array("vision_model.embeddings.position_embedding.weight"))
-        return round((tokens - 1) ** 0.5) * self.patch
+        return isqrt(tokens - 1) * self.patch
 
     @property
     def embedding(self) -> int:

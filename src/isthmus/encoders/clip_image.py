@@ -21,7 +21,7 @@ from isthmus.encoders.clip_source import ClipSource, find_clip
 from isthmus.encoders.folder import ClipSection, Description, ImageSection
 from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.onnx import Model, OnnxImage
-from isthmus.encoders.projection import Projection
+from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.vit import build
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
@@ -32,7 +32,7 @@ class ClipImage:
     """An image tower that is built when it is first used."""
 
     section: ClipSection
-    projection: Projection
+    projection: ClipProjection
     source: ClipSource
     settings: Settings
     tower: OnnxImage | None = None
@@ -42,7 +42,7 @@ class ClipImage:
     def find(cls, described: Description, section: ClipSection, settings: Settings) -> ClipImage:
         """Find CLIP's tower and read the projection."""
         path = described.folder / section.projection
-        projection = Projection.from_bytes(described.read(section.projection), path)
+        projection = ClipProjection.from_bytes(described.read(section.projection), path)
         if projection.dim != described.dim:
             raise BadFile(
                 f"{path} makes vectors of {projection.dim} numbers, and its description says {described.dim}."

@@ -125,16 +125,21 @@ class Description:
     @property
     def identities(self) -> dict[str, str]:
         """A hash for each part, of everything that its vectors depend on: the settings and files of its tower."""
-        shared = self.shared.identities if self.shared else {}
-        text, image = self.text, self.image or self.clip
-        ours = {"text": [text.model, text.tokenizer] if text and not self.shared else []}
-        ours["image"] = [self.image.model] if self.image else [self.clip.projection] if self.clip else []
-        found = {}
-        for part, section, other in (("text", text, "image"), ("image", image, "text")):
-            if section is not None and self.fusion is None:
-                files = sorted((name, str(sha)) for name, sha in self.files.items() if name not in ours[other])
-                found[part] = hashlib.sha256(repr((self.dim, section, files)).encode()).hexdigest()
-        return found | {part: identity for part, identity in shared.items() if part == "text"}
+        if self.fusion is not None:
+            return {}
+        text, image, found = self.text, self.image or self.clip, {}
+        files = {text.model, text.tokenizer} if text and not self.shared else set()
+        if image is not None:
+            found["image"] = self._identity(image, other=files)
+        if text is not None:
+            file = image.model if isinstance(image, ImageSection) else image.projection if image else ""
+            found["text"] = self.shared.identities["text"] if self.shared else self._identity(text, other={file})
+        return found
+
+    def _identity(self, section: object, *, other: set[str]) -> str:
+        """Hash a tower's settings and all files but those of the other tower, which leaves external weights in."""
+        files = sorted((name, str(sha256)) for name, sha256 in self.files.items() if name not in other)
+        return hashlib.sha256(repr((self.dim, section, files)).encode()).hexdigest()
 
     def read(self, name: str) -> bytes:
         """Return the verified content of a file, so that what is loaded is what was verified."""
@@ -190,7 +195,9 @@ def describe(folder: Path) -> Description:
 def _check_tables(path: Path, tables: Mapping[str, object]) -> None:
     found = [f"[{name}]" for name, section in tables.items() if section is not None]
     if "[fusion]" in found and len(found) > 1:
-        raise BadFile(f"{path} has [fusion], which names its towers, and its own {found[0]}. Remove one of the two.")
+        raise BadFile(
+            f"{path} has [fusion], which names its towers, and its own [text] or [image]. Remove one of the two."
+        )
     if "[image]" in found and "[clip]" in found:
         raise BadFile(f"{path} has [image] and [clip]: two image towers. Remove one of the two.")
     if not found:

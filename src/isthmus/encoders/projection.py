@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Projection:
+class ClipProjection:
     """A linear map, and perhaps a hidden layer that is added to it."""
 
     weight: Floats  # (dim, embedding)
@@ -76,7 +76,7 @@ class Projection:
         return int(self.weight.shape[1])
 
     @classmethod
-    def from_bytes(cls, content: bytes, name: Path) -> Projection:
+    def from_bytes(cls, content: bytes, name: Path) -> ClipProjection:
         """Read an ``.npz`` file; ``name`` is used in error messages."""
         try:
             with np.load(BytesIO(content), allow_pickle=False) as file:
@@ -95,7 +95,9 @@ class Projection:
         return made
 
     @classmethod
-    def write(cls, folder: Path, arrays: Mapping[str, Floats], *, name: str = "base", size: int = 224) -> Projection:
+    def write(
+        cls, folder: Path, arrays: Mapping[str, NDArray[Any]], *, name: str = "base", size: int = 224
+    ) -> ClipProjection:
         """Write an encoder's folder: this projection of CLIP's tower, with the text tower of ``mini``."""
         content = BytesIO()
         np.savez_compressed(content, **{key: np.asarray(array, np.float32) for key, array in arrays.items()})  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ import numpy as np
 
 from isthmus.encoders.clip import ClipTower, Floats, Quantized
 from isthmus.encoders.graph import TYPES, Graph, Tensor
-from isthmus.encoders.projection import Projection
+from isthmus.encoders.projection import ClipProjection
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training pictures, RGB in 0 … 1
 STD = (0.26862954, 0.26130258, 0.27577711)
@@ -33,7 +33,7 @@ EPSILON = 1e-5  # of the layer norms
 QUICK = 1.702
 
 
-def build(tower: ClipTower, projection: Projection) -> bytes:
+def build(tower: ClipTower, projection: ClipProjection) -> bytes:
     """Return the model: ``pixels``, uint8 (n, size, size, 3), to ``vectors``, float32 (n, dim)."""
     made = Vit(Graph(), tower)
     last = tower.layers - 1
@@ -114,7 +114,7 @@ class Vit:
         place = self.graph.constant(np.array([0] if keep else 0, np.int64))
         return self.graph.node("Gather", [x, place], {"axis": 1})
 
-    def projected(self, c: str, projection: Projection) -> str:
+    def projected(self, c: str, projection: ClipProjection) -> str:
         """Return W c + b, plus W₂ gelu(W₁ c + b₁) where the projection has a hidden layer."""
         graph = self.graph
 

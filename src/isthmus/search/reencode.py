@@ -21,6 +21,7 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import HasIdentities, part_identity
+from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadInput, CannotEncode, CannotFit, IsthmusError, counted
 from isthmus.kinds import atoms
 from isthmus.prefetch import prefetch
@@ -92,7 +93,7 @@ def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
 def _unchanged(opened: Handle, encoder: Encoder) -> frozenset[str]:
     """Return the parts whose vectors are the same in both encoders; none where the old one cannot be loaded quickly."""
     old = opened.encoder
-    if old is None and opened.name.partition(":")[0] in (*encoders.EMBEDDED, "onnx"):
+    if old is None and opened.name.partition(":")[0] in (*EMBEDDED, "onnx"):
         with suppress(IsthmusError, OSError):
             old = opened.load()
     if old is None or not isinstance(encoder, HasIdentities):
