@@ -12,6 +12,7 @@ import numpy as np
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
+from isthmus.encoders.abilities import part_identity
 from isthmus.encoders.base import Skip
 from isthmus.storage.sqlite.database import Database
 from isthmus.types import Matrix, Rows, Vectors
@@ -36,6 +37,10 @@ class Counting:
     @property
     def identity(self) -> str:
         return self.inner.identity
+
+    @property
+    def identities(self) -> dict[str, str]:
+        return {part: part_identity(self.inner, part) for part in ("image", "text")}
 
     @property
     def dim(self) -> int:

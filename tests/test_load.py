@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: mini, mini-fusion, mteb, onnx, st."),
+        ("/models/mine", "Known: base, mini, mini-fusion, mteb, onnx, st."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:

@@ -23,6 +23,7 @@ from typer.main import get_command
 
 from isthmus import Collection, Document, samples
 from isthmus.cli import app, doctor, main, running
+from isthmus.encoders import clip_source
 from isthmus.search import Indexed, references
 from stock import pixels
 from tiny import write_encoder
@@ -47,6 +48,7 @@ HIDDEN = [  # what differs from run to run, and from machine to machine
     (r"\b\d+%", "0%"),
     (r"\(\d+ in earlier runs\)", "(N in earlier runs)"),
     (r"\) in \d+ s\.", ") in N s."),
+    (r"(pip download --no-deps \S+ -d )[^`]+", r"\1CACHE"),
     (r"(✓ (?:isthmus|machine|devices|sqlite|cache|core) +).*", r"\1…"),  # of the doctor: what differs is listed there
     (r" +$", ""),
 ]
@@ -174,6 +176,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(running, "app", COMMAND)  # made once, which takes as long as many verbs
     monkeypatch.setattr(samples, "folder", lambda: tmp_path / "files")
     monkeypatch.setattr(samples, "queries", lambda: SAMPLES)
+    monkeypatch.delenv("ISTHMUS_CLIP", raising=False)
+    monkeypatch.setattr(clip_source, "_installed", lambda: None)
     monkeypatch.setattr(doctor, "find_spec", lambda name: name in ("pypdfium2", "selectolax") or None)
     for folder in ("files", "one", "gone", "many", "notes", "data/small/qrels"):
         Path(folder).mkdir(parents=True)

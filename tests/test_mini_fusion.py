@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query, encoders, samples
-from isthmus.encoders import EMBEDDED, Encoder
+from isthmus.encoders import Encoder
 from isthmus.encoders.fusion import FusionEncoder
+from isthmus.encoders.locations import EMBEDDED
 from stock import pixels
 
 NOTE = "Macrophages secrete growth factors that stimulate angiogenesis in hypoxic tissue."

@@ -11,7 +11,7 @@ from isthmus.atomic import replacing
 from isthmus.documents import ImageLike
 from isthmus.encoders.cache import key
 from isthmus.encoders.images import file_bytes, whole
-from isthmus.encoders.references import user_cache
+from isthmus.encoders.locations import user_cache
 
 FOLDER = "captions"
 

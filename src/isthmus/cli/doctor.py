@@ -13,13 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from isthmus import encoders
 from isthmus.cli import show
 from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
-from isthmus.encoders.references import user_cache
+from isthmus.documents import Query
+from isthmus.encoders.clip_source import find_clip
+from isthmus.encoders.locations import COMPLETE, EMBEDDED, user_cache
 from isthmus.errors import IsthmusError, counted
 from isthmus.search import Collection
 
@@ -59,7 +62,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
-    found = [*_machine(), *_core(), *_extras(), *map(_embedded, encoders.EMBEDDED)]
+    found = [*_machine(), *_core(), *_extras(), *map(_embedded, EMBEDDED)]
     if into is not None:
         found += _collection(into)
     if json:
@@ -67,7 +70,7 @@ def doctor(
     else:
         for one in found:
             echo(f"{'✓' if one.good else '–'} {one.name:<22} {line(one.said)}")
-    if any(not one.good and one.name in ("core", *encoders.EMBEDDED, "collection", "sqlite") for one in found):
+    if any(not one.good and one.name in ("core", *COMPLETE, "collection", "sqlite") for one in found):
         raise typer.Exit(1)
 
 
@@ -122,10 +125,11 @@ def _extras() -> list[Finding]:
 def _embedded(name: str) -> Finding:
     try:
         encoder = encoders.load(name)
-        encoder.encode_queries(["a cat on a red sofa"])
+        encoder.encode_queries(["a cat on a red sofa", Query(image=np.zeros((8, 8), np.uint8))])
+        source = "" if name in COMPLETE else f", CLIP's image tower from {find_clip()}"
     except (IsthmusError, OSError, tomllib.TOMLDecodeError) as error:
-        return Finding(name, False, str(error))
-    return Finding(name, True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}")
+        return Finding(name, False, str(error) if name in COMPLETE else f"optional. {error}")
+    return Finding(name, True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}{source}")
 
 
 def _collection(folder: Path) -> list[Finding]:

@@ -24,7 +24,7 @@ def evaluate(
     ],
     data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="the folder with its files")],
     encoder: Annotated[
-        str, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME")
+        str, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, base, onnx:FOLDER, st:NAME, mteb:NAME")
     ] = "mini",
     calibration: Annotated[
         str, typer.Option(help="comma-separated specs; auto; alone: each modality searched separately")

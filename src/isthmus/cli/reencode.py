@@ -21,7 +21,7 @@ def reencode(
     encoder: Annotated[
         str,
         typer.Option(
-            envvar="ISTHMUS_ENCODER", help="the new encoder: mini, mini-fusion, onnx:FOLDER, st:NAME, mteb:NAME"
+            envvar="ISTHMUS_ENCODER", help="the new encoder: mini, mini-fusion, base, onnx:FOLDER, st:NAME, mteb:NAME"
         ),
     ],
     drop: Annotated[

@@ -17,14 +17,12 @@ from types import MappingProxyType
 from isthmus.encoders.base import Encoder, Progress, Settings
 from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
 from isthmus.encoders.folder import DESCRIPTION, describe
+from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadFile, BadInput, shown
 from isthmus.registry import lookup
 
 __all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
 
-EMBEDDED: Mapping[str, Path] = MappingProxyType(  # the encoders that are part of the package
-    {name: Path(__file__).parent / name for name in ("mini", "mini-fusion")}
-)
 MINI = EMBEDDED["mini"]
 NAMED = ("onnx:FOLDER", "st:NAME_OR_PATH", "mteb:NAME_OR_PATH")
 
@@ -38,7 +36,7 @@ def load(
     batch: int = 32,
     progress: Progress | None = None,
 ) -> Encoder:
-    """Load an encoder: ``mini``, ``mini-fusion``, ``onnx:PATH``, ``st:NAME_OR_PATH`` or ``mteb:NAME_OR_PATH``.
+    """Load an encoder: ``mini``, ``mini-fusion``, ``base``, ``onnx:PATH``, ``st:NAME_OR_PATH``, ``mteb:NAME_OR_PATH``.
 
     ``threads`` is the number of threads for the model and for reading pictures (default: all cores); ``cache`` is a
     folder that stores vectors for later runs (default: in memory only); ``batch`` is the number of passages or pictures

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from isthmus.documents import Document, ImageLike, Part, Query
-from isthmus.encoders.base import Role, Settings
+from isthmus.encoders.base import Encoder, Role, Settings
 from isthmus.types import Matrix
 
 if TYPE_CHECKING:
@@ -51,6 +51,21 @@ class CanExplain(Protocol):
 
     def takes_apart(self) -> TakesApart:
         """Return the object that leaves out words and patches."""
+
+
+@runtime_checkable
+class HasIdentities(Protocol):
+    """An encoder whose parts have towers of their own: the vectors of a part depend on its tower only."""
+
+    @property
+    def identities(self) -> Mapping[str, str]:
+        """For each part, a hash of everything that its vectors and its passages depend on."""
+
+
+def part_identity(encoder: Encoder, part: str) -> str:
+    """Return the identity of the vectors of one part; by default that of the encoder."""
+    identities = encoder.identities if isinstance(encoder, HasIdentities) else {}
+    return identities.get(part, encoder.identity)
 
 
 @runtime_checkable

@@ -1,6 +1,8 @@
 """An encoder's folder: ``encoder.toml`` describes the files and how they are used; every file has a checksum.
 
-It describes its own towers, ``[text]`` and ``[image]``, or a model on another encoder's towers, ``[fusion]``.
+It describes its own towers, ``[text]`` and ``[image]``, or a model on another encoder's towers, ``[fusion]``. The text
+tower can be that of an embedded encoder, ``[text] encoder = "mini"``: then texts have the same vectors in both. The
+image tower can be CLIP's with a projection, ``[clip]``, which is not in the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, get_type_hints
 
 from isthmus.budget import DESCRIPTION_BYTES, MODEL_BYTES
+from isthmus.encoders.locations import EMBEDDED, SHARED_TEXTS
 from isthmus.encoders.tower import external_files
 from isthmus.errors import BadFile
 from isthmus.files import digest_regular, read_regular
@@ -26,9 +29,10 @@ CHOICES = {
     "resample": ("bicubic", "bilinear", "lanczos"),
     "pool": ("none", "mean", "first"),
     "sides": (1, 2),
+    "encoder": SHARED_TEXTS,
 }
 Done = TypeVar("Done")
-Section = TypeVar("Section", "TextSection", "ImageSection", "FusionSection")
+Section = TypeVar("Section", "TextSection", "SharedTextSection", "ImageSection", "ClipSection", "FusionSection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,23 @@ class TextSection:
     pool: str = "none"  # of an output (n, tokens, d): the mean under the mask, or the first token
     query: str = ""  # prefix of every query
     document: str = ""  # prefix of every passage of a document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTextSection:
+    """The table ``[text]`` of an encoder that uses the text tower of another."""
+
+    encoder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipSection:
+    """The table ``[clip]``: CLIP's image tower, from wherever it is installed, and a projection in this folder."""
+
+    projection: str
+    size: int = 224
+    fit: str = "squash"  # CLIP was trained on crops; squashing shows all of a picture, and the projection expects it
+    resample: str = "bicubic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +111,35 @@ class Description:
     identity: str
     text: TextSection | None
     image: ImageSection | None
+    clip: ClipSection | None = None
     fusion: FusionSection | None = None
+    shared: Description | None = None  # of the encoder whose text tower this one uses
     files: Mapping[str, Any] = field(default_factory=dict)  # checksums, as ``encoder.toml`` has them
     contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)  # read, not yet loaded
+
+    @property
+    def owner(self) -> Description:
+        """The description of the folder that holds the text tower: this one, or that of another encoder."""
+        return self.shared or self
+
+    @property
+    def identities(self) -> dict[str, str]:
+        """A hash for each part, of everything that its vectors depend on: the settings and files of its tower."""
+        if self.fusion is not None:
+            return {}
+        text, image, found = self.text, self.image or self.clip, {}
+        files = {text.model, text.tokenizer} if text and not self.shared else set()
+        if image is not None:
+            found["image"] = self._identity(image, other=files)
+        if text is not None:
+            file = image.model if isinstance(image, ImageSection) else image.projection if image else ""
+            found["text"] = self.shared.identities["text"] if self.shared else self._identity(text, other={file})
+        return found
+
+    def _identity(self, section: object, *, other: set[str]) -> str:
+        """Hash a tower's settings and all files but those of the other tower, which leaves external weights in."""
+        files = sorted((name, str(sha256)) for name, sha256 in self.files.items() if name not in other)
+        return hashlib.sha256(repr((self.dim, section, files)).encode()).hexdigest()
 
     def read(self, name: str) -> bytes:
         """Return the verified content of a file, so that what is loaded is what was verified."""
@@ -110,25 +157,26 @@ def describe(folder: Path) -> Description:
         raise BadFile(f"{folder} has no {DESCRIPTION}, so it is not an encoder. Check the path.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-    _check_names(path, table, {"name", "dim", "text", "image", "fusion", "files"})
-    text = _section(path, "text", table, TextSection)
-    image = _section(path, "image", table, ImageSection)
+    _check_names(path, table, {"name", "dim", "text", "image", "clip", "fusion", "files"})
+    shared = _shared(path, table)
+    own = _section(path, "text", table, TextSection) if shared is None else None
+    text = own or (shared.text if shared else None)
+    image, clip = _section(path, "image", table, ImageSection), _section(path, "clip", table, ClipSection)
     fusion = _section(path, "fusion", table, FusionSection)
-    if fusion is not None and (text is not None or image is not None):
-        raise BadFile(
-            f"{path} has [fusion], which names its towers, and its own [text] or [image]. Remove one of the two."
-        )
-    if text is None and image is None and fusion is None:
-        raise BadFile(f"{path} has neither [text] nor [image]. Add one of them, or both.")
+    _check_tables(path, {"text": text, "image": image, "clip": clip, "fusion": fusion})
     name, dim = _value(path, "name", table.get("name"), str), _value(path, "dim", table.get("dim"), int)
-    if min(dim, text.length if text else 1, image.size if image else 1) < 1:
+    if min(dim, text.length if text else 1, *(each.size for each in (image, clip) if each)) < 1:
         raise BadFile(f"{path}: dim, length and size are whole numbers of at least 1.")
-    models = [*([text.model] if text else []), *([image.model] if image else []), *(fusion.models if fusion else [])]
+    if shared is not None and shared.dim != dim:
+        raise BadFile(f"{path}: dim is {dim}, and the vectors of {shared.name} have {shared.dim} numbers.")
+    models = [*([own.model] if own else []), *([image.model] if image else []), *(fusion.models if fusion else [])]
     files = _value(path, "files", table.get("files"), dict)
-    contents = _verify(path, [*models, *([text.tokenizer] if text else [])], files)
+    others = [*([own.tokenizer] if own else []), *([clip.projection] if clip else [])]
+    contents = _verify(path, [*models, *others], files)
     for model in models:
         _check_external(path, model, contents[model], files)
-    identity = hashlib.sha256(written).hexdigest()  # it includes the checksums, so it identifies the files too
+    # it includes the checksums, so it identifies the files too; not those of another encoder
+    identity = hashlib.sha256(written + (shared.identities["text"].encode() if shared else b"")).hexdigest()
     return Description(
         folder=folder,
         name=name,
@@ -136,10 +184,33 @@ def describe(folder: Path) -> Description:
         identity=identity,
         text=text,
         image=image,
+        clip=clip,
         fusion=fusion,
+        shared=shared,
         files=files,
         contents=contents,
     )
+
+
+def _check_tables(path: Path, tables: Mapping[str, object]) -> None:
+    found = [f"[{name}]" for name, section in tables.items() if section is not None]
+    if "[fusion]" in found and len(found) > 1:
+        raise BadFile(
+            f"{path} has [fusion], which names its towers, and its own [text] or [image]. Remove one of the two."
+        )
+    if "[image]" in found and "[clip]" in found:
+        raise BadFile(f"{path} has [image] and [clip]: two image towers. Remove one of the two.")
+    if not found:
+        raise BadFile(f"{path} has neither [text] nor [image]. Add one of them, or both.")
+
+
+def _shared(path: Path, table: Mapping[str, Any]) -> Description | None:
+    """Return the description of the encoder whose text tower is used, if ``[text]`` names one."""
+    text = table.get("text")
+    if not isinstance(text, dict) or "encoder" not in text:
+        return None
+    section = _section(path, "text", table, SharedTextSection)
+    return describe(EMBEDDED[section.encoder]) if section else None
 
 
 def checksum(path: Path) -> str:

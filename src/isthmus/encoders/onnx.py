@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from isthmus.budget import MODEL_BYTES
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.folder import Description, ImageSection, TextSection
+from isthmus.encoders.folder import ClipSection, Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
+from isthmus.encoders.once import ImageTower
 from isthmus.encoders.texts import Splitter, TextPassage, TokenizedWord
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
@@ -29,15 +30,24 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 def open_towers(described: Description, settings: Settings) -> TowerEncoder:
     """Make an encoder of the towers that a folder describes."""
-    text, image = described.text, described.image
+    text, image, clip = described.text, described.image, described.clip
     return TowerEncoder(
         name=described.name,
         dim=described.dim,
         identity=described.identity,
-        text=OnnxText.open(described, text, settings) if text is not None else None,
-        image=OnnxImage.open(described, image, settings) if image is not None else None,
+        identities=described.identities,
+        text=OnnxText.open(described.owner, text, settings) if text is not None else None,
+        image=OnnxImage.open(described, image, settings) if image is not None else _clip(described, clip, settings),
         settings=settings,
     )
+
+
+def _clip(described: Description, clip: ClipSection | None, settings: Settings) -> ImageTower | None:
+    if clip is None:
+        return None
+    from isthmus.encoders.clip_image import ClipImage  # it imports this module
+
+    return ClipImage.find(described, clip, settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,10 +15,11 @@ import numpy as np
 
 from isthmus.atomic import replacing
 from isthmus.documents import Query
-from isthmus.encoders import EMBEDDED, load
+from isthmus.encoders import load
 from isthmus.encoders.bank import queries
 from isthmus.encoders.bank.views import View, views
 from isthmus.encoders.base import Encoder
+from isthmus.encoders.locations import EMBEDDED, user_cache
 from isthmus.types import Matrix, Vectors
 
 Item = TypeVar("Item")
@@ -78,12 +78,6 @@ def ship(name: str = "mini", limit: int = SHIPPED_QUERIES) -> None:
             part: matrix.astype(np.float16) for part, matrix in encoded.parts.items() if encoded.present[part].all()
         }
         _write(EMBEDDED[name] / file, used)
-
-
-def user_cache() -> Path:
-    """Return the cache folder: ``ISTHMUS_CACHE``, or ``isthmus`` in the user's cache folder."""
-    given = os.environ.get("ISTHMUS_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isthmus"
 
 
 def _spread(several: Sequence[Item], limit: int | None) -> Sequence[Item]:

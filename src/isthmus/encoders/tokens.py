@@ -54,14 +54,17 @@ class TokenTowers:
         words, picture = described.text, described.image
         if described.fusion is not None:
             raise BadInput(f"{folder} is a model on other towers. Name those: {described.fusion.towers}.")
+        if described.clip is not None:
+            raise BadInput(f"{folder} has CLIP's image tower, which cannot be cut into cells. Name other towers: mini.")
         if words is None or picture is None:
             raise BadFile(f"{folder} has one tower. Fusion needs an encoder of text and images.")
         inputs = [words.tokens, words.mask, *([words.types] if words.types else [])]
-        model = Model.open(folder / words.model, inputs, text, settings, cut(described.read(words.model), text))
+        owner = described.owner
+        model = Model.open(owner.folder / words.model, inputs, text, settings, cut(owner.read(words.model), text))
         path, whole = folder / picture.model, described.read(picture.model)
         output = picture.output or Model.open(path, [picture.pixels], "", settings, whole).output
         both = Model.open(path, [picture.pixels], output, settings, cut(whole, image, output))
-        splitter = Splitter.from_bytes(described.read(words.tokenizer), words.length, str(folder / words.tokenizer))
+        splitter = Splitter.from_bytes(owner.read(words.tokenizer), words.length, str(owner.folder / words.tokenizer))
         return cls(described.identity, described.dim, OnnxText(words, splitter, model), OnnxImage(picture, both), image)
 
     @property

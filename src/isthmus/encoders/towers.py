@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class TowerEncoder:
     text: TextTower | None
     image: ImageTower | None
     settings: Settings
+    identities: Mapping[str, str] = field(default_factory=dict)  # by part, where each tower has its own
 
     @property
     def modalities(self) -> tuple[str, ...]:

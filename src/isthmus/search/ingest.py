@@ -36,6 +36,7 @@ class Prepared:
     document: Document
     hashes: tuple[bytes | None, ...]  # of each part
     own_hash: bytes | None
+    kept: tuple[Segment, ...] = ()  # vectors from before that are stored as they are
 
     @property
     def cost(self) -> int:
@@ -108,7 +109,7 @@ class Encoding:
 
     def _known(self, one: Prepared) -> list[Segment]:
         """Return the vectors that the document brings or that the store has of the same content."""
-        own = own_segments(one.document)
+        own = [*own_segments(one.document), *one.kept]
         if self.encoder is None:
             return own
         todo = _uncovered(one.document, own)

@@ -4,6 +4,8 @@
     staging ──▸ statistics, a calibration and indexes of the new vectors, not served yet
     one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone
 
+A part whose tower is the same in both encoders keeps its vectors: from ``mini`` to ``base`` only pictures are encoded.
+
 Searches go on with the old vectors until that transaction, also when it never comes. A document that changes between
 two runs has a new row, and is encoded in the next.
 """
@@ -11,14 +13,16 @@ two runs has a new row, and is encoded in the next.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from isthmus import encoders
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.errors import BadInput, CannotEncode, CannotFit, counted
+from isthmus.encoders.abilities import HasIdentities, part_identity
+from isthmus.encoders.locations import EMBEDDED
+from isthmus.errors import BadInput, CannotEncode, CannotFit, IsthmusError, counted
 from isthmus.kinds import atoms
 from isthmus.prefetch import prefetch
 from isthmus.search import versions
@@ -29,6 +33,7 @@ from isthmus.search.snapshot_builder import Progress
 from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
 from isthmus.storage.protocols import Staging, Store
+from isthmus.storage.segments import Segment
 
 PAGE = 32  # documents that are read at once, with the pictures that are kept here
 SHOWN = 5  # documents that an error names
@@ -62,7 +67,7 @@ def reencode(manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, pro
         _refuse(name, _unreadable(manager.store, encoder), manager.store.count())
     begun = manager.store.stage(name, encoder)
     try:
-        run = Run(manager.store, begun, encoder, progress).encode()
+        run = Run(manager.store, begun, encoder, progress, _unchanged(opened, encoder)).encode()
         if not drop or len(run.skipped) == run.total:
             _refuse(name, run.skipped, run.total)
         switch(manager, begun, name, encoder, run.skipped)
@@ -83,6 +88,17 @@ def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
     reads = " and ".join(encoder.modalities)
     found = store.other_modalities(encoder.modalities)
     return [Skipped(name, f"its modality is {modality}; the encoder reads only {reads}.") for name, modality in found]
+
+
+def _unchanged(opened: Handle, encoder: Encoder) -> frozenset[str]:
+    """Return the parts whose vectors are the same in both encoders; none where the old one cannot be loaded quickly."""
+    old = opened.encoder
+    if old is None and opened.name.partition(":")[0] in (*EMBEDDED, "onnx"):
+        with suppress(IsthmusError, OSError):
+            old = opened.load()
+    if old is None or not isinstance(encoder, HasIdentities):
+        return frozenset()
+    return frozenset(part for part, identity in encoder.identities.items() if part_identity(old, part) == identity)
 
 
 def _refuse(name: str, skipped: Sequence[Skipped], total: int) -> None:
@@ -108,6 +124,7 @@ class Run:
     staging: Staging
     encoder: Encoder
     progress: Progress
+    unchanged: frozenset[str] = frozenset()  # parts that keep their vectors
     total: int = 0
     encoded: int = 0
     earlier: int = 0
@@ -136,6 +153,7 @@ class Run:
         for start in range(0, len(rows), PAGE):
             page = rows[start : start + PAGE]
             found, described = self.store.documents(page), self.store.described(page)
+            segments = self.store.segments(page) if self.unchanged else {}
             for row in page:
                 try:
                     bare = _bare(found[row], described[row].modality)
@@ -146,7 +164,14 @@ class Run:
                     self.skipped.append(one)
                     continue
                 known = zip(one.hashes, described[row].hashes, strict=True)
-                yield Arrival(replace(one, hashes=tuple(now or then for now, then in known)))  # a file may be gone
+                hashes = tuple(now or then for now, then in known)  # a file may be gone
+                same = {at for at, then in enumerate(described[row].hashes) if then is not None and hashes[at] == then}
+                kept = tuple(each for each in segments.get(row, ()) if self._keeps(each, same))
+                yield Arrival(replace(one, hashes=hashes, kept=kept))
+
+    def _keeps(self, segment: Segment, same: set[int]) -> bool:
+        """Whether a vector stays: its tower made it, of content that has not changed."""
+        return segment.name in self.unchanged and not segment.own and same.issuperset(segment.parts)
 
     def _encode(self, batch: Sequence[Arrival]) -> None:
         def skip(place: int, problem: BadInput) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from isthmus.encoders import EMBEDDED
 from isthmus.encoders.base import Settings
+from isthmus.encoders.locations import EMBEDDED
 from isthmus.encoders.tokens import IMAGE, TEXT, TokenTowers
 from isthmus.errors import BadInput
 from isthmus.train.fusion import data as pairs
