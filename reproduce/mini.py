@@ -1,6 +1,8 @@
-"""The quality of ``mini``: photos by captions, captions by photos, abstracts by claims, with the shipped 8-bit files.
+"""The quality of ``mini``: photos and drawings by words, abstracts by claims, with the shipped 8-bit files.
 
-python reproduce/mini.py --data DIR        (needs flickr8k/ and scifact/; about 6 minutes on 2 cores)
+    python reproduce/mini.py --data DIR --packs PACKS        (needs flickr8k/ and scifact/; about 8 minutes on 2 cores)
+
+PACKS holds COCO's photos and the drawings, packed (``python -m isthmus.train.data``; docs/mini.md says how).
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from pathlib import Path
 
 import flickr8k
 import numpy as np
+import packed
 from tables import Row, arguments, compared
 
 from isthmus import encoders
 from isthmus.calibration import ndcg_at_10
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
+
+PER_PHOTO = 5  # captions
+OPTIONS = {"packs": "folder of the packed sets"}
 
 
 def scifact(encoder: Encoder, folder: Path) -> float:
@@ -37,16 +43,20 @@ def scifact(encoder: Encoder, folder: Path) -> float:
     return float(ndcg_at_10(queries @ documents.T, relevant).mean())
 
 
-def main(data: Path) -> list[Row]:
+def main(data: Path, packs: Path) -> list[Row]:
     encoder = encoders.load("mini", batch=64)
+    splits = ("dev", "test")
+    found = {f"Flickr8k {s}": flickr8k.recall(flickr8k.split(encoder, data / "flickr8k", s)) for s in splits}
+    found |= {f"COCO {s}": packed.recall(encoder, packed.photos(encoder, packs, s), PER_PHOTO) for s in splits}
+    found |= {kind: packed.recall(encoder, packed.named(encoder, packs, kind), 1) for kind in packed.DRAWINGS}
     rows: list[Row] = [
-        {"measure": f"Flickr8k {name}, {measure}", "value": value}
-        for name in ("dev", "test")
-        for measure, value in flickr8k.recall(flickr8k.split(encoder, data / "flickr8k", name)).items()
+        {"measure": f"{name}, {measure}", "value": value}
+        for name, several in found.items()
+        for measure, value in several.items()
     ]
     return [*rows, {"measure": "SciFact test, nDCG@10", "value": scifact(encoder, data / "scifact")}]
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    raise SystemExit(compared("mini", main(options.data), options.write))
+    options = arguments(__doc__, OPTIONS)
+    raise SystemExit(compared("mini", main(options.data, Path(options.packs)), options.write))

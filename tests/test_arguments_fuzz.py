@@ -155,6 +155,7 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "watch prune": lambda things, value: next(things.watch(".", prune=value, stop=STOPPED), None),
     "watch stop": lambda things, value: value is None or next(things.watch(".", stop=value), None),
     "reencode drop": lambda things, value: things.reencode(things.encoder or "none", drop=value),
+    "reencode force": lambda things, value: things.reencode(things.encoder or "none", force=value),
     "reencode progress": lambda things, value: things.reencode("nobody", progress=uncallable(value)),
     "reencode": lambda things, value: things.reencode(value),
     "export": lambda things, value: things.export_vectors(value),

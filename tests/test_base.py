@@ -61,7 +61,7 @@ def test_texts_have_the_vectors_of_mini_and_pictures_those_of_clip_projected(sou
     np.testing.assert_array_equal(base.encode_queries(asked).parts["text"], mini.encode_queries(asked).parts["text"])
     picture = np.random.default_rng(1).integers(0, 256, (tiny_clip.SIZE, tiny_clip.SIZE, 3), dtype=np.uint8)
     c = tiny_clip.embeddings(model, picture[None])[0]
-    weight = np.random.default_rng(0).normal(size=(DIM, tiny_clip.EMBEDDING))
+    weight = np.random.default_rng(0).normal(size=(DIM, tiny_clip.EMBEDDING)).astype(np.float16).astype(float)
     right = weight @ (c / np.linalg.norm(c)) + weight[:, 0]
     found = base.encode_queries([Query(image=picture)]).parts["image"][0]
     np.testing.assert_allclose(found, right / np.linalg.norm(right), atol=1e-5)
@@ -169,7 +169,7 @@ def test_from_mini_to_base_only_pictures_are_encoded(source: Path, tmp_path: Pat
     with Collection.open(tmp_path / "c", "mini", calibration="none", follow=False) as things:
         things.add(documents)
     base = Counting(encoders.load("base"))
-    with Collection.open(tmp_path / "c", follow=False) as things:
+    with Collection.open(tmp_path / "c", calibration="none", follow=False) as things:
         done = things.reencode(base)
         assert (done.encoded, base.took()) == (3, (0, 2))
         found = {hit.id: hit.similarity for hit in things.search("a cat on a red sofa", k=3)}

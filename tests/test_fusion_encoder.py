@@ -182,12 +182,72 @@ def test_a_picture_asks_for_the_image_and_counts_as_much_as_the_words_beside_it(
     fed = encoder.query.feed(
         [VectorInput(encoder.towers.split(["red cat"], "query")[0][0], read(pixels(5), encoder.towers.frame))]
     )
-    words, mask = fed["words_1"][0], fed["mask_1"][0]
+    words, mask = fed.sides["words_1"][0], fed.sides["mask_1"][0]
     assert mask[-1]
-    assert not fed["words_0"].shape[1] > fed["words_1"].shape[1]  # the picture is on the image's side alone
+    assert not fed.sides["words_0"].shape[1] > fed.sides["words_1"].shape[1]  # the picture is on the image's side alone
     np.testing.assert_allclose(np.linalg.norm(words[-1]), max(mask[:-1].sum(), 1), rtol=1e-4)
     if mask[:-1].any():
         np.testing.assert_allclose(np.linalg.norm(words[:-1][mask[:-1]].mean(axis=0)), 1, rtol=1e-4)
+
+
+ECHO = (0.5, 0.25)
+
+
+@pytest.fixture
+def echoing(two: Made, tmp_path: Path) -> FusionEncoder:
+    """The same models with an echo."""
+    name = changed(two, tmp_path / "echoing", "echo = [0.0, 0.0]", f"echo = {list(ECHO)}")
+    return Made(Path(name.removeprefix("onnx:")), two.model).load()
+
+
+def sided(encoder: FusionEncoder, side: str) -> str:
+    """Return a query whose words are all about one side; skip the test if the model knows none."""
+    for said in ("a cat", "the red sofa", "dog", "tree", "a red dog", "sofa and tree", "blue", "the", "cat", "on"):
+        sides = encoder.sides(said)
+        if sides[side] and not any(words for name, words in sides.items() if name != side):
+            return said
+    pytest.skip(f"no words are about the {side}")
+
+
+@pytest.mark.parametrize("side", ["text", "image"])
+def test_words_about_one_part_are_compared_with_the_other_by_the_echo(
+    two: Made, echoing: FusionEncoder, side: str
+) -> None:
+    plain, own = two.load(), int(side == "image")
+    said = sided(plain, side)
+    assert echoing.sides(said) == plain.sides(said)
+    assert echoing.identity != plain.identity
+    halves = np.split(plain.encode_queries([said]).parts["text"][0], 2)
+    assert not halves[1 - own].any()
+    found = np.split(echoing.encode_queries([said]).parts["text"][0], 2)
+    assert np.linalg.norm(np.concatenate(found)) == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(found[own] / np.linalg.norm(found[own]), halves[own], atol=1e-4)
+    fed = echoing.query.feed([VectorInput(echoing.towers.split([said], "query")[0][0])])
+    raw = np.split(echoing.query.model.run(fed.sides)[0], 2)
+    ratio = np.linalg.norm(found[1 - own]) / np.linalg.norm(found[own])
+    assert ratio == pytest.approx(ECHO[own] * np.linalg.norm(raw[1 - own]) / np.linalg.norm(raw[own]), rel=1e-3)
+    added = echoing.query.added(VectorInput(echoing.towers.split([said], "query")[0][0]))
+    np.testing.assert_allclose(added.shares.sum(axis=0), np.concatenate(found), atol=1e-4)
+
+
+@pytest.mark.parametrize("side", ["text", "image"])
+def test_the_matcher_adds_the_logit_of_the_other_side_by_the_echo(two: Made, echoing: FusionEncoder, side: str) -> None:
+    plain, own = two.load(), int(side == "image")
+    said = sided(plain, side)
+    found, before = echoing.matcher().scores(said, [SHORT]), plain.matcher().scores(said, [SHORT])
+    inputs = echoing.matcher().query_inputs(Query(said))
+    assert [one.weight for one in inputs] == ([1.0, ECHO[0]] if own == 0 else [ECHO[1], 1.0])
+    matcher = echoing.matcher()
+    (item,) = (item for _, item in matcher.inputs([SHORT]))
+    other = matcher.logits([inputs[1 - own]], matcher.documents.fuse([item]))
+    np.testing.assert_allclose(found, before + other, atol=1e-3)
+
+
+def test_words_beside_a_picture_do_not_echo_to_its_side(echoing: FusionEncoder) -> None:
+    passage = echoing.towers.split([sided(echoing, "text")], "query")[0][0]
+    fed = echoing.query.feed([VectorInput(passage, read(pixels(1), echoing.towers.frame)), VectorInput(passage)])
+    np.testing.assert_allclose(fed.weights, np.array([[1.0, 1.0], [1.0, ECHO[0]]]))
+    assert fed.sides["mask_1"][0].sum() == 1  # the picture alone
 
 
 def test_weights_of_what_is_one_vector_are_refused(encoder: FusionEncoder) -> None:
@@ -227,6 +287,7 @@ def changed(made: Made, folder: Path, old: str, new: str) -> str:
     [
         ('identity = "', 'identity = "0', "was trained on towers with the checksum 0.* or train it again on this one"),
         ("sides = 2", "sides = 3", "sides is 3; it must be one of"),
+        ("\necho = [0.0, 0.0]", "\necho = [0.5, 2]", r"echo is \[0.5, 2\]; it must be two numbers from 0 to 1"),
         ("sides = 2", "side = 2", "no setting of .fusion. is called 'side'. Did you mean 'sides'"),
         ('text = "each"', 'text = "eech"', "has no tensor called 'eech'"),
         ('"../towers"', '"minni"', r"minni has no encoder\.toml"),
@@ -250,7 +311,7 @@ def test_a_matcher_gives_the_trained_models_logit_of_the_best_passage(two: Made)
     found = encoder.matcher().scores(Query(asked), GIVEN)
     query = torch.from_numpy(encoder.encode_queries([asked]).parts["text"])
     fed = encoder.query.feed([VectorInput(encoder.towers.split([asked], "query")[0][0])])
-    words = [torch.from_numpy(each) for each in fed.values()]
+    words = [torch.from_numpy(each) for each in fed.sides.values()]
     for document, logit in zip(GIVEN, found, strict=True):
         fused = [two.model.document(each) for each in seen(encoder.towers, document)]
         right = [float(two.model.matcher(f.tokens, f.masks, alike(query, f.vectors, 2), *words)) for f in fused]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -17,10 +18,10 @@ import isthmus
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.queries.kinds import IMAGE, MIXED, TEXT
-from isthmus.train.fusion import data, loop, steps
+from isthmus.train.fusion import data, echo, loop, steps
 from isthmus.train.fusion.features import Pictures, Texts, patch_map
 from isthmus.train.fusion.layers import Pool
-from isthmus.train.fusion.lessons import FusionBatch, FusionLesson, cared
+from isthmus.train.fusion.lessons import RELATED, FusionBatch, FusionLesson, begins, cared
 from isthmus.train.fusion.measure import measured, word_accuracy
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.objectives import ANY, contrast, matching, ranking, right
@@ -144,6 +145,27 @@ def test_the_words_of_a_mixed_query_are_known_by_where_they_came_from() -> None:
     assert label[1, 1:6, 0].tolist() == [0, 0, 1, 1, 1]
     written = replace(lesson, first=torch.tensor([-1, 1]))
     assert written.chosen(torch.tensor([0, 1]), MIXED)[1].any(dim=1).tolist() == [False, True]
+
+
+def test_words_about_a_text_that_describes_its_picture_teach_no_side() -> None:
+    lesson = replace(toy(2, 1), first=torch.tensor([RELATED, 1]))
+    for kind in (TEXT, IMAGE, MIXED):
+        assert lesson.chosen(torch.tensor([0, 1]), kind)[1].any(dim=1).tolist() == [False, True]
+    pair = data.TrainingPair("t", "i", "", Path(), {TEXT: "a", IMAGE: "b", MIXED: "a b"})
+    assert (begins(pair), begins(replace(pair, related=True))) == (0, RELATED)
+
+
+def trial(side: int, found: list[float], towers: float) -> echo.EchoTrial:
+    return echo.EchoTrial(np.array([side]), np.array([found]), np.array([towers]))
+
+
+def test_the_echo_that_loses_nowhere_is_chosen_before_the_one_that_gains_most() -> None:
+    captions = trial(1, [0.2, 0.4, 0.6, 0.6, 0.5], 0.5)
+    photos = trial(1, [0.9, 0.8, 0.7, 0.6, 0.5], 0.5)
+    texts = trial(0, [0.9, 0.8, 0.7, 0.6, 0.5], 0.5)
+    assert echo.best([captions, photos, texts]) == (0.0, 0.5)
+    assert echo.best([trial(1, [0.2, 0.3, 0.4, 0.3, 0.2], 0.5)])[1] == 0.5  # the least loss, where all lose
+    assert echo.best([trial(echo.BOTH, [0.7] * 5, 0.5), photos])[1] == 0.0
 
 
 def test_the_copy_in_the_queue_follows_slowly() -> None:
@@ -320,11 +342,11 @@ def test_training_begins_with_a_map_of_patches_and_a_level_matcher(tmp_path: Pat
     assert model.matcher.shift.abs().min() > 1
 
 
-def row(name: str, **more: str) -> dict[str, str]:
+def row(name: str, **more: str | bool) -> dict[str, str | bool]:
     return {"id": name, "doc_text": "a text", "doc_image": "a.png", "query_text": "words", "query_img": "a dog", **more}
 
 
-def written(folder: Path, **files: list[dict[str, str]]) -> Path:
+def written(folder: Path, **files: list[dict[str, str | bool]]) -> Path:
     for name, rows in files.items():
         (folder / f"multimodal_{name}.json").write_text(json.dumps(rows))
     (folder / "images").mkdir(exist_ok=True)
@@ -347,6 +369,9 @@ def test_pairs_are_read_in_the_layout_of_the_benchmark(tmp_path: Path) -> None:
     assert one.queries[MIXED] in ("words a dog", "a dog words")
     assert read.stages["finetune"][0].queries[MIXED] == "both"
     assert read.held[0].image == folder / "images" / "a.png"
+    assert (read.held[0].related, read.held[0].group) == (False, "")
+    written(tmp_path, val_pairs=[row("5", related=True, group="captioned")])
+    assert (data.read(folder).held[0].related, data.read(folder).held[0].group) == (True, "captioned")
 
 
 def test_held_out_queries_may_name_their_documents(tmp_path: Path) -> None:
@@ -385,4 +410,7 @@ def test_the_command_trains_and_writes_an_encoder(tmp_path: Path) -> None:
     assert f"onnx:{out}" in ran.output
     assert {path.name for path in out.glob("*.onnx")} == {"document.onnx", "query.onnx", "choose.onnx", "match.onnx"}
     assert sum(path.stat().st_size for path in out.glob("*.onnx")) < 10_000_000  # it adds at most 10 MB
+    assert "echo: (" in ran.output
+    weights = isthmus.encoders.load(f"onnx:{out}").query.echo  # type: ignore[attr-defined]
+    assert all(weight in echo.GRID for weight in weights)
     assert [json.loads(line)["step"] for line in (out / "run" / "log.jsonl").read_text().splitlines()] == [0, 1]

@@ -104,7 +104,8 @@ def query_by_hand(made: Made, text: str | None, image: Any, words: Sequence[int]
     """Pool what the query's layer gives without some tokens of the text, on whichever side they stand."""
     queries, model = made.encoder.query, made.model.query
     passage = made.encoder.towers.split([text], "query")[0][0] if text else None
-    feed = queries.feed([VectorInput(passage, None if image is None else read(image, made.encoder.towers.frame))])
+    pixels_ = None if image is None else read(image, made.encoder.towers.frame)
+    feed = queries.feed([VectorInput(passage, pixels_)]).sides
     seen: list[Matrix] = []
     hook = model.layer.register_forward_hook(lambda _, __, out: seen.append(numbers(out[0])))
     model(*(torch.from_numpy(each) for each in feed.values()))

@@ -11,6 +11,7 @@ import pytest
 from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.encoders import Encoder
 from isthmus.encoders.fusion import FusionEncoder
+from isthmus.encoders.heads import SIDES
 from isthmus.encoders.locations import EMBEDDED
 from stock import pixels
 
@@ -59,14 +60,18 @@ def test_words_that_ask_for_text_and_for_image_are_told_apart(
     assert fusion.sides(query) == {"text": text, "image": image}
 
 
-def test_words_about_the_text_rank_as_the_text_tower_does(fusion: FusionEncoder, mini: Encoder) -> None:
-    asked = "macrophages stimulate angiogenesis"
-    assert fusion.sides(asked)["image"] == ""
+def test_words_about_one_part_count_for_the_other_by_the_echo(fusion: FusionEncoder, mini: Encoder) -> None:
     texts = ["growth of blood vessels", NOTE, "gene expression in yeast"]
     documents = [Document(str(row), text, pixels(row)) for row, text in enumerate(texts)]
-    (query,), held = fusion.encode_queries([asked]).parts["text"], fusion.encode_documents(documents)
-    (plain,), towers = mini.encode_queries([asked]).parts["text"], mini.encode_documents(documents)
-    np.testing.assert_allclose(held.parts["image+text"] @ query, towers.parts["text"] @ plain / 2**0.5, atol=5e-3)
+    held, towers = fusion.encode_documents(documents).parts["image+text"], mini.encode_documents(documents)
+    for own, asked in enumerate(["macrophages stimulate angiogenesis", "a dog jumps over a log"]):
+        assert list(fusion.sides(asked).values()).index("") == 1 - own
+        (query,), (plain,) = fusion.encode_queries([asked]).parts["text"], mini.encode_queries([asked]).parts["text"]
+        raw = np.split(query, 2)
+        weights = [np.linalg.norm(half) for half in raw]
+        scores = sum(weight * (towers.parts[part] @ plain) for weight, part in zip(weights, SIDES, strict=True))
+        np.testing.assert_allclose(held @ query, scores / 2**0.5, atol=1e-2)
+        assert weights[1 - own] <= weights[own] + 0.05
 
 
 def test_a_picture_finds_the_document_that_holds_it_with_words_beside_it_and_without(fusion: FusionEncoder) -> None:

@@ -1,7 +1,8 @@
-"""Training ``mini``: its terms are what they say, and the command makes an encoder on a CPU from a tiny set."""
+"""Training ``mini`` and ``base``: the terms are what they say, and the command makes both on a CPU from a tiny set."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
@@ -13,18 +14,25 @@ import torch
 from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, CLIPVisionConfig, CLIPVisionModelWithProjection
 from typer.testing import CliRunner
 
 from isthmus import encoders
 from isthmus.cli import app
 from isthmus.documents import Document, Query
+from isthmus.encoders.projection import ClipProjection
 from isthmus.errors import BadInput
-from isthmus.train import mini, pairs
-from isthmus.train.mini import MiniRecipe, contrastive, kept
-from isthmus.train.towers import Pretrained, class_names
+from isthmus.train import augment, base, make, mini, pictures
+from isthmus.train.base import BaseRecipe, contrastive
+from isthmus.train.data import packs
+from isthmus.train.data.packs import PackedPicture
+from isthmus.train.frozen_clip import FrozenClip
+from isthmus.train.mini import MiniRecipe, divergence
+from isthmus.train.towers import class_names
 
 WORDS = ["a", "photo", "of", "dog", "cat", "runs", "sits", "red", "blue", "ball", "on", "the", "grass", ",", "."]
+BASE = BaseRecipe(steps=2, batch=8, views=2, sentences=4, passages=2, hidden=16, length=16, passage_length=32)
+MINI = MiniRecipe(backbone="lite0", size=64, steps=2, batch=8, bank=8, hidden=16, length=16)
 
 
 @pytest.fixture(scope="module")
@@ -50,100 +58,162 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "text", folder / "lite0.pt"
 
 
+@pytest.fixture(scope="module")
+def clip() -> FrozenClip:
+    """A tower of CLIP's architecture: one layer, patches of 56 pixels."""
+    torch.manual_seed(0)
+    config = CLIPVisionConfig(
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        projection_dim=24,
+        image_size=224,
+        patch_size=56,
+    )
+    state = CLIPVisionModelWithProjection(config).state_dict()
+    return FrozenClip.of({name: tensor.numpy() for name, tensor in state.items() if tensor.is_floating_point()})
+
+
+def picture(rng: np.random.Generator, name: str, captions: int) -> PackedPicture:
+    """Return noise with a few captions."""
+    out = io.BytesIO()
+    Image.fromarray(rng.integers(0, 255, (24, 24, 3), dtype=np.uint8)).save(out, "WEBP", lossless=True)
+    texts = [f"a {rng.choice(WORDS[4:8])} {rng.choice(WORDS[8:])} ." for _ in range(captions)]
+    return PackedPicture(name, out.getvalue(), texts)
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A Flickr8k of eight photos."""
-    folder = tmp_path / "data" / "flickr8k"
-    (folder / "img224").mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    lines = []
-    for i in range(8):
-        Image.fromarray(rng.integers(0, 255, (40, 60, 3), dtype=np.uint8)).save(folder / "img224" / f"p{i}.webp")
-        lines += [f"p{i}.jpg#{c}\ta {rng.choice(WORDS[4:8])} {rng.choice(WORDS[8:])} ." for c in range(5)]
-    (folder / "Flickr8k.token.txt").write_text("\n".join(lines))
-    (folder / "Flickr_8k.trainImages.txt").write_text("\n".join(f"p{i}.jpg" for i in range(8)))
-    return folder.parent
+    """Packed sets of a few pictures: with captions, without, and for dev."""
+    rng, folder = np.random.default_rng(0), tmp_path / "packs"
+    packs.write(folder / "coco", [picture(rng, f"c{i}.jpg", 2) for i in range(6)])
+    splits = ["train"] * 6 + ["dev"] * 3
+    packs.write(folder / "flickr8k", [picture(rng, f"{split}/f{i}.jpg", 5) for i, split in enumerate(splits)])
+    packs.write(folder / "coco-plain", [picture(rng, f"p{i}.jpg", 0) for i in range(5)])
+    (folder / "sentences.json").write_text(json.dumps(["the dog sits on the grass .", "a cat runs ,"] * 4))
+    return folder
 
 
-def test_the_command_trains_on_a_cpu_writes_an_encoder_and_resumes(weights: tuple[Path, Path], data: Path) -> None:
-    out = data / "made"
-    options = ["--device", "cpu", "--steps", "2", "--batch", "4", "--size", "64", "--limit", "8", "--backbone", "lite0"]
-    paths = ["--data", data, "--out", out, "--text-weights", weights[0], "--image-weights", weights[1]]
-    command = ["train", "mini", *options, *map(str, paths)]
-    done = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    log = (out / "runs" / "0" / "log.jsonl").read_text()
-    assert [json.loads(line)["step"] for line in log.splitlines()] == [2]
-    encoder = encoders.load(f"onnx:{out}")
-    photo = data / "flickr8k" / "img224" / "p0.webp"
-    documents = encoder.encode_documents([Document(id="a", text="a dog runs .", image=photo)])
+def test_training_writes_both_encoders_on_one_text_tower_and_resumes(
+    weights: tuple[Path, Path], clip: FrozenClip, data: Path, tmp_path: Path
+) -> None:
+    def run() -> None:
+        make.make_mini(data, tmp_path / "out", device="cpu", weights=weights, recipes=(BASE, MINI), clip=clip)
+
+    run()
+    logs = [tmp_path / "out" / "runs" / name / "log.jsonl" for name in ("base", "mini")]
+    written = [log.read_text() for log in logs]
+    assert [[json.loads(line)["step"] for line in log.splitlines()] for log in written] == [[2], [2]]
+    encoder = encoders.load(f"onnx:{tmp_path / 'out' / 'mini'}")
+    image = np.zeros((30, 40, 3), dtype=np.uint8)
+    documents = encoder.encode_documents([Document(id="a", text="a dog runs .", image=image)])
     for part in ("text", "image"):
         assert np.linalg.norm(documents.parts[part], axis=1) == pytest.approx(1, abs=1e-5)
     assert encoder.encode_queries([Query(text="a cat")]).dim == 32
-    again = CliRunner().invoke(app, command, catch_exceptions=False)  # resumes at the end: nothing is left to do
-    assert again.exit_code == 0
-    assert (out / "runs" / "0" / "log.jsonl").read_text() == log
+    projection = tmp_path / "out" / "base" / "projection.npz"
+    assert ClipProjection.from_bytes(projection.read_bytes(), projection).dim == 32
+    run()  # resumes at the end: nothing is left to do
+    assert [log.read_text() for log in logs] == written
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
-    weights: tuple[Path, Path], data: Path, monkeypatch: pytest.MonkeyPatch
+    weights: tuple[Path, Path], clip: FrozenClip, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = MiniRecipe(backbone="lite0", size=64, steps=4, batch=4)
-    pretrained = Pretrained(*weights)
-    straight = mini.train(recipe, pretrained, data, data / "straight")
+    sets = pictures.load(data, "cpu")
+    taught = base.begin(BASE, weights[0], clip, "cpu").eval()
+    recipe = MiniRecipe(backbone="lite0", size=64, steps=4, batch=8, bank=8, hidden=16)
+    lesson = mini.prepare(recipe, taught, clip, sets.train, weights[0])
+
+    def run(out: str, steps: list[int] | None = None) -> mini.Mini:
+        model = mini.begin(recipe, taught, *weights, "cpu")
+        follow = (lambda step, total: steps.append(step + total)) if steps is not None else None
+        return mini.train(recipe, model, lesson, tmp_path / out, progress=follow)
+
+    straight = run("straight")
     monkeypatch.setattr(mini, "CHECKPOINT_EVERY", 2)
-    original, calls = mini.batch_loss, iter(range(99))
+    original, calls = mini.batch_terms, iter(range(99))
 
     def interrupted(*given: Any) -> Any:
         if next(calls) == 3:
             raise KeyboardInterrupt
         return original(*given)
 
-    monkeypatch.setattr(mini, "batch_loss", interrupted)
+    monkeypatch.setattr(mini, "batch_terms", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        mini.train(recipe, pretrained, data, data / "halting")
-    monkeypatch.setattr(mini, "batch_loss", original)
+        run("halting")
+    monkeypatch.setattr(mini, "batch_terms", original)
     steps: list[int] = []
-    resumed = mini.train(
-        recipe, pretrained, data, data / "halting", progress=lambda step, total: steps.append(step + total)
-    )
+    resumed = run("halting", steps)
     assert steps == [8]  # only the second half was left
-    for name, tensor in straight.state_dict().items():
-        torch.testing.assert_close(resumed.state_dict()[name], tensor)
+    for name, tensor in straight.image.state_dict().items():
+        torch.testing.assert_close(resumed.image.state_dict()[name], tensor)
 
 
-def test_a_folder_without_the_data_is_refused_with_what_to_pass(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="Pass --data"):
-        CliRunner().invoke(app, ["train", "mini", "--data", str(tmp_path)], catch_exceptions=False)
+def test_what_is_frozen_does_not_change_and_what_is_trained_does(
+    weights: tuple[Path, Path], clip: FrozenClip, data: Path, tmp_path: Path
+) -> None:
+    before = {name: tensor.clone() for name, tensor in clip.state_dict().items()}
+    model = base.begin(BASE, weights[0], clip, "cpu")
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    lesson = base.prepare(BASE, model, clip, pictures.load(data, "cpu").train, (["a dog ."], []), weights[0])
+    trained = base.train(BASE, model, lesson, tmp_path / "run").state_dict()
+    assert all(torch.equal(before[name], tensor) for name, tensor in clip.state_dict().items())
+    moved = {name.split(".")[0] for name, tensor in trained.items() if not torch.equal(start[name], tensor)}
+    assert moved == {"text", "projection", "log_scale"}
+
+
+def test_pictures_almost_like_a_held_one_are_left_out_of_training(data: Path) -> None:
+    original = packs.PackedPictures.open(data / "flickr8k").select(lambda name: name.startswith("dev/"))
+    copies = [PackedPicture(f"copy{i}.jpg", each, ["a dog"]) for i, each in enumerate(original.files())]
+    rng = np.random.default_rng(1)
+    packs.write(data / "coco", [*copies, picture(rng, "new.jpg", 1)])
+    sets = pictures.load(data, "cpu")
+    assert sets.left_out == 3
+    assert len(sets.train["coco"]) == 1
+    assert sets.train["coco"].own(0) == packs.PackedPictures.open(data / "coco").captions[3]
+
+
+def test_a_folder_without_the_data_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"Pack them: python -m isthmus\.train\.data"):
+        pictures.load(tmp_path, "cpu")
+
+
+def test_only_one_kind_of_pretrained_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="or neither"):
+        CliRunner().invoke(
+            app, ["train", "mini", "--data", str(tmp_path), "--text-weights", "x"], catch_exceptions=False
+        )
 
 
 def test_info_nce_of_uniform_similarities_is_the_logarithm_of_the_batch() -> None:
     same = torch.nn.functional.normalize(torch.ones(7, 5), dim=1)
     for soft in (0.0, 0.3):
-        loss = contrastive(same, same, torch.tensor(2.0), same, MiniRecipe(soft=soft))
+        loss = contrastive(same, same, torch.tensor(2.0), same, soft, 0.05)
         assert loss.item() == pytest.approx(math.log(7), abs=1e-5)
 
 
 def test_info_nce_is_low_when_each_photo_is_nearest_to_its_own_caption() -> None:
     own = torch.eye(6)
-    right = contrastive(own, own, torch.tensor(4.0), own, MiniRecipe(soft=0.0))
-    wrong = contrastive(own, own.roll(1, 0), torch.tensor(4.0), own, MiniRecipe(soft=0.0))
+    right = contrastive(own, own, torch.tensor(4.0), own, 0.0, 0.05)
+    wrong = contrastive(own, own.roll(1, 0), torch.tensor(4.0), own, 0.0, 0.05)
     assert right.item() < 0.01 < 10 < wrong.item()
 
 
-def test_a_backbone_that_has_not_changed_costs_nothing_to_keep() -> None:
+def test_a_student_like_its_teacher_costs_nothing() -> None:
     logits = torch.randn(4, 10, generator=torch.Generator().manual_seed(0))
-    assert kept(logits, logits).item() == pytest.approx(0, abs=1e-6)
-    assert kept(logits, logits.flip(1)).item() > 0.1
+    assert divergence(logits, logits).item() == pytest.approx(0, abs=1e-6)
+    assert divergence(logits, logits.flip(1)).item() > 0.1
 
 
 def test_augmented_photos_keep_their_shape_and_range_and_follow_the_seed() -> None:
     pixels = torch.randint(0, 256, (3, 3, 40, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    one, two = (pairs.augmented(pixels, 32, 0.3, torch.Generator().manual_seed(1)) for _ in range(2))
+    one, two = (augment.augmented(pixels, 32, 0.3, torch.Generator().manual_seed(1)) for _ in range(2))
     assert one.shape == (3, 3, 32, 32)
     assert torch.equal(one, two)
     assert one.abs().max() <= 1.0
-    assert pairs.resized(pixels, 32).shape == (3, 3, 32, 32)
+    torch.testing.assert_close(augment.bytes_of(augment.normalised(pixels)), pixels.float())
+    assert augment.resized(pixels, 32).shape == (3, 3, 32, 32)
 
 
 def test_there_are_a_thousand_class_names() -> None:

@@ -10,6 +10,7 @@ Each message says what is wrong, why it matters and what to do about it.
     │   ├── BadImage                   a picture that cannot be read, or is too large
     │   ├── CannotRead                 a file that cannot be opened now, but perhaps later
     │   ├── CannotEncode               documents that an encoder cannot read, each with the reason
+    │   ├── WorseEncoder               a collection would find less after a re-encoding
     │   ├── BadSpec                    a calibration spec that cannot be read or composed
     │   └── UnknownModality            a modality the fitted calibration never saw
     ├── CannotFit (ValueError)         the data is not sufficient for the fit
@@ -88,6 +89,14 @@ class CannotEncode(BadInput):
         self.skipped = tuple(skipped)
 
 
+class WorseEncoder(BadInput):
+    """An encoder with which a collection would find less: ``before`` and ``after`` are its scores."""
+
+    def __init__(self, message: str, before: float | None = None, after: float | None = None) -> None:
+        super().__init__(message)
+        self.before, self.after = before, after
+
+
 class BadSpec(BadInput):
     """A calibration spec that cannot be read, or steps that do not compose."""
 
@@ -137,6 +146,7 @@ CODES: Mapping[type[IsthmusError], Codes] = MappingProxyType(
         BadImage: Codes(exit=1, status=422),
         CannotRead: Codes(exit=1, status=422),
         CannotEncode: Codes(exit=1, status=422),
+        WorseEncoder: Codes(exit=1, status=409),
         BadSpec: Codes(exit=2, status=400),
         UnknownModality: Codes(exit=1, status=400),
         CannotFit: Codes(exit=1, status=409),  # the request is fine; the collection lacks the data for it

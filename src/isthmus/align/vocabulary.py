@@ -29,6 +29,7 @@ TABLES = {"animal": "name", "vehicle": "name", "dish": "name", "object": "name",
 TABLES |= {"chart": "kind", "scene": "what", "person": "who", "child": "who", "worker": "who", "athlete": "who"}
 CHANCE = 3.3  # deviations above the mean: by chance one in two thousand
 MOST = 3
+NORMAL = 1.4826  # the deviation of a normal distribution over its median deviation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +41,12 @@ class Vocabulary:
 
     Formula, with s the cosine, B the built-in bank's pictures and V the phrases::
 
-        z(v | x) = (s(v, x) − mean over B of s(v, b)) / deviation of the same
+        z(v | x) = (s(v, x) − median over B of s(v, b)) / 1.48 · median of |s(v, b) − that median|
         z(x | v) = (s(v, x) − mean over V of s(u, x)) / deviation of the same
         taken: min of the two ≥ 3.3, the best three, none that repeats a word of a better one
+
+    The median and the median deviation, because the bank itself has a dog and a bird: they must not make dogs and birds
+    look likely by chance.
 
     So an encoder that does not understand a picture mostly adds nothing: see ``CHANCE``.
 
@@ -52,7 +56,7 @@ class Vocabulary:
 
     phrases: tuple[str, ...]
     vectors: Matrix  # (p, d)
-    mean: Matrix  # (p,)
+    middle: Matrix  # (p,): of the bank's pictures
     deviation: Matrix  # (p,)
 
     @classmethod
@@ -64,13 +68,15 @@ class Vocabulary:
         vectors = kept(encoder, "text", [Reference(phrase) for phrase in phrases]).parts["text"]
         pictures = kept(encoder, "image", references()["image"]).parts["image"]
         chance = pictures @ vectors.T  # (bank, p)
-        return cls(phrases, vectors, chance.mean(axis=0), np.maximum(chance.std(axis=0), 1e-6))
+        middle = np.median(chance, axis=0)
+        deviation = NORMAL * np.median(np.abs(chance - middle), axis=0)
+        return cls(phrases, vectors, middle, np.maximum(deviation, 1e-6))
 
     def nearest(self, encoder: Encoder, image: ImageLike) -> list[str]:
         """Return the phrases that are clearly nearest to a picture, best first; often none."""
         picture = encoder.encode_queries([Query(image=image)]).parts["image"][0]
         similarity = self.vectors @ picture  # (p,)
-        of_phrase = (similarity - self.mean) / self.deviation
+        of_phrase = (similarity - self.middle) / self.deviation
         of_picture = (similarity - similarity.mean()) / max(float(similarity.std()), 1e-6)
         return self.taken(np.minimum(of_phrase, of_picture))
 

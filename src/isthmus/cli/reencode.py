@@ -30,6 +30,9 @@ def reencode(
             "--drop", help="delete documents that cannot be encoded, for example because their pictures are gone"
         ),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="switch even if the collection is searched worse with the new encoder")
+    ] = False,
     device: Device = "cpu",
     threads: Threads = None,
     quiet: Quiet = False,
@@ -41,13 +44,14 @@ def reencode(
 
     Until then, searches use the old vectors. Interrupt it at any time: the same command continues where it stopped, and
     another encoder starts over. The collection is calibrated again by the same spec. If a document cannot be encoded,
-    nothing changes, unless --drop is given.
+    nothing changes, unless --drop is given. The score before and after, on the same questions, is shown; if it falls,
+    nothing changes, unless --force is given.
     """
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         try:
             bar = progress.counting("re-encoding", "documents", then="calibrating", resumes=True, quiet=quiet or json)
             with bar as update:
-                done = things.reencode(encoder, drop=drop, progress=update)
+                done = things.reencode(encoder, drop=drop, force=force, progress=update)
         except KeyboardInterrupt:
             begun = things.stats().reencoding
             kept = f"{begun} so far. Run the same command to continue." if begun else "Nothing was changed."
@@ -75,4 +79,6 @@ def _told(things: Collection, done: Reencoded, json: bool) -> None:
     echo(f"{counted(done.encoded + done.earlier, 'document')} re-encoded with {done.encoder}{before}.")
     if now is not None:
         echo(f"Calibration: {now.fitted.spec}{because(now)}")
+    if done.score is not None:
+        echo(f"Score: {done.score}")
     show.skipped(done.skipped, "deleted")

@@ -27,6 +27,18 @@ def train_fusion(  # noqa: PLR0913 - one name per option
     later_steps: Annotated[int, typer.Option(min=0, help="steps of fine-tuning")] = 100,
     batch: Annotated[int, typer.Option(min=2, help="documents per batch")] = 512,
     queue: Annotated[int, typer.Option(min=0, help="number of recent representations used as negatives")] = 2048,
+    choosing: Annotated[
+        int, typer.Option(min=0, help="further steps for the side of each word alone; they are cheap")
+    ] = 0,
+    matched: Annotated[int, typer.Option(min=1, help="queries of a batch that the matcher reads")] = 128,
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="perturbation of pictures that the towers were trained on; 0 for new pictures; default: 0.85, with "
+            "--paper 0",
+        ),
+    ] = None,
     rate: Annotated[
         float | None,
         typer.Option(
@@ -62,6 +74,9 @@ def train_fusion(  # noqa: PLR0913 - one name per option
         steps={"pretrain": steps, "finetune": later_steps},
         batch=batch,
         queue=queue,
+        matched=matched,
+        choosing=choosing,
+        noise=usual.noise if noise is None else noise,
         slow=usual.slow if rate is None else rate,
         merge=usual.merge if merge_layers is None else merge_layers,
         match=usual.match if match_layers is None else match_layers,

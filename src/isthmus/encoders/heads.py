@@ -1,7 +1,8 @@
 """Models on two towers: a document of text and image becomes one vector, and so does a query.
 
     Documents   text tokens and image cells → a vector, and tokens that have attended to both
-    Queries     words → a vector; split first, if some words are about the text and others about the image
+    Queries     words → a vector; split first, if some words are about the text and others about the image; words that
+                are all about one are compared with the other as well, with a lower weight (echo)
 
 Each input is a passage, a picture, or a passage with a picture. A missing part is one token under a mask that is false.
 ``isthmus.train.fusion`` exports the models and documents the mathematics.
@@ -46,6 +47,20 @@ class TokenShares(NamedTuple):
     mean: Rows  # (s,): the mean that contains the token; -1: none, it is padding
     token: Rows  # (s,): its number among the tokens of the passage; -1: not a text token
     cell: Rows  # (s,): its number among the cells of the picture; -1: not a cell
+
+
+class QueryFeed(NamedTuple):
+    """The inputs of the query models, and the weight of each side of each query."""
+
+    sides: dict[str, NDArray[Any]]  # words_0 (n, t, d), mask_0 (n, t), words_1 …
+    weights: Matrix  # (n, sides); 1, or the echo of the other side
+    echoed: Mask  # (n,): whether the words of one side are on both
+
+    def alone(self, side: int) -> dict[str, NDArray[Any]]:
+        """Return the inputs with the words of one side alone."""
+        return {
+            name: given & name.endswith(str(side)) if "mask" in name else given for name, given in self.sides.items()
+        }
 
 
 class Cells(NamedTuple):
@@ -102,11 +117,17 @@ class QueryHead:
     A word belongs to each side, text or image, with a positive logit; if both are negative, to the side with the larger
     one. The text tower reads each side's tokens as a passage of their own; a side without words is masked. A picture is
     one token, its tower's vector, on the image side, and has the same weight as all words of that side together.
+
+    The words cannot tell whether a document's text describes its picture. So words that are all about one side are
+    compared with the other side as well: that half of the vector is weighted by the side's ``echo``, from 0 (the other
+    half has no effect) to 1 (both count alike, as in the mean of two vectors).
     """
 
     towers: TokenTowers
     model: Model
     chooser: Model | None
+    echo: tuple[float, float] = (0.0, 0.0)
+    match_echo: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def open(cls, described: Description, section: FusionSection, towers: TokenTowers, settings: Settings) -> QueryHead:
@@ -114,19 +135,23 @@ class QueryHead:
         model = Model.described(described, "query.onnx", inputs_of(section.sides), "vectors", settings)
         if section.sides == 1:
             return cls(towers, model, None)
-        return cls(towers, model, Model.described(described, "choose.onnx", ["words", "mask"], "logits", settings))
+        chooser = Model.described(described, "choose.onnx", ["words", "mask"], "logits", settings)
+        return cls(towers, model, chooser, section.echo, section.match_echo)
 
     def encode(self, inputs: Sequence[VectorInput]) -> Matrix:
         """Return one row per input."""
-        return self.model.run(self.feed(inputs))
+        fed = self.feed(inputs)
+        return weighted(self.model.run(fed.sides), fed.weights)
 
     def added(self, item: VectorInput) -> TokenShares:
         """Return what each token adds, side by side; a word of both sides is listed on both."""
-        feed, (sides,) = self.feed([item]), self.token_sides([item.passage])
-        (shares,) = self.model.several(feed, ["shares"])  # (1, s, out)
+        fed, (sides,) = self.feed([item]), self.token_sides([item.passage])
+        sides, _ = self._echoed(sides, item, self.echo)
+        (shares,) = self.model.several(fed.sides, ["shares"])  # (1, s, out)
+        shares = scaled(shares, fed.weights[:, None]) / length(scaled(shares.sum(axis=1), fed.weights))[:, None]
         mean, token = [], []
         for side, chosen in enumerate(sides.T):
-            there, places = feed[f"mask_{side}"][0], np.flatnonzero(chosen)  # words, then a picture
+            there, places = fed.sides[f"mask_{side}"][0], np.flatnonzero(chosen)  # words, then a picture
             mean.append(np.where(there, side, -1))
             token.append(np.append(places, np.full(len(there) - len(places), -1)))
         return TokenShares(shares[0], np.concatenate(mean), np.concatenate(token), np.full(shares.shape[1], -1))
@@ -164,22 +189,61 @@ class QueryHead:
             sides[inside] = own
             yield sides
 
-    def feed(self, inputs: Sequence[VectorInput]) -> dict[str, NDArray[Any]]:
-        """Return the models' inputs: the words of each side and their mask, ``words_0``, ``mask_0`` …."""
+    def feed(self, inputs: Sequence[VectorInput], *, match: bool = False) -> QueryFeed:
+        """Return the models' inputs: the words of each side and their mask, and the weight of each side."""
         shown = np.array([item.pixels is not None for item in inputs])
         pictures = picture_vectors(self.towers, [item.pixels for item in inputs])  # (n, d)
+        passages, echo = [item.passage for item in inputs], self.match_echo if match else self.echo
+        before = self.token_sides(passages)
+        echoed = [self._echoed(sides, item, echo) for sides, item in zip(before, inputs, strict=True)]
         feed: dict[str, NDArray[Any]] = {}
-        for number, passages in enumerate(self.sides([item.passage for item in inputs])):
-            words = states(self.towers, passages)
-            if shown.any() and number == self.count - 1:
+        for side in range(self.count):
+            some = [_some(passage, sides[:, side]) for passage, (sides, _) in zip(passages, echoed, strict=True)]
+            words = states(self.towers, some)
+            if shown.any() and side == self.count - 1:
                 words = _with_picture(words, pictures, shown)
-            feed |= {f"words_{number}": words.states, f"mask_{number}": words.mask}
-        return feed
+            feed |= {f"words_{side}": words.states, f"mask_{side}": words.mask}
+        changed = np.array([bool((one != sides).any()) for one, (sides, _) in zip(before, echoed, strict=True)])
+        return QueryFeed(feed, np.array([weights for _, weights in echoed]), changed)
+
+    def _echoed(self, sides: Mask, item: VectorInput, echo: tuple[float, float]) -> tuple[Mask, Matrix]:
+        """Return the sides of a query's tokens, all on both if the words of one side echo; and the sides' weights."""
+        weights = np.ones(self.count, np.float32)
+        there = sides.any(axis=0)
+        if self.count == 1 or there.sum() != 1:
+            return sides, weights
+        own = int(there.argmax())
+        if not echo[own] or (item.pixels is not None and SIDES[own] == "text"):  # then the picture is the other side
+            return sides, weights
+        weights[1 - own] = echo[own]
+        return np.ones_like(sides), weights
 
 
 def inputs_of(sides: int) -> list[str]:
     """Return the names of the models' inputs for a query."""
     return [f"{what}_{side}" for side in range(sides) for what in ("words", "mask")]
+
+
+def weighted(vectors: Matrix, weights: Matrix) -> Matrix:
+    """Return unit vectors with each half weighted; one with equal weights stays as it is.
+
+    >>> weighted(np.array([[0.6, 0.8], [0.6, 0.8]]), np.array([[1.0, 1.0], [1.0, 0.0]])).tolist()
+    [[0.6, 0.8], [1.0, 0.0]]
+    """
+    found = scaled(vectors, weights)
+    changed = (weights != 1).any(axis=1)[:, None]
+    return np.where(changed, found / length(found), vectors).astype(vectors.dtype, copy=False)
+
+
+def scaled(vectors: Matrix, weights: Matrix) -> Matrix:
+    """Multiply the halves ``(…, sides · d)`` by weights ``(…, sides)``."""
+    return vectors * np.repeat(weights, vectors.shape[-1] // weights.shape[-1], axis=-1)
+
+
+def length(vectors: Matrix) -> Matrix:
+    """Return the lengths of rows, ``(n, 1)``; 1 instead of 0."""
+    found = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.where(found > 0, found, 1.0)
 
 
 def whole_words(logits: Matrix, words: Sequence[int]) -> Matrix:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.base import Settings
 from isthmus.encoders.folder import Description
-from isthmus.encoders.heads import DocumentHead, Fused, QueryHead, inputs_of
+from isthmus.encoders.heads import DocumentHead, Fused, QueryFeed, QueryHead, inputs_of
 from isthmus.encoders.images import Pixels, file_bytes, in_order, read
 from isthmus.encoders.items import texts_of
 from isthmus.encoders.once import VectorInput
@@ -32,10 +32,14 @@ PAIR = ("document", "masks", "similarity")  # followed by the sides of the query
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryInput:
-    """A passage of a query: the token states and the mask of each side, and its vector."""
+    """A passage of a query: the token states and the mask of each side, its vector, and the weight of its logits.
+
+    Words that echo (``QueryHead``) are two inputs, once on each side.
+    """
 
     sides: Mapping[str, NDArray[Any]]  # (1, t, d) and (1, t)
     vector: Matrix  # (out,)
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +83,11 @@ class Matcher:
         (passages,) = self.queries.towers.split(texts_of([query]), "query")
         if not passages:
             raise BadInput("A matcher reads words, and the query has none. Add words to it, or align it first.")
-        fed = [self.queries.feed([VectorInput(passage)]) for passage in passages]
-        return [QueryInput(sides, self.queries.model.run(sides)[0]) for sides in fed]
+        fed = [self.queries.feed([VectorInput(passage)], match=True) for passage in passages]
+        return [self._input(sides, weight / len(fed)) for one in fed for sides, weight in _apart(one)]
+
+    def _input(self, sides: Mapping[str, NDArray[Any]], weight: float) -> QueryInput:
+        return QueryInput(sides, self.queries.model.run(sides)[0], weight)
 
     def inputs(self, documents: Sequence[Document]) -> Iterator[tuple[int, VectorInput]]:
         """Yield each passage with its document's picture; threads read pictures ahead."""
@@ -111,6 +118,14 @@ class Matcher:
             similarity = (fused.vectors * one.vector).reshape(n, self.queries.count, -1).sum(axis=2)
             sides = {name: np.repeat(given, n, axis=0) for name, given in one.sides.items()}
             pair = dict(zip(PAIR, (fused.tokens, fused.masks, similarity), strict=True))
-            logits.append(self.model.run({**pair, **sides}))
-        mean: Matrix = np.mean(logits, axis=0)
-        return mean
+            logits.append(one.weight * self.model.run({**pair, **sides}))
+        total: Matrix = np.sum(logits, axis=0)
+        return total
+
+
+def _apart(fed: QueryFeed) -> list[tuple[Mapping[str, NDArray[Any]], float]]:
+    """Return the inputs of one query and their weights: each side on its own where one echoes the other."""
+    (weights,) = fed.weights
+    if not fed.echoed[0]:
+        return [(fed.sides, 1.0)]
+    return [(fed.alone(side), float(weight)) for side, weight in enumerate(weights)]

@@ -251,7 +251,12 @@ class Collection:
             yield self.index(*paths, kind=kind, prune=prune)
 
     def reencode(
-        self, encoder: str | Encoder, *, drop: bool = False, progress: Callable[[int, int], None] | None = None
+        self,
+        encoder: str | Encoder,
+        *,
+        drop: bool = False,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Reencoded:
         """Re-encode every document by another encoder; searches go on with the old vectors until all is done.
 
@@ -259,12 +264,15 @@ class Collection:
         and another encoder starts over. In the end vectors, encoder and a calibration made for them are switched in one
         step. While documents cannot be encoded, as their pictures are gone, it ends in ``CannotEncode`` and everything
         stays as it was; ``drop`` deletes such documents.
+
+        ``Reencoded.score`` compares the search before and after on the same questions: your own with known answers, or
+        made from the documents. If it is worse, everything stays as it was (``WorseEncoder``), unless with ``force``.
         """
         arguments.encoder(encoder)
         arguments.callback("progress", progress)
-        drop = arguments.flag("drop", drop)
+        drop, force = arguments.flag("drop", drop), arguments.flag("force", force)
         with self._writing():
-            return reencode(self._snapshots, encoder, drop=drop, progress=progress or _ignore)
+            return reencode(self._snapshots, encoder, drop=drop, force=force, progress=progress or _ignore)
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those that pass a filter, in the order they were added."""

@@ -2,6 +2,7 @@
 
     documents ──new encoder──▸ staging    in batches, each committed: what is done is not done again     (staging.py)
     staging ──▸ statistics, a calibration and indexes of the new vectors, not served yet
+    questions ──▸ the score before and after; a worse encoder is refused                              (comparison.py)
     one transaction ──▸ vectors, hashes, encoder and calibration are the new ones; the old are gone
 
 A part whose tower is the same in both encoders keeps its vectors: from ``mini`` to ``base`` only pictures are encoded.
@@ -22,10 +23,11 @@ from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import HasIdentities, part_identity
 from isthmus.encoders.locations import EMBEDDED
-from isthmus.errors import BadInput, CannotEncode, CannotFit, IsthmusError, counted
+from isthmus.errors import BadInput, CannotEncode, CannotFit, IsthmusError, WorseEncoder, counted
 from isthmus.kinds import atoms
 from isthmus.prefetch import prefetch
 from isthmus.search import versions
+from isthmus.search.comparison import Comparison, compare
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.ingest import Encoding, prepared
 from isthmus.search.snapshot import Snapshot
@@ -43,7 +45,7 @@ SHOWN = 5  # documents that an error names
 class Reencoded:
     """What a re-encoding did: into which encoder, how many documents now and in earlier runs, and those it deleted.
 
-    ``already``: the collection had this encoder's vectors before, and nothing was done.
+    ``already``: the collection had this encoder's vectors before, and nothing was done. ``score``: before and after.
     """
 
     encoder: str
@@ -51,9 +53,12 @@ class Reencoded:
     earlier: int = 0
     skipped: tuple[Skipped, ...] = ()
     already: bool = False
+    score: Comparison | None = None
 
 
-def reencode(manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, progress: Progress) -> Reencoded:
+def reencode(
+    manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, force: bool, progress: Progress
+) -> Reencoded:
     """Re-encode a collection, by its only writer; ``Collection.reencode`` describes the arguments."""
     opened = manager.opened
     name = wanted if isinstance(wanted, str) else wanted.name
@@ -70,11 +75,11 @@ def reencode(manager: SnapshotManager, wanted: str | Encoder, *, drop: bool, pro
         run = Run(manager.store, begun, encoder, progress, _unchanged(opened, encoder)).encode()
         if not drop or len(run.skipped) == run.total:
             _refuse(name, run.skipped, run.total)
-        switch(manager, begun, name, encoder, run.skipped)
+        score = switch(manager, begun, Switch(name, encoder, run.skipped, force))
     finally:
         begun.close()
     _tidy(manager)
-    return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped))
+    return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped), score=score)
 
 
 def _tidy(manager: SnapshotManager) -> None:
@@ -193,18 +198,42 @@ def _bare(document: Document, modality: str) -> Document | Skipped:
     return replace(document, vectors={})
 
 
-def switch(manager: SnapshotManager, begun: Staging, name: str, encoder: Encoder, dropped: Sequence[Skipped]) -> None:
-    """Calibrate on the new vectors, then serve them; ``dropped`` documents, which have none, are deleted."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Switch:
+    """What to switch to: an encoder, without the ``dropped`` documents; with ``force`` also if it is worse."""
+
+    name: str
+    encoder: Encoder
+    dropped: Sequence[Skipped] = ()
+    force: bool = False
+
+
+def switch(manager: SnapshotManager, begun: Staging, to: Switch) -> Comparison | None:
+    """Calibrate on the new vectors, compare, then serve them; documents that have none are deleted."""
     opened, asked = manager.opened, manager.requested_spec
     with begun.preview() as future:
-        new = Handle(opened.folder, future, name, opened.device, opened.threads, encoder, opened.encoding)
+        new = Handle(opened.folder, future, to.name, opened.device, opened.threads, to.encoder, opened.encoding)
         calibrating = SnapshotManager(new, future, manager.spec, follows=False)
         with calibrating.building() as mine:  # until it is served, or it would be swept away as a draft
             snapshot = _calibrated(calibrating, begun, asked, mine)
+            score = None if snapshot is None else compare(manager, snapshot, future, to.encoder)
+            if score is not None and score.worse and not to.force:
+                raise _worse(opened, to.name, score)
             with opened.guard:  # so no thread loads the new encoder before it is set
-                _adopt(opened, begun, snapshot, asked, dropped)
+                _adopt(opened, begun, snapshot, asked, to.dropped)
                 opened.reload_if_reencoded()
-                opened.encoder = encoder
+                opened.encoder = to.encoder
+    return score
+
+
+def _worse(opened: Handle, name: str, score: Comparison) -> WorseEncoder:
+    return WorseEncoder(
+        f"{name} is worse than {opened.name} here, so the collection was not changed: {score}. The new vectors are "
+        f"kept: to switch all the same, run it with --force (force=True), which encodes nothing again. To delete them, "
+        f"re-encode with {opened.name}.",
+        score.before,
+        score.after,
+    )
 
 
 def _adopt(opened: Handle, begun: Staging, snapshot: Snapshot | None, asked: str, dropped: Sequence[Skipped]) -> None:

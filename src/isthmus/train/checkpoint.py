@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from isthmus.atomic import replacing
+from isthmus.train import noise
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "log.jsonl"
@@ -47,3 +49,30 @@ def log(out: Path, row: Mapping[str, Any]) -> None:
     """Add a line to the log."""
     with (out / LOG).open("a") as file:
         file.write(json.dumps(row) + "\n")
+
+
+def keep(
+    out: Path, step: int, models: Sequence[nn.Module], optimiser: torch.optim.Optimizer, rng: torch.Generator
+) -> None:
+    """Save the whole state of a training loop."""
+    state = {
+        "step": step,
+        "models": [model.state_dict() for model in models],
+        "optimiser": optimiser.state_dict(),
+        "rng": rng.get_state(),
+        "noise": noise.state(),
+    }
+    save(out, state)
+
+
+def resume(out: Path, models: Sequence[nn.Module], optimiser: torch.optim.Optimizer, rng: torch.Generator) -> int:
+    """Restore what ``keep`` saved; return the number of steps done."""
+    saved = load(out, next(models[0].parameters()).device)
+    if saved is None:
+        return 0
+    for model, state in zip(models, saved["models"], strict=True):
+        model.load_state_dict(state)
+    optimiser.load_state_dict(saved["optimiser"])
+    rng.set_state(saved["rng"].cpu())
+    noise.restore(saved["noise"])
+    return int(saved["step"])

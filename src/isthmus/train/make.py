@@ -1,6 +1,6 @@
 """``isthmus train``: its commands, from data to an encoder's folder.
 
-make_mini     train each shipped recipe, take the mean of their weights, export
+make_mini     train the text tower of both embedded encoders, then mini's image tower, export
 make_lens     mine hard negatives, train, export
 """
 
@@ -9,16 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from isthmus.align.retrievers import Bm25
+from isthmus.encoders.clip_source import find_clip
+from isthmus.encoders.projection import ClipProjection
 from isthmus.errors import BadInput
-from isthmus.train import judged, lens, sentence
+from isthmus.train import base, checkpoint, judged, lens, mini, pictures, sentence
+from isthmus.train.base import BaseRecipe
 from isthmus.train.export import export
-from isthmus.train.mini import SHIPPED, mean_of, train
+from isthmus.train.frozen_clip import FrozenClip
+from isthmus.train.mini import MiniRecipe
 from isthmus.train.towers import Pretrained, minilm
 
 
@@ -29,31 +31,64 @@ def make_mini(
     device: str,
     weights: tuple[Path | None, Path | None] = (None, None),
     limit: int | None = None,
-    changes: Mapping[str, Any] | None = None,
+    recipes: tuple[BaseRecipe, MiniRecipe] | None = None,
+    clip: FrozenClip | None = None,
     report: Callable[[str], object] = str,
 ) -> None:
-    """Train ``SHIPPED`` (with ``changes`` to every recipe) and export the mean; checkpoints under ``out/runs``.
+    """Train the text tower and the projection of ``base``, then the image tower of ``mini``, and write both.
 
-    ``report`` receives lines of progress.
+    ``data`` holds packed sets (``isthmus.train.data``). ``out/base`` and ``out/mini`` are the encoders' folders;
+    ``out/runs`` keeps logs and checkpoints, and a second call resumes. ``clip`` is the frozen image tower; default: the
+    one that ``base`` uses. ``report`` receives lines of progress.
     """
-    if not (data / "flickr8k" / "Flickr8k.token.txt").exists():
-        raise BadInput(f"{data / 'flickr8k'} has no Flickr8k.token.txt. Pass --data, the folder that holds flickr8k/.")
-    recipes = [replace(recipe, **(changes or {})) for recipe in SHIPPED]
+    for_base, for_mini = recipes or (BaseRecipe(), MiniRecipe())
     text, image = weights
-    pretrained = Pretrained(text, image) if text and image else Pretrained.installed(recipes[0].backbone)
-    models = []
-    for number, recipe in enumerate(recipes):
-        place = f"run {number + 1} of {len(recipes)}"
-        report(f"{place}: reading photos and sentences")
-        tell = partial(_tell, report, place)
-        folder = out / "runs" / str(number)
-        models.append(train(recipe, pretrained, data, folder, device=device, limit=limit, progress=tell))
-    report("writing the encoder")
-    export(mean_of(models), pretrained.text / "tokenizer.json", out, name="mini", size=recipes[0].size)
+    pretrained = Pretrained(text, image) if text and image else Pretrained.installed(for_mini.backbone)
+    clip = (clip or installed_clip()).to(device)
+    sets = pictures.load(data, device, limit=limit, report=report)
+    report(f"{sets.left_out} training photos are almost one of dev or test: left out")
+    taught = _base(for_base, sets, clip, pretrained.text, data, out / "runs" / "base", device, report)
+    model = mini.begin(for_mini, taught, pretrained.text, pretrained.image, device)
+    lesson = mini.prepare(for_mini, taught, clip, sets.train, pretrained.text)
+    student = mini.train(for_mini, model, lesson, out / "runs" / "mini", progress=partial(_tell, report, "mini"))
+    report("writing the encoders")
+    export(student, pretrained.text / "tokenizer.json", out / "mini", name="mini", size=for_mini.size)
+    ClipProjection.write(out / "base", taught.projection.arrays())
 
 
-def _tell(report: Callable[[str], object], place: str, step: int, steps: int) -> None:
-    report(f"{place}: step {step} of {steps}")
+def installed_clip() -> FrozenClip:
+    """Return CLIP's image tower from where ``base`` finds it."""
+    tower = find_clip().read()
+    return FrozenClip.of({name: tower.array(name) for name in tower.weights})
+
+
+def _base(
+    recipe: BaseRecipe,
+    sets: pictures.PictureSets,
+    clip: FrozenClip,
+    text: Path,
+    data: Path,
+    run: Path,
+    device: str,
+    report: Callable[[str], object],
+) -> base.Base:
+    """Train ``base``'s text tower and projection, or read them if the run is complete."""
+    model = base.begin(recipe, text, clip, device)
+    saved = checkpoint.load(run, device)
+    if saved is not None and saved["step"] >= recipe.steps:
+        model.load_state_dict(saved["models"][1])
+        return model.eval().requires_grad_(False)
+    held = tuple(_texts(data / f"{name}.json") for name in ("sentences", "passages"))
+    lesson = base.prepare(recipe, model, clip, sets.train, (held[0], held[1]), text, report=report)
+    return base.train(recipe, model, lesson, run, progress=partial(_tell, report, "base")).requires_grad_(False)
+
+
+def _texts(path: Path) -> list[str]:
+    return list(json.loads(path.read_text("utf-8"))) if path.exists() else []
+
+
+def _tell(report: Callable[[str], object], name: str, step: int, steps: int) -> None:
+    report(f"{name}: step {step} of {steps}")
 
 
 def make_lens(

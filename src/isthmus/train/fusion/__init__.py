@@ -7,6 +7,7 @@ data         pairs in the layout of the Mr. Right benchmark
 features     outputs of the towers for every text and picture, computed once; lessons: pairs as training input
 recipe       the settings of a training, and the paper's
 loop         the training loop; steps: one step; run: the state to resume from; measure: R@1
+echo         how much words about one part count for the other, chosen on held-out pairs
 export       ONNX files and their description, for ``onnx:FOLDER``; make: all of it, from pairs to files
 
 Reference: Hsieh et al., Mr. Right: Multimodal Retrieval on Representation of ImaGe witH Text (2022, arXiv 2209.13764).

@@ -8,8 +8,10 @@
 
 A row may have ``text_id`` and ``image_id``, if a text or a picture is in several documents: these are then not wrong
 answers. A missing mixed query is the two others in random order. A human one is only used if queries are not split
-(``pool="mean"``), because it has no labels for which words describe which part. A row whose picture is missing, or
-without one of the queries, is left out and counted.
+(``pool="mean"``), because it has no labels for which words describe which part. ``"related": true`` says that text and
+picture describe the same thing, as a caption and its photo do: then the words of a query are about both, and nothing is
+learned of their side. ``group`` names the part of a mixture that a held-out row belongs to. A row whose picture is
+missing, or without one of the queries, is left out and counted.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ class TrainingPair:
     text: str
     image: Path
     queries: Mapping[str, str]
+    related: bool = False  # text and image describe the same thing
+    group: str = ""  # of a mixture
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +96,5 @@ def _pair(row: Row, data: Path, rng: np.random.Generator) -> TrainingPair | None
     said.setdefault(MIXED, " ".join(reversed(both) if swap else both))
     own = str(row["id"])
     queries = {kind: said[kind] for kind in KINDS}
-    return TrainingPair(str(row.get("text_id", own)), str(row.get("image_id", own)), text, image, queries)
+    ids = str(row.get("text_id", own)), str(row.get("image_id", own))
+    return TrainingPair(*ids, text, image, queries, row.get("related") is True, str(row.get("group", "")))

@@ -33,6 +33,8 @@ identity = {identity}
 text = {text}
 image = {image}
 sides = {sides}
+echo = [{echo[0]}, {echo[1]}]
+match_echo = [{match_echo[0]}, {match_echo[1]}]
 
 [files]
 {files}
@@ -97,8 +99,21 @@ def export(model: Fusion, out: Path, towers: Towers, *, name: str, small: bool =
             file.unlink(missing_ok=True)  # of another training
         elif small:
             shrink(file)
-    sums = "\n".join(f'"{file.name}" = "{checksum(file)}"' for file in files if file.exists())
+    describe(out, towers, name=name, dim=shape.out, sides=sides)
+
+
+def describe(
+    out: Path,
+    towers: Towers,
+    *,
+    name: str,
+    dim: int,
+    sides: int,
+    echo: tuple[float, float] = (0.0, 0.0),
+    match_echo: tuple[float, float] = (0.0, 0.0),
+) -> None:
+    """Write ``encoder.toml``, with the checksums of the models."""
+    sums = "\n".join(f'"{file.name}" = "{checksum(file)}"' for file in sorted(out.glob("*.onnx")))
     told = {key: json.dumps(value) for key, value in asdict(towers).items()}
-    (out / DESCRIPTION).write_text(
-        TOML.format(name=json.dumps(name), dim=shape.out, sides=sides, files=sums, **told), "utf-8"
-    )
+    settings = {"dim": dim, "sides": sides, "echo": echo, "match_echo": match_echo}
+    (out / DESCRIPTION).write_text(TOML.format(name=json.dumps(name), files=sums, **settings, **told), "utf-8")

@@ -19,6 +19,7 @@ from isthmus.train.fusion.model import TowerFeatures
 from isthmus.train.fusion.objectives import ANY
 
 UNKNOWN = -1
+RELATED = -2  # text and image describe the same thing: no word is about one of them
 
 
 class FusionBatch(NamedTuple):
@@ -39,7 +40,7 @@ class FusionLesson:
     image_rows: Tensor  # (n,): the picture of each pair
     ids: Tensor  # (n, 2): of text and of image
     queries: Mapping[str, Texts]
-    first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; or UNKNOWN
+    first: Tensor  # (n,): what a mixed query begins with, 0 the text's words or 1 the image's; or UNKNOWN, or RELATED
     frame: tuple[int, int]  # tokens before and after each query
 
     def documents(self, texts: Tensor, images: Tensor) -> TowerFeatures:
@@ -72,14 +73,14 @@ class FusionLesson:
         length = whole.start[rows + 1] - whole.start[rows]
         at = torch.arange(max(1, int(length.max())), device=rows.device)
         before, after = self.frame
-        inside = (at >= before) & (at < (length - after)[:, None])
+        inside = (at >= before) & (at < (length - after)[:, None]) & (self.first[rows] != RELATED)[:, None]
         if kind != MIXED:
             side = torch.full_like(inside, int(kind == IMAGE), dtype=torch.long)
             return torch.nn.functional.one_hot(side, 2).float(), inside
         text, image = (self.queries[one].start[rows + 1] - self.queries[one].start[rows] for one in (TEXT, IMAGE))
         begun = torch.where(self.first[rows] == 0, text, image) - after  # where the second half begins
         side = torch.where(at < begun[:, None], self.first[rows][:, None], 1 - self.first[rows][:, None])
-        whole_made = (self.first[rows] != UNKNOWN) & (text + image - before - after == length)
+        whole_made = (self.first[rows] >= 0) & (text + image - before - after == length)
         return torch.nn.functional.one_hot(side.clamp(0, 1), 2).float(), inside & whole_made[:, None]
 
 
@@ -137,12 +138,14 @@ def numbered(pairs: Sequence[TrainingPair]) -> list[list[int]]:
 
 
 def begins(pair: TrainingPair) -> int:
-    """Return which side a mixed query begins with, if it is the concatenation of the two others.
+    """Return which side a mixed query begins with, if it is the concatenation of the two others and they differ.
 
     >>> from pathlib import Path
     >>> begins(TrainingPair("t", "i", "", Path(), {TEXT: "a gene", IMAGE: "a dog", MIXED: "a dog a gene"}))
     1
     """
+    if pair.related:
+        return RELATED
     both = [pair.queries[TEXT], pair.queries[IMAGE]]
     made = (" ".join(both), " ".join(reversed(both)))
     return made.index(pair.queries[MIXED]) if pair.queries[MIXED] in made else UNKNOWN

@@ -34,7 +34,7 @@ from isthmus.train.fusion.measure import coarse, measured, word_accuracy
 from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.recipe import FusionRecipe
 from isthmus.train.fusion.run import FusionRun
-from isthmus.train.fusion.steps import draw, follow, level, remember, step_loss
+from isthmus.train.fusion.steps import choose, draw, follow, level, remember, step_loss
 
 QUICK = ("chooser", "balance", "choose", "kind", "scale", "shift", "log_temperature")
 
@@ -77,6 +77,7 @@ def train(
                 run.weigh(_measure(model, held, recipe, out, (stage, step + 1), report))
                 run.save(out, step + 1, optimiser)
     model.load_state_dict(run.kept)
+    choose(model, first, recipe, run.rng)
     return model.eval()
 
 
@@ -112,7 +113,11 @@ def _groups(model: Fusion, recipe: FusionRecipe, stage: str) -> list[dict[str, A
         own = name.startswith("matcher") and "near_image" not in name
         kind = "quick" if quick else "match" if own else "slow"
         groups.setdefault((kind, parameter.ndim > 1 and not quick), []).append(parameter)
+    for (kind, _), several in groups.items():
+        for parameter in several:
+            parameter.requires_grad_(rates[kind] > 0)  # what stays as it is needs no gradient
     return [
         {"params": several, "weight_decay": recipe.decay * decays, "rate": pace * rates[kind]}
         for (kind, decays), several in groups.items()
+        if rates[kind] > 0
     ]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from isthmus import encoders
 from isthmus.encoders.base import Settings
+from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.encoders.tokens import IMAGE, TEXT, TokenTowers
-from isthmus.errors import BadInput
+from isthmus.errors import BadFile, BadInput
 from isthmus.train.fusion import data as pairs
-from isthmus.train.fusion.export import Towers, export
+from isthmus.train.fusion import echo
+from isthmus.train.fusion.data import TrainingPair
+from isthmus.train.fusion.export import Towers, describe, export
 from isthmus.train.fusion.features import Report
 from isthmus.train.fusion.lessons import lesson
 from isthmus.train.fusion.loop import train
@@ -56,3 +61,16 @@ def make_fusion(
     name = towers if towers in EMBEDDED else str(folder.resolve())
     told = Towers(towers=name, identity=below.identity, text=text, image=image)
     export(model, out, told, name=out.resolve().name, small=small)
+    if model.query.sides > 1:
+        choose_echo(out, told, read.held, report)
+
+
+def choose_echo(out: Path, towers: Towers, held: Sequence[TrainingPair], report: Report = str) -> None:
+    """Choose the echo of an exported encoder on held-out pairs, and write it to its description."""
+    encoder = encoders.load(f"onnx:{out}")
+    if not isinstance(encoder, FusionEncoder):
+        raise BadFile(f"{out} has no [fusion] in its encoder.toml. Train it again.")
+    found = echo.chosen(encoder, held)
+    report(f"echo: {found.vectors} in vectors, {found.matcher} in the matcher (text, image)")
+    told = {"echo": found.vectors, "match_echo": found.matcher}
+    describe(out, towers, name=out.resolve().name, dim=encoder.dim, sides=encoder.query.count, **told)

@@ -33,12 +33,21 @@ class FusionRecipe:
     pool: Pool = "kinds"
     merge: int = 0  # layers
     match: int = 0
+    choosing: int = 0  # further steps for the side of each word alone, at the end; they need no documents
     drop: float = 0.1
     every: int = 100  # steps between two measurements, each with a checkpoint
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("batch", 2), ("matched", 1), ("queue", 0), ("every", 1), ("merge", 0), ("match", 0)):
+        for name, least in (
+            ("batch", 2),
+            ("matched", 1),
+            ("queue", 0),
+            ("every", 1),
+            ("merge", 0),
+            ("match", 0),
+            ("choosing", 0),
+        ):
             if getattr(self, name) < least:
                 raise BadInput(f"{name} must be at least {least}, not {getattr(self, name)}.")
 

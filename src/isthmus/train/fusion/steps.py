@@ -37,15 +37,34 @@ def step_loss(
     with torch.autocast(rows.device.type, enabled=False):
         loss = contrast(queries, fused.vectors.float(), ids, (past_queries, past_documents), model.temperature)
     if model.query.sides > 1:
-        label, said = known.chosen(rows, kind)
-        logits = model.chooser(*known.queries[kind].take(rows)).float()
-        each = F.binary_cross_entropy_with_logits(logits, label, reduction="none").mean(dim=2)
-        loss = loss + (each * said).sum() / said.sum().clamp_min(1)
+        loss = loss + choice(model, known, batch)
     if recipe.matching:
         logits = matched(model, known, batch, (queries, fused), recipe, rng)
         told = matching(logits) if recipe.paper else matching(logits) + ranking(logits)
         loss = loss + recipe.matching * told
     return loss
+
+
+def choice(model: Fusion, known: FusionLesson, batch: FusionBatch) -> Tensor:
+    """Return the loss of the side of each word."""
+    label, said = known.chosen(batch.rows, batch.kind)
+    logits = model.chooser(*known.queries[batch.kind].take(batch.rows)).float()
+    each = F.binary_cross_entropy_with_logits(logits, label, reduction="none").mean(dim=2)
+    return (each * said).sum() / said.sum().clamp_min(1)
+
+
+def choose(model: Fusion, known: FusionLesson, recipe: FusionRecipe, rng: torch.Generator) -> None:
+    """Train the side of each word alone for ``choosing`` steps: it needs no documents, so a step is cheap."""
+    if model.query.sides == 1 or not recipe.choosing:
+        return
+    model.train()
+    optimiser = torch.optim.AdamW(model.chooser.parameters(), lr=recipe.quick, weight_decay=recipe.decay)
+    for step in range(recipe.choosing):
+        optimiser.param_groups[0]["lr"] = recipe.quick * (1 - step / recipe.choosing)
+        loss = choice(model, known, draw(known, recipe, rng))
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
 
 
 def matched(
