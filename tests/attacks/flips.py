@@ -262,7 +262,7 @@ def _prepare(request: Request) -> None:
     world.small_batches()
     with Collection.open(folder, follow=False, threads=1) as things:
         try:
-            things.reencode(request["other"], drop=True, progress=interrupt)
+            things.reencode(request["other"], drop=True, force=True, progress=interrupt)
         except KeyboardInterrupt:
             things.search("dog")
     shutil.copytree(folder, request["into"])

@@ -105,7 +105,7 @@ def _index(source: str, things: Collection) -> object:
 
 
 def _reencode(other: str, things: Collection) -> object:
-    things.reencode(other, drop=True)
+    things.reencode(other, drop=True, force=True)
     return {name: world.similarities(things, query) for name, query in QUERIES.items()}
 
 

@@ -166,7 +166,7 @@ def _calibrate(things: Collection, generation: int, seed: int, request: Request)
 
 def _reencode(things: Collection, generation: int, seed: int, request: Request) -> None:
     things.add(racing(generation, seed))
-    things.reencode(request[("encoder", "other")[generation % 2]])
+    things.reencode(request[("encoder", "other")[generation % 2]], force=True)
 
 
 def _rebuild(things: Collection, generation: int, seed: int, request: Request) -> None:

@@ -106,7 +106,7 @@ def reencode(context: Context) -> None:
     def progress(done: int, total: int) -> None:
         context.say(f"encoded {done} of {total}")
 
-    context.things.reencode(context.request["other"], drop=True, progress=progress)
+    context.things.reencode(context.request["other"], drop=True, force=True, progress=progress)
     context.say("reencoded")
 
 
