@@ -11,7 +11,6 @@ tower runs. The text space is held, so the tower stays a sentence encoder. Refer
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus.train import augment, checkpoint, pictures, towers
+from isthmus.train import augment, pictures, towers
+from isthmus.train.averaging import train_averaged
 from isthmus.train.frozen_clip import FrozenClip
 from isthmus.train.pictures import PictureSet
-from isthmus.train.schedule import cosine, follow
 from isthmus.train.towers import TrainableTextTower
 
 SEEN = 512  # pictures at once
@@ -165,34 +164,17 @@ def train(
     every: int = 250,
 ) -> Base:
     """Train and return the averaged model; write ``log.jsonl`` and a checkpoint to ``out``, and resume from it."""
-    device = next(model.parameters()).device
-    average = copy.deepcopy(model).requires_grad_(False)
     groups = [
         {"params": list(model.text.parameters()), "lr": recipe.text_rate},
         {"params": [*model.projection.parameters(), model.log_scale], "lr": recipe.head_rate},
     ]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=recipe.decay)
-    rates = [group["lr"] for group in optimiser.param_groups]
-    rng = torch.Generator(device).manual_seed(recipe.seed)
-    out.mkdir(parents=True, exist_ok=True)
-    step = checkpoint.resume(out, [model, average], optimiser, rng)
-    model.train()
-    while step < recipe.steps:
-        for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * cosine(step, recipe.steps)
-        loss = batch_loss(model, lesson, recipe, rng)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        optimiser.step()
-        step += 1
-        follow(average, model, min(recipe.average, step / (step + 10)))
-        if step % every == 0 or step == recipe.steps:
-            checkpoint.log(out, {"step": step, "loss": round(loss.item(), 4), "scale": model.log_scale.exp().item()})
-            checkpoint.keep(out, step, [model, average], optimiser, rng)
-            if progress is not None:
-                progress(step, recipe.steps)
-    return average.eval()
+
+    def loss(rng: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        value = batch_loss(model, lesson, recipe, rng)
+        return value, {"loss": value, "scale": model.log_scale.exp()}
+
+    return train_averaged(model, optimiser, loss, recipe, out, every=every, progress=progress)
 
 
 def batch_loss(model: Base, lesson: BaseLesson, recipe: BaseRecipe, rng: torch.Generator) -> Tensor:

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus.train import augment, checkpoint, pictures, towers
+from isthmus.train import augment, pictures, towers
+from isthmus.train.averaging import train_averaged
 from isthmus.train.base import Base, contrastive
 from isthmus.train.frozen_clip import SIZE, FrozenClip
 from isthmus.train.pictures import PLAIN, PictureSet
-from isthmus.train.schedule import cosine, follow
 from isthmus.train.towers import TrainableImageTower, TrainableTextTower
 
 
@@ -139,30 +139,14 @@ def train(
     if device.type == "cuda":  # faster there, and much slower on a CPU
         student = student.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     frozen = copy.deepcopy(student).eval().requires_grad_(False)
-    average = copy.deepcopy(student).requires_grad_(False)
     optimiser = torch.optim.AdamW(_groups(student, recipe), betas=(0.9, 0.98))
-    rates = [group["lr"] for group in optimiser.param_groups]
-    rng = torch.Generator(device).manual_seed(recipe.seed)
-    out.mkdir(parents=True, exist_ok=True)
-    step = checkpoint.resume(out, [student, average], optimiser, rng)
-    student.train()
-    while step < recipe.steps:
-        for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * cosine(step, recipe.steps)
+
+    def loss(rng: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         terms = batch_terms(student, frozen, lesson, recipe, rng)
-        loss = weighed(terms, recipe)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(student.parameters(), 5.0)
-        optimiser.step()
-        step += 1
-        follow(average, student, min(recipe.average, step / (step + 10)))
-        if step % CHECKPOINT_EVERY == 0 or step == recipe.steps:
-            checkpoint.log(out, {"step": step, **{name: round(term.item(), 4) for name, term in terms.items()}})
-            checkpoint.keep(out, step, [student, average], optimiser, rng)
-            if progress is not None:
-                progress(step, recipe.steps)
-    return Mini(model.text, average.eval())
+        return weighed(terms, recipe), terms
+
+    average = train_averaged(student, optimiser, loss, recipe, out, every=CHECKPOINT_EVERY, progress=progress)
+    return Mini(model.text, average)
 
 
 def weighed(terms: Mapping[str, Tensor], recipe: MiniRecipe) -> Tensor:
