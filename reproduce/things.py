@@ -1,6 +1,6 @@
-"""Everyday things: how many of the first pictures for a word show it, with ``mini``.
+"""Everyday things: how many of the first pictures for a word show it, with ``mini`` and ``base``.
 
-    python reproduce/things.py --data DIR --packs PACKS [--encoders mini,base]
+    python reproduce/things.py --data DIR --packs PACKS [--encoders mini] [--cache FOLDER]   (needs CLIP's image tower)
 
 One collection of COCO's test photos and of the scanned pages that training never saw. A picture shows a thing if one of
 its texts names it. *Found* is the share of the first R pictures that show it, R = the number of pictures that do, at
@@ -62,14 +62,14 @@ def found(encoder: Encoder, packs: Path) -> dict[str, float]:
     return shares
 
 
-def main(packs: Path, names: list[str]) -> list[Row]:
-    columns = {name: found(encoders.load(name, batch=32), packs) for name in names}
+def main(packs: Path, names: list[str], cache: str | None) -> list[Row]:
+    columns = {name: found(encoders.load(name, batch=32, cache=cache), packs) for name in names}
     rows: list[Row] = [{"thing": thing, **{name: columns[name][thing] for name in names}} for thing in THINGS]
     mean: Row = {"thing": "mean of 40", **{name: float(np.mean(list(columns[name].values()))) for name in names}}
     return [*rows, mean]
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__, {**OPTIONS, "encoders": "default: mini"})
-    table = main(Path(options.packs), (options.encoders or "mini").split(","))
+    options = arguments(__doc__, {**OPTIONS, "encoders": "default: mini,base", "cache": "folder for vectors"})
+    table = main(Path(options.packs), (options.encoders or "mini,base").split(","), options.cache)
     raise SystemExit(compared("things", table, options.write))

@@ -47,7 +47,7 @@ class FrozenClip(nn.Module):
             hidden_act="quick_gelu",
         )
         model = library.CLIPVisionModelWithProjection(config)
-        state = {name: torch.from_numpy(np.asarray(array, np.float32)) for name, array in weights.items()}
+        state = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in weights.items()}
         missing = [name for name in model.state_dict() if name not in state and "position_ids" not in name]
         if missing:
             raise ValueError(f"the weights lack {missing[0]}")

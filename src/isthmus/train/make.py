@@ -78,9 +78,13 @@ def _base(
     if saved is not None and saved["step"] >= recipe.steps:
         model.load_state_dict(saved["models"][1])
         return model.eval().requires_grad_(False)
-    held = tuple(_texts(data / f"{name}.json") for name in ("sentences", "passages"))
-    lesson = base.prepare(recipe, model, clip, sets.train, (held[0], held[1]), text, report=report)
+    lesson = base.prepare(recipe, model, clip, sets.train, held_texts(data), text, report=report)
     return base.train(recipe, model, lesson, run, progress=partial(_tell, report, "base")).requires_grad_(False)
+
+
+def held_texts(data: Path) -> tuple[list[str], list[str]]:
+    """Return the sentences and passages whose vectors training preserves."""
+    return _texts(data / "sentences.json"), _texts(data / "passages.json")
 
 
 def _texts(path: Path) -> list[str]:
