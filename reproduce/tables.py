@@ -28,14 +28,18 @@ TOLERANCE = 0.005  # of a share or a measure; ranks may differ by one
 ROUNDED = 0.11  # for values written with one decimal
 
 
-def arguments(doc: str | None, more: Mapping[str, str] | None = None) -> argparse.Namespace:
-    """Parse the options of every script here, and ``more`` of its own: names and help texts."""
+def arguments(
+    doc: str | None, more: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None
+) -> argparse.Namespace:
+    """Parse the options of every script here, and ``more`` and ``flags`` of its own: names and help texts."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     given = os.environ.get("ISTHMUS_DATA")
     parser.add_argument("--data", type=Path, default=given and Path(given), help="the data folder")
     parser.add_argument("--write", action="store_true", help="store the results as the expected ones")
     for name, what in (more or {}).items():
         parser.add_argument(f"--{name}", help=what)
+    for name, what in (flags or {}).items():
+        parser.add_argument(f"--{name}", action="store_true", help=what)
     options = parser.parse_args()
     if options.data is None or not options.data.is_dir():
         parser.error("needs the data folder: --data DIR or ISTHMUS_DATA=DIR; see reproduce/README.md for its contents")

@@ -14,7 +14,7 @@ import pytest
 
 from isthmus import Document, Query
 from isthmus.errors import BadFile, BadInput, UnknownName
-from isthmus.evaluate.benchmarks import BENCHMARKS, Benchmark, Question, load
+from isthmus.evaluate.benchmarks import BENCHMARKS, Benchmark, Question, expand, load
 
 PNG = b"\x89PNG and so on"
 
@@ -191,6 +191,17 @@ def mm_bright(data: Path) -> None:
         write_table(data / f"document_images/{domain}.parquet", [{"path": picture, "bytes": b"answer"}])
 
 
+def mixtures(data: Path) -> None:
+    for name in ("photos-dev", "pages"):
+        folder = data / name
+        documents = [{"id": "a#image", "image": "images/a.webp"}, {"id": "a#text", "text": "a cat sits"}]
+        write_lines(folder / "documents.jsonl", [*documents, {"id": "b", "text": "a dog", "image": "images/b.webp"}])
+        asked = [{"id": "q0", "text": "cat"}, {"id": "q1", "image": "images/a.webp"}]
+        write_lines(folder / "queries.jsonl", [*asked, {"id": "q2", "text": "dog", "image": "images/q2.jpg"}])
+        judged = ["q0\ta#image\t2", "q0\ta#text\t2", "q1\ta#image\t2", "q1\ta#text\t1", "q2\tb\t2"]
+        write(folder / "qrels.tsv", "\n".join(["query-id\tcorpus-id\tscore", *judged]))
+
+
 MINIATURES: dict[str, Callable[[Path], None]] = {
     "beir": beir,
     "coco": lambda data: karpathy("coco", data),
@@ -200,12 +211,13 @@ MINIATURES: dict[str, Callable[[Path], None]] = {
     "flickr8k-mix": flickr8k_mix,
     "m-beir": mbeir,
     "mixbench": lambda data: mixbench(data),
+    "mixtures": mixtures,
     "mm-bright": mm_bright,
     "mmqa": mmqa,
     "mr-right": mr_right,
     "webqa": webqa,
 }
-DEFAULT = {"mixbench": "mixbench:MSCOCO"}
+DEFAULT = {"mixbench": "mixbench:MSCOCO", "mixtures": "mixtures:pages"}
 
 
 @pytest.fixture
@@ -240,7 +252,7 @@ def test_questions_are_judged_and_the_right_documents_are_there(
 
 @pytest.mark.parametrize("name", MINIATURES)
 def test_a_missing_file_is_named_with_where_it_comes_from(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"needs .*, which does not exist\. Download it from .*"):
+    with pytest.raises(BadInput, match=r"needs .*, which does not exist\. (Download it from|Build it with:) .*"):
         load(DEFAULT.get(name, name), tmp_path)
 
 
@@ -453,3 +465,21 @@ def test_mm_bright_has_four_tasks_in_domains(mini: Callable[[str], Benchmark], t
     assert pairs.qrels == {"biology/0": {gold: 1, f"{gold}|||{picture}": 2}}
     with pytest.raises(UnknownName, match="Did you mean 'biology'"):
         load("mm-bright:biologie", tmp_path)
+
+
+def test_a_mixtures_slice_is_the_questions_modality_and_that_of_its_best_documents(
+    mini: Callable[[str], Benchmark], tmp_path: Path
+) -> None:
+    read = mini("mixtures:pages")
+    kinds = {question.id: question.kind for question in read.questions}
+    assert kinds == {"q0": "text → several", "q1": "image → image", "q2": "image+text → image+text"}
+    assert read.questions[1].query.image == tmp_path / "pages/images/a.webp"
+
+
+def test_mixtures_are_loaded_one_by_one_and_their_names_stand_for_several(tmp_path: Path) -> None:
+    mixtures(tmp_path)
+    assert expand("mixtures", tmp_path) == ["mixtures:pages", "mixtures:photos-dev"]
+    assert expand("mixtures:dev", tmp_path) == ["mixtures:photos-dev"]
+    assert expand("mixtures:held-out", tmp_path) == ["mixtures:pages"]
+    with pytest.raises(BadInput, match="Choose one mixture: mixtures:pages, mixtures:photos-dev"):
+        load("mixtures", tmp_path)

@@ -390,6 +390,20 @@ def test_evaluate_compares_calibrations_on_a_benchmark(encoder: str, tmp_path: P
     assert "| none |" in shown.stdout
 
 
+def test_evaluate_adds_the_means_of_several_mixtures(encoder: str, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "documents.jsonl").write_text('{"id": "c", "text": "the cat"}\n{"id": "d", "text": "the dog"}\n')
+        (folder / "queries.jsonl").write_text('{"id": "q", "text": "cat"}\n')
+        (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tc\t1\n")
+    rows = asked("evaluate", "mixtures", "--data", str(tmp_path), "--encoder", encoder, "--calibration", "none")
+    assert {row["benchmark"] for row in rows} == {"mixtures:one", "mixtures:two", "mean of mixtures"}
+    assert {row["slice"] for row in rows} == {"overall", "text", "text → text"}
+    one, two, mean = (row["value"] for row in rows if row["slice"] == "overall")
+    assert mean == (one + two) / 2
+
+
 def test_the_package_runs_as_the_command_line() -> None:
     command = [sys.executable, "-m", "isthmus", "--version"]
     done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)

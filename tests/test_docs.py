@@ -17,7 +17,15 @@ from isthmus.cli.verbs import VERBS
 from isthmus.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent
-HELPERS = ("corpora", "flickr8k", "mixture", "packed", "tables", "yardsticks")  # of reproduce: what its scripts share
+HELPERS = (
+    "corpora",
+    "flickr8k",
+    "mixture",
+    "mixture_things",
+    "packed",
+    "tables",
+    "yardsticks",
+)  # of reproduce: what its scripts share
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "reproduce").glob("*.md")])
 
 

@@ -20,7 +20,7 @@ COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)
 
 def evaluate(
     benchmark: Annotated[
-        str, typer.Argument(help="the benchmark: flickr8k-mix, beir:scifact, mixbench:MSCOCO, docvqa …")
+        str, typer.Argument(help="the benchmark: flickr8k-mix, beir:scifact, mixtures:coco, mixtures …")
     ],
     data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="the folder with its files")],
     encoder: Annotated[
@@ -43,11 +43,12 @@ def evaluate(
         isthmus evaluate flickr8k-mix --data DIR --calibration none,rrf,auto
 
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
-    has none.
+    has none. A name that stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
     """
     from isthmus.evaluate import compare, render
-    from isthmus.evaluate.benchmarks import load
+    from isthmus.evaluate.benchmarks import expand, load
     from isthmus.evaluate.encode import encoded
+    from isthmus.evaluate.table import mean_rows
 
     skipped: list[str] = []
 
@@ -60,12 +61,16 @@ def evaluate(
         if not quiet:
             echo(f"evaluating {name}{chosen}", err=True)
 
-    read = load(benchmark, data)
-    if not quiet:
-        echo(repr(read), err=True)
+    read = [load(name, data) for name in expand(benchmark, data)]
+    for each in [] if quiet else read:
+        echo(repr(each), err=True)
     with progress.counting("encoding", "items", quiet=quiet) as update:
-        corpus = encoded(read, encoders.load(encoder, device=device, threads=threads, progress=update), skip)
-    rows = compare(corpus, split(calibration), split(measure), notice=notice)
+        loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
+        corpora = [encoded(each, loaded, skip) for each in read]
+    specs, measures = split(calibration), split(measure)
+    rows = [row for corpus in corpora for row in compare(corpus, specs, measures, notice=notice)]
+    if len(corpora) > 1:
+        rows += mean_rows(rows, f"mean of {benchmark}")
     written = render(rows, "json" if json else form)
     echo(safe_json(written) if json or form == "json" else written)
     if skipped:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -95,6 +96,27 @@ FORMS: Mapping[str, Callable[[Iterable[Row]], str]] = {
 def render(rows: Iterable[Row], form: str = "text") -> str:
     """Write rows in one of ``FORMS``."""
     return lookup(FORMS, form, "form of a table")(rows)
+
+
+def mean_rows(rows: Iterable[Row], name: str) -> list[Row]:
+    """Return the mean of each slice over the benchmarks that have it, under the benchmark ``name``.
+
+    The benchmarks are independent samples, so the distances of an interval's ends from its mean add as squares.
+
+    >>> one, two = (Row(name, "mini", "none", "nDCG@10", "overall", 0.5, 0.47, 0.53) for name in "ab")
+    >>> [round(number, 3) for number in (lambda row: (row.value, row.low, row.high))(*mean_rows([one, two], "mean"))]
+    [0.5, 0.479, 0.521]
+    """
+    groups: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.encoder, row.calibration, row.measure, row.slice), []).append(row)
+    out = []
+    for key, group in groups.items():
+        value = sum(row.value for row in group) / len(group)
+        below = math.hypot(*(row.value - row.low for row in group)) / len(group)
+        above = math.hypot(*(row.high - row.value for row in group)) / len(group)
+        out.append(Row(name, *key, value, value - below, value + above))
+    return out
 
 
 def _row(number: int, given: Any) -> Row:

@@ -19,6 +19,7 @@ from isthmus.evaluate.benchmarks import (
     karpathy,
     mbeir,
     mixbench,
+    mixtures,
     mm_bright,
     mmqa,
     mr_right,
@@ -27,7 +28,7 @@ from isthmus.evaluate.benchmarks import (
 from isthmus.evaluate.benchmarks.base import Benchmark, Question
 from isthmus.registry import lookup
 
-__all__ = ["BENCHMARKS", "Benchmark", "Loader", "Question", "load"]
+__all__ = ["BENCHMARKS", "Benchmark", "Loader", "Question", "expand", "load"]
 
 Loader = Callable[[Path, Sequence[str]], Benchmark]
 
@@ -41,6 +42,7 @@ BENCHMARKS: Mapping[str, Loader] = MappingProxyType(
         "flickr8k-mix": flickr8k_mix.load,
         "m-beir": mbeir.load,
         "mixbench": mixbench.load,
+        "mixtures": mixtures.load,
         "mm-bright": mm_bright.load,
         "mmqa": mmqa.load,
         "mr-right": mr_right.load,
@@ -68,3 +70,15 @@ def load(name: str, data: Path) -> Benchmark:
     if not data.is_dir():
         raise BadInput(f"There is no folder {data} to read {chosen} from. Check the path.")
     return loader(data, [word.strip() for word in words.split(",") if word.strip()])
+
+
+def expand(name: str, data: Path) -> list[str]:
+    """Return the benchmarks that a name stands for: ``mixtures`` is all mixtures of the folder, others are themselves.
+
+    >>> expand("beir:scifact", Path("."))
+    ['beir:scifact']
+    """
+    chosen, _, group = name.partition(":")
+    if chosen != mixtures.NAME or group not in ("", *mixtures.GROUPS):
+        return [name]
+    return [f"{mixtures.NAME}:{each}" for each in mixtures.names(Path(data), group or None)]
