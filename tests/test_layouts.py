@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import calibration
+from isthmus import Collection, Document, Query, calibration
 from isthmus.calibration import Fitted
 from isthmus.calibration.passages import OwnerLike
 from isthmus.errors import BadInput, BadSpec, UnknownModality, UnknownName
@@ -179,3 +179,33 @@ def test_the_default_layout_says_that_it_serves_every_query_modality() -> None:
     folded = fitted_on("center", w).fold(w.documents)
     assert folded.queries is None
     assert folded.vectors.shape[1] == w.documents.dim
+
+
+def test_exported_rows_of_one_layout_have_the_scores_of_a_search(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    asked = rng.normal(size=(3, 8))
+    with Collection.open(tmp_path / "c", "none") as things:
+        things.add(
+            Document(f"{i}", vectors={part: rng.normal(size=8) + shift})
+            for i in range(40)
+            for part, shift in [("text", 1) if i % 2 else ("image", -1)]
+        )
+        things.calibrate(
+            "center+nnn(k=3)+standardize",
+            queries=[Query(vectors={part: rng.normal(size=8)}) for part in ("text", "image") for _ in range(20)],
+        )
+        things.delete(["3"])
+        things.add([Document("late", vectors={"text": rng.normal(size=8)})])
+        found = [things.search(Query(vectors={"text": one}), k=40) for one in asked]
+        assert things.export_vectors(tmp_path / "x.npz", layout="one", queries="text") == 40
+        fitted = things.snapshot().calibrated.fitted
+        with pytest.raises(BadInput, match="Choose it with queries="):
+            things.export_vectors(tmp_path / "x.npz", layout="one")
+    with np.load(tmp_path / "x.npz") as rows:
+        queries = fitted.fold_queries(Vectors.of(asked, "text"), layout="one", modality="text")
+        scores = queries.vectors @ rows["vectors"].T
+        place = {name: at for at, name in enumerate(rows["id"].tolist())}
+    assert "3" not in place
+    for row, hits in enumerate(found):
+        assert [hit.id for hit in hits] == [list(place)[at] for at in np.argsort(-scores[row])]
+        np.testing.assert_allclose(scores[row][[place[hit.id] for hit in hits]], [hit.score for hit in hits], atol=1e-5)
