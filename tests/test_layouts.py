@@ -89,8 +89,19 @@ def test_one_dimension_and_one_modality_are_enough(seed: int, documents: int, re
     texts, asked = (Vectors.of(rng.uniform(0.1, 2, size=(n, 1)), "text") for n in (documents, references))
     fitted = calibration.fit("nnn(k=1)", texts, asked).with_balance({"text": 0.5})
     folded = fitted.fold(texts, layout="one")
-    assert folded.vectors.shape == (documents, 1 + 1 + 1)  # the vector, the bias, the modality
+    assert folded.vectors.shape == (documents, 1 + 1 + 1 + 1)  # the vector, the bias, the modality, the length
     close(fitted, inner_of_one(fitted, asked, texts, "text"), fitted.scores(asked, texts))
+
+
+@pytest.mark.parametrize("spec", ["none", "center+nnn(k=3)+standardize", "standardize+dbnorm(beta_query=2.0)"])
+def test_rows_are_equally_long_whichever_documents_they_are_folded_with(spec: str) -> None:
+    w = world()
+    fitted = fitted_on(spec, w)
+    lengths = [
+        np.linalg.norm(fitted.fold(documents, layout="one", queries="text").vectors, axis=1)
+        for documents in (w.documents, w.unseen)
+    ]
+    np.testing.assert_allclose(np.concatenate(lengths), lengths[0][0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("spec", ["none", "center+nnn(k=3)+standardize", "qbnorm(dynamic=true)"])

@@ -7,8 +7,8 @@
 
 With ``layout="one"`` the map is in the vectors, for one query modality m, and inner products are scores:
 
-    fold(documents, …)          [slope_mM · x_d, slope_mM · c_m(d), one-hot of M]
-    fold_queries(queries, …)    [x_q, −α, offset_mM + balance_M for each M]
+    fold(documents, …)          [slope_mM · x_d, slope_mM · c_m(d), one-hot of M, what makes rows equally long]
+    fold_queries(queries, …)    [x_q, −α, offset_mM + balance_M for each M, 0]
 
 ``scores`` gives the same numbers by the equations themselves, densely, in float64: the reference path.
 """
@@ -95,8 +95,7 @@ class Fitted:
 
         ``layout="modality"`` is for one index per modality, whose inner products ``finish`` maps to scores.
         ``layout="one"`` is for one index of all rows: its inner products with ``fold_queries(…, layout="one")`` are the
-        scores. It serves one query modality, ``queries``, which may be left out if the calibration has only one. Rows
-        differ in length, so the engine must search by inner product, not by cosine.
+        scores. It serves one query modality, ``queries``, which may be left out if the calibration has only one.
         """
         self._check(documents, "document")
         self._must_fold()

@@ -2,13 +2,17 @@
 
 For query modality m and document modality M, with the columns, coefficients and maps of ``folding``:
 
-    layout      document                                     query
-    modality    [x, c_m for each m]                          [q, −coefficient in the columns of its m, 0 elsewhere]
-    one         [slope_mM · x, slope_mM · c_m, one-hot M]    [q, −coefficient, offset_mM + balance_M for each M]
+    layout      document                                             query
+    modality    [x, c_m for each m]                                  [q, −coefficient at its own m, 0 elsewhere]
+    one         [slope_mM · x, slope_mM · c_m, one-hot M, length]    [q, −coefficient, offset_mM + balance_M, 0]
 
-``finish`` maps the inner products of ``modality`` to scores; those of ``one`` are the scores.
-``one`` serves queries of one modality, because slopes differ by m. Offsets and the balance are on the query's side:
-they change without touching an index, and each query may have its own.
+``finish`` maps the inner products of ``modality`` to scores; those of ``one`` are the scores. ``one`` serves queries of
+one modality, because slopes differ by m. Offsets and the balance are on the query's side: they change without touching
+an index, and each query may have its own.
+
+``length`` makes rows equally long and never changes a score. Without it the rows of a modality with a large slope are
+longer, and approximate indexes lose recall (Bachrach et al., *Speeding up the Xbox recommender system*, 2014, §3;
+`docs/benchmarks.md` has the numbers).
 """
 
 from __future__ import annotations
@@ -58,15 +62,22 @@ def documents_in_one(fitted: Fitted, folded: Folded, modality: str) -> Folded:
     columns, end = width(fitted), fitted.dim + width(fitted)
     has_all = folded.vectors.shape[1] > end
     place = fitted.dim + (columns * fitted.query_code(modality) if has_all else 0)
-    out = np.empty((len(folded), end + len(fitted.document_modalities)), dtype=np.float32)
+    out = np.empty((len(folded), end + len(fitted.document_modalities) + 1), dtype=np.float32)
     np.multiply(folded.vectors[:, : fitted.dim], slope, out=out[:, : fitted.dim])
     np.multiply(folded.vectors[:, place : place + columns], slope, out=out[:, fitted.dim : end])
-    out[:, end:] = folded.modality[:, None] == np.array(fitted.document_modalities)
+    out[:, end:-1] = folded.modality[:, None] == np.array(fitted.document_modalities)
+    out[:, -1] = np.sqrt(np.maximum(_square_length(fitted, modality) - np.vecdot(out[:, :-1], out[:, :-1]), 0))
     return Folded(out, folded.modality, folded.active, modality)
 
 
+def _square_length(fitted: Fitted, modality: str) -> float:
+    """Return what few rows exceed, whichever documents come: that of a unit vector and biases of 1, with any slope."""
+    slopes = [affine(fitted, modality, name).slope for name in fitted.document_modalities]
+    return max(slopes, default=1.0) ** 2 * (1 + width(fitted)) + 1
+
+
 def queries_in_one(fitted: Fitted, queries: Vectors, active: Mask | None, modality: str) -> Folded:
-    """Return ``[q, −coefficients, offsets]`` of each query."""
+    """Return ``[q, −coefficients, offsets, 0]`` of each query."""
     for other in queries.modalities:
         if other != modality:
             raise UnknownModality(
@@ -74,7 +85,9 @@ def queries_in_one(fitted: Fitted, queries: Vectors, active: Mask | None, modali
                 f"with queries={other!r} into another index, or use layout='{MODALITY}', which serves both."
             )
     plain = fold_queries(fitted, queries, active, (modality,))
-    return Folded(np.hstack([plain.vectors, offsets(fitted, queries, modality)]), plain.modality, queries=modality)
+    nothing = np.zeros((len(queries), 1), dtype=np.float32)
+    vectors = np.hstack([plain.vectors, offsets(fitted, queries, modality), nothing])
+    return Folded(vectors, plain.modality, queries=modality)
 
 
 def offsets(fitted: Fitted, queries: Vectors, modality: str) -> Matrix:
