@@ -178,7 +178,7 @@ def test_what_a_layout_cannot_be_is_rejected() -> None:
         fitted.fold(w.documents, layout="on", queries="text")
     with pytest.raises(BadInput, match="queries='text' belongs to layout='one'"):
         fitted.fold(w.documents, queries="text")
-    with pytest.raises(UnknownModality, match="no audio reference queries were fitted"):
+    with pytest.raises(UnknownName, match="No fitted query modality is called 'audio'"):
         fitted.fold(w.documents, layout="one", queries="audio")
     assert fitted.fold(w.documents, layout="one", queries="text+image").queries == "image+text"
     with pytest.raises(BadSpec, match="does not fold"):

@@ -41,14 +41,16 @@ def served_modality(fitted: Fitted, layout: str, named: str | None, argument: st
         if named is not None:
             raise BadInput(f"{argument}={shown(named)} belongs to layout='{ONE}'. Leave it out, or choose that layout.")
         return None
-    if named is None and len(fitted.query_modalities) > 1:
-        raise BadInput(
-            f"layout='{ONE}' serves one query modality. Choose it with {argument}=, one of: "
-            f"{', '.join(fitted.query_modalities)}."
+    known = {name: name for name in fitted.query_modalities}
+    if named is not None:
+        return lookup(
+            known, "+".join(sorted(named.split("+"))) if isinstance(named, str) else named, "fitted query modality"
         )
-    modality = fitted.query_modalities[0] if named is None else "+".join(sorted(str(named).split("+")))
-    fitted.query_code(modality)
-    return modality
+    if len(known) > 1:
+        raise BadInput(
+            f"layout='{ONE}' serves one query modality. Choose it with {argument}=, one of: {', '.join(known)}."
+        )
+    return fitted.query_modalities[0]
 
 
 def documents_in_one(fitted: Fitted, folded: Folded, modality: str) -> Folded:
