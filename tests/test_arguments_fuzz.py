@@ -159,6 +159,10 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "reencode progress": lambda things, value: things.reencode("nobody", progress=uncallable(value)),
     "reencode": lambda things, value: things.reencode(value),
     "export": lambda things, value: things.export_vectors(value),
+    "export layout": lambda things, value: things.export_vectors(things.path.parent / "x.npz", layout=value),
+    "export queries": lambda things, value: things.export_vectors(
+        things.path.parent / "x.npz", layout="one", queries=value
+    ),
     "open": lambda things, value: Collection.open(value, create=False).close(),
     "open new": lambda things, value: open_new(things, value),
     "open create": lambda things, value: Collection.open(things.path, create=value).close(),

@@ -153,6 +153,18 @@ def test_export_writes_documents_that_can_be_indexed_and_vectors_for_any_engine(
     assert run(app, ["export", "--in", things, "--to", str(tmp_path / "all.xyz")]).exit_code == 2
 
 
+def test_export_writes_one_index_for_one_query_modality(things: str, tmp_path: Path) -> None:
+    one = ["--layout", "one", "--queries", "text"]
+    assert run(app, ["export", "--in", things, "--to", str(tmp_path / "one.npz"), *one]).exit_code == 0
+    assert run(app, ["export", "--in", things, "--to", str(tmp_path / "all.npz")]).exit_code == 0
+    with np.load(tmp_path / "one.npz") as saved, np.load(tmp_path / "all.npz") as split:
+        assert saved["id"].tolist() == split["id"].tolist()
+        assert saved["vectors"].shape[1] != split["vectors"].shape[1]
+    done = run(app, ["export", "--in", things, "--to", str(tmp_path / "one.jsonl"), *one])
+    assert done.exit_code == 2
+    assert "NAME.npz" in done.stderr
+
+
 def test_stats_and_doctor_read_every_byte_on_request(things: str) -> None:
     assert "no damage found" in run(app, ["stats", "--in", things, "--verify"]).stdout
     done = run(app, ["doctor", "--in", things])

@@ -147,12 +147,13 @@ class Folded:
     """Plain vectors, ready for any inner-product engine, and the modality of each row.
 
     ``active`` is there for dynamic calibrations only: which documents are in the activation sets,
-    ``(n, query modalities, sets)``.
+    ``(n, query modalities, sets)``. ``queries`` is the query modality that ``layout="one"`` serves, else None.
     """
 
     vectors: Matrix
     modality: Names
     active: Mask | None = None
+    queries: str | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)

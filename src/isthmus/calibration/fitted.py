@@ -5,6 +5,11 @@
     inner                       queries @ documents.T = s − α·c_m(d)          what any engine computes
     finish(inner, m, M)         slope_mM · inner + offset_mM + balance_M      one affine map
 
+With ``layout="one"`` the map is in the vectors, for one query modality m, and inner products are scores:
+
+    fold(documents, …)          [slope_mM · x_d, slope_mM · c_m(d), one-hot of M, what makes rows equally long]
+    fold_queries(queries, …)    [x_q, −α, offset_mM + balance_M for each M, 0]
+
 ``scores`` gives the same numbers by the equations themselves, densely, in float64: the reference path.
 """
 
@@ -18,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isthmus.calibration import dense, describe, folding
+from isthmus.calibration import dense, describe, folding, layouts
 from isthmus.calibration.bank import NeighbourSearch, ReferenceBank
 from isthmus.calibration.bias import Coefficients
 from isthmus.calibration.live import Statistics
@@ -79,25 +84,45 @@ class Fitted:
         sources: PairsLike | None = None,
         neighbours: NeighbourSearch | None = None,
         owner: OwnerLike | None = None,
+        layout: str = layouts.MODALITY,
+        queries: str | None = None,
     ) -> Folded:
         """Return plain float32 vectors for any inner-product engine, ``(rows, d + columns)``.
 
         ``sources`` and ``owner`` as in ``scores``; the rows of a document share its columns, so the largest of their
         inner products is the document's. ``neighbours`` finds nearest references for ``nnn`` and ``learned``; without
         it, and for the other methods, the search is exhaustive.
+
+        ``layout="modality"`` is for one index per modality, whose inner products ``finish`` maps to scores.
+        ``layout="one"`` is for one index of all rows: its inner products with ``fold_queries(…, layout="one")`` are the
+        scores. It serves one query modality, ``queries``, which may be left out if the calibration has only one.
         """
         self._check(documents, "document")
         self._must_fold()
-        return folding.fold_documents(self, Passages.of(documents, owner), sources, neighbours)
+        modality = layouts.served_modality(self, layout, queries, "queries")
+        folded_for = self.query_modalities if modality is None else (modality,)
+        folded = folding.fold_documents(self, Passages.of(documents, owner), sources, neighbours, folded_for)
+        return folded if modality is None else layouts.documents_in_one(self, folded, modality)
 
-    def fold_queries(self, queries: Vectors, *, active: Mask | None = None) -> Folded:
+    def fold_queries(
+        self,
+        queries: Vectors,
+        *,
+        active: Mask | None = None,
+        layout: str = layouts.MODALITY,
+        modality: str | None = None,
+    ) -> Folded:
         """Return the queries' side of the inner product, ``(n, d + columns)``.
 
-        A dynamic calibration needs ``active``, ``(n, sets)``: see ``activation``.
+        A dynamic calibration needs ``active``, ``(n, sets)``: see ``activation``. ``layout`` is that of the documents,
+        and ``modality`` the ``queries`` they were folded for; queries of another modality are rejected.
         """
         self._check(queries, "query")
         self._must_fold()
-        return folding.fold_queries(self, queries, active)
+        of_layout = layouts.served_modality(self, layout, modality, "modality")
+        if of_layout is None:
+            return folding.fold_queries(self, queries, active, self.query_modalities)
+        return layouts.queries_in_one(self, queries, active, of_layout)
 
     def activation(self, queries: Vectors, documents: Folded) -> Mask:
         """Return which activation sets each query's best document is in, ``(n, sets)``; dynamic calibrations only.
@@ -106,7 +131,7 @@ class Fitted:
         looks up ``documents.active`` for the result.
         """
         self._check(queries, "query")
-        return folding.activation(self, queries, documents)
+        return layouts.activation(self, queries, documents)
 
     def finish(self, inner: Matrix, query_modality: ModalityLike, document_modality: ModalityLike) -> Matrix:
         """Turn inner products of folded vectors into scores: one affine map per pair of modalities.

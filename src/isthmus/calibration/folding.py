@@ -63,29 +63,35 @@ def width(fitted: Fitted) -> int:
 
 
 def fold_documents(
-    fitted: Fitted, documents: Passages, sources: PairsLike | None, search: NeighbourSearch | None
+    fitted: Fitted,
+    documents: Passages,
+    sources: PairsLike | None,
+    search: NeighbourSearch | None,
+    query_modalities: tuple[str, ...],
 ) -> Folded:
-    """Return ``[x_d, columns]`` of each row; the columns are its document's."""
+    """Return ``[x_d, columns for each of these query modalities]`` of each row; the columns are its document's."""
     columns = width(fitted)
-    for query_modality in fitted.query_modalities:  # reject a modality without a map before anything is indexed
+    for query_modality in query_modalities:  # reject a modality without a map before anything is indexed
         for document_modality in documents.modalities:
             affine(fitted, query_modality, document_modality)
     vectors = documents.vectors
-    out = np.empty((len(vectors), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
+    out = np.empty((len(vectors), fitted.dim + columns * len(query_modalities)), dtype=np.float32)
     fitted.shift.documents(vectors, np.float32, out[:, : fitted.dim])
     if not columns:
         return Folded(out, vectors.modality)
     x = np.ascontiguousarray(out[:, : fitted.dim])
     pairs = known_sources(fitted.references, sources, len(documents))
-    for place, modality in enumerate(fitted.query_modalities):
+    for place, modality in enumerate(query_modalities):
         maps = [affine(fitted, modality, name) for name in documents.modalities]
         table = np.array(maps, dtype=np.float32).reshape(-1, len(Affine._fields))[documents.modality_code]
         _, _, scale, origin, sharpness = table.T
         biases = bias_columns(fitted, x, documents.starts, modality, sharpness, pairs, search)
         start = fitted.dim + place * columns
         out[:, start : start + columns] = documents.on_rows(biases * scale[:, None] - origin[:, None])
-    active = documents.on_rows(_active_documents(fitted, x, documents, pairs)) if fitted.spec.dynamic else None
-    return Folded(out, vectors.modality, active)
+    if not fitted.spec.dynamic:
+        return Folded(out, vectors.modality)
+    active = _active_documents(fitted, x, documents, pairs, query_modalities)
+    return Folded(out, vectors.modality, documents.on_rows(active))
 
 
 def bias_columns(
@@ -114,10 +120,10 @@ def bias_columns(
     return found
 
 
-def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folded:
+def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None, query_modalities: tuple[str, ...]) -> Folded:
     """Return ``[x_q, −coefficients]`` of each query, 0 in the columns of other modalities."""
     columns = width(fitted)
-    out = np.zeros((len(queries), fitted.dim + columns * len(fitted.query_modalities)), dtype=np.float32)
+    out = np.zeros((len(queries), fitted.dim + columns * len(query_modalities)), dtype=np.float32)
     fitted.shift.queries(queries, np.float32, out[:, : fitted.dim])
     method = fitted.spec.correction
     if method is None:
@@ -125,26 +131,9 @@ def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None) -> Folde
     coefficients = _coefficients(fitted, method, len(queries), active)
     for code, modality in enumerate(queries.modalities):
         rows = np.flatnonzero(queries.modality_code == code)
-        start = fitted.dim + fitted.query_code(modality) * columns
+        start = fitted.dim + query_modalities.index(modality) * columns
         out[rows, start : start + columns] = -coefficients[rows]
     return Folded(out, queries.modality)
-
-
-def activation(fitted: Fitted, queries: Vectors, documents: Folded) -> Mask:
-    """Search each query's best document without the bias, and return the activation sets that contain it."""
-    if documents.active is None:
-        raise BadSpec(f"'{fitted.spec}' is not dynamic: no bias is switched on or off.")
-    if not len(documents):
-        raise BadInput("There are no documents to search for each query's best match.")
-    sets = documents.active.shape[2]
-    unbalanced = fitted.with_balance({})  # a balance is a preference, not evidence of a best match
-    plain = fold_queries(fitted, queries, np.zeros((len(queries), sets), dtype=bool))
-    out = np.empty((len(queries), sets), dtype=bool)
-    for rows, inner in similarity_blocks(plain.vectors, documents.vectors):
-        values = finish(unbalanced, inner, plain.modality[rows], documents.modality)
-        query_modality = [fitted.query_code(str(name)) for name in plain.modality[rows]]
-        out[rows] = documents.active[values.argmax(axis=1), query_modality]
-    return out
 
 
 def finish(fitted: Fitted, inner: Matrix, query_modality: ModalityLike, document_modality: ModalityLike) -> Matrix:
@@ -196,10 +185,12 @@ def _coefficients(fitted: Fitted, method: BiasMethod, queries: int, active: Mask
     return method.coefficients(np.asarray(active, dtype=bool))
 
 
-def _active_documents(fitted: Fitted, x: Matrix, documents: Passages, sources: Pairs | None) -> Mask:
+def _active_documents(
+    fitted: Fitted, x: Matrix, documents: Passages, sources: Pairs | None, query_modalities: tuple[str, ...]
+) -> Mask:
     """Return which activation sets each document is in, ``(documents, query modalities, sets)``."""
     flags = []
-    for modality in fitted.query_modalities:
+    for modality in query_modalities:
         banks = [(fitted.references.vectors[modality], fitted.references.own(modality, sources))]
         if fitted.gallery is not None:
             banks.insert(0, (fitted.gallery, None))

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from isthmus.atomic import replacing
+from isthmus.calibration.layouts import MODALITY
 from isthmus.cli import no_hits, progress, show
 from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, weights
 from isthmus.cli.terminal import echo, echo_json
@@ -136,6 +137,12 @@ def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *,
 def export(
     into: In,
     to: Annotated[Path, typer.Option(help="the file to write: NAME.jsonl, NAME.npz or NAME.calibration")],
+    layout: Annotated[
+        str, typer.Option(help="of NAME.npz: 'modality' for one index per modality, 'one' for one index of everything")
+    ] = MODALITY,
+    queries: Annotated[
+        str | None, typer.Option(help="the modality of the queries that layout 'one' serves, as in 'text'")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -146,7 +153,7 @@ def export(
     """
     with Collection.open(into, create=False, follow=False) as things:
         try:
-            count, what = _export(things, to, quiet=quiet or json)
+            count, what = _export(things, to, layout, queries, quiet=quiet or json)
         except OSError as error:
             raise CannotWrite(f"{to} cannot be written: {error.strerror or error}.") from None
         if json:
@@ -155,8 +162,10 @@ def export(
             echo(f"Wrote {counted(count, what)} to {to}")
 
 
-def _export(things: Collection, to: Path, *, quiet: bool) -> tuple[int, str]:
+def _export(things: Collection, to: Path, layout: str, queries: str | None, *, quiet: bool) -> tuple[int, str]:
     """Write the file; return the number and the name of the things in it."""
+    if to.suffix != ".npz" and (layout != MODALITY or queries is not None):
+        raise typer.BadParameter("--layout and --queries belong to vectors. Name the file NAME.npz, or leave them out.")
     if to.suffix == ".jsonl":
         count, total = 0, len(things)
         with to.open("w", encoding="utf-8") as file, progress.counting("exporting", "documents", quiet=quiet) as update:
@@ -166,7 +175,7 @@ def _export(things: Collection, to: Path, *, quiet: bool) -> tuple[int, str]:
         return count, "document"
     if to.suffix == ".npz":
         with progress.waiting("exporting vectors", quiet=quiet):
-            return things.export_vectors(to), "vector"
+            return things.export_vectors(to, layout=layout, queries=queries), "vector"
     if to.suffix == ".calibration":
         calibrated = things.calibration or things.snapshot().calibrated  # it may be unsaved: a read-only collection
         calibrated.fitted.save(to)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from isthmus import sources
 from isthmus._optional import need
+from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadVectors, CannotWrite, UnknownDocument
@@ -452,12 +453,15 @@ class Collection:
             lambda: gather(self._store, self._handle.load(), [*first, *self._snapshots.own_queries()])
         )
 
-    def export_vectors(self, path: str | PathLike[str]) -> int:
-        """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows."""
+    def export_vectors(self, path: str | PathLike[str], *, layout: str = MODALITY, queries: str | None = None) -> int:
+        """Write plain folded vectors with ids and modalities, for any inner-product engine; return how many rows.
+
+        ``layout`` and ``queries`` as in ``Fitted.fold``: for one index per modality, or for one index of everything.
+        """
 
         def export() -> int:
             with self._snapshots.view() as view:
-                return exported(view.snapshot, self._store, arguments.path(path))
+                return exported(view.snapshot, self._store, arguments.path(path), layout, queries)
 
         return self.retry_if_reencoded(export)
 

@@ -10,9 +10,11 @@ from typing import BinaryIO
 import numpy as np
 
 from isthmus.atomic import replacing
+from isthmus.calibration.layouts import MODALITY, documents_in_one, served_modality
 from isthmus.errors import CannotWrite, shown
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
+from isthmus.types import Folded
 
 
 @contextmanager
@@ -27,22 +29,29 @@ def _written(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         ) from None
 
 
-def exported(snapshot: Snapshot, store: Store, path: str | PathLike[str]) -> int:
+def exported(
+    snapshot: Snapshot, store: Store, path: str | PathLike[str], layout: str = MODALITY, queries: str | None = None
+) -> int:
     """Write ``vectors``, ``modality``, ``id`` and ``passage``, a row per passage; return how many.
 
-    ``Fitted.fold_queries`` and ``Fitted.finish`` of the calibration turn inner products with them into scores.
+    ``Fitted.fold_queries`` of the calibration, with the same layout, gives the other side of the inner products. In
+    layout ``one`` they are the scores; ``Fitted.finish`` maps those of ``modality`` to scores.
     """
+    fitted = snapshot.calibrated.fitted
+    served = served_modality(fitted, layout, queries, "queries")
     indexes = [
         (index, np.ones(len(index), bool) if index.alive is None else index.alive) for index in snapshot.all_indexes
     ]
     names = store.names()
-    vectors = [index.vectors[alive] for index, alive in indexes]
+    folded = [Folded(index.vectors[alive], np.full(int(alive.sum()), index.modality)) for index, alive in indexes]
+    if served is not None:
+        folded = [documents_in_one(fitted, some, served) for some in folded]
     rows = [index.rows[alive] for index, alive in indexes]
     with _written(path) as file:
         np.savez(
             file,
-            vectors=np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32),
-            modality=np.array([index.modality for index, alive in indexes for _ in range(int(alive.sum()))]),
+            vectors=np.concatenate([some.vectors for some in folded]) if folded else np.zeros((0, 0), np.float32),
+            modality=np.array([name for some in folded for name in some.modality]),
             id=np.array([names.get(int(row), "") for some in rows for row in some[:, 0]]),
             passage=np.concatenate([some[:, 1] for some in rows]) if rows else np.empty(0, np.int64),
         )
