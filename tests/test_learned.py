@@ -85,7 +85,7 @@ def test_slopes_stay_positive_so_that_it_folds() -> None:
     upside_down = np.random.default_rng(0).integers(0, len(w.documents), size=len(w.queries))  # no right answers
     fitted = calibration.fit("learned(k=3,l2=0.001)", w.documents, w.queries, positives=upside_down)
     assert fitted.coefficients is not None
-    assert min(slope for slope, _, _ in fitted.coefficients.table.values()) > 0
+    assert min(terms.slope for terms in fitted.coefficients.table.values()) > 0
 
 
 def test_a_modality_without_known_answers_keeps_the_prior_and_is_not_drowned() -> None:

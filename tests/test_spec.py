@@ -37,7 +37,7 @@ def test_defaults_are_left_out_and_spaces_do_not_matter() -> None:
         ("Center", "Did you mean 'center'?"),
         ("NNN", "Did you mean 'nnn'?"),
         ("nnn(kk=3)", "No setting of nnn is called 'kk'. Did you mean 'k'?"),
-        ("zzzzzzz", "Known: center, dbnorm"),
+        ("zzzzzzz", "Known: blend, center, dbnorm"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(text: str, said: str) -> None:

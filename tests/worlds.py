@@ -33,6 +33,9 @@ SPECS = [
     "learned(k=3)",
     "center+learned(k=3,l2=1.0)",
     "dn(lam=1.0)+learned(k=2)",
+    "blend(k=3)",
+    "blend(k=3,strength=0.4,lower=0.5,upper=0.5)",
+    "center+blend(k=2,strength=0.7)",
 ]
 DYNAMIC_SPECS = [
     "qbnorm(beta=7.0,dynamic=true)",

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -106,22 +106,44 @@ class JointMethod(BiasMethod, Protocol):
 
     __slots__ = ()
 
+    @property
+    def needs_answers(self) -> bool:
+        """Whether it learns from queries with known answers."""
+        return True
+
     @abstractmethod
     def learn(self, answers: Answers) -> Coefficients:
-        """Fit slope, weight and offset of each pair of modalities on queries with known answers."""
+        """Fit the terms of each pair of modalities."""
+
+
+class Terms(NamedTuple):
+    """A score of one pair of modalities: slope · (s − nearness · q·mean) − weight · b + offset, b within bounds."""
+
+    slope: float
+    weight: float
+    offset: float
+    nearness: float = 0.0
+    lowest: float = -np.inf
+    highest: float = np.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficients:
-    """The fitted form of a joint method: score = slope · s − weight · b + offset, by pair of modalities."""
+    """The fitted form of a joint method: terms by pair of modalities, and the mean vector of each modality if used."""
 
-    table: Mapping[tuple[str, str], tuple[float, float, float]]
+    table: Mapping[tuple[str, str], Terms]
+    means: Mapping[str, Matrix] = field(default_factory=dict)
 
-    def of(self, query_modality: str, document_modality: str) -> tuple[float, float, float]:
-        """Return slope, weight and offset of a pair of modalities."""
+    def of(self, query_modality: str, document_modality: str) -> Terms:
+        """Return the terms of a pair of modalities."""
         try:
             return self.table[query_modality, document_modality]
         except KeyError:
             raise UnknownModality(
                 f"no {document_modality} documents were fitted for {query_modality} queries. Fit again with both."
             ) from None
+
+    def nearness(self, query_modality: str, queries: Matrix) -> Matrix:
+        """Return what shifted queries subtract from documents of each modality in ``means``, ``(n, modalities)``."""
+        columns = [self.of(query_modality, name).nearness * np.vecdot(queries, mean) for name, mean in self.means.items()]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(queries), 0), dtype=queries.dtype)

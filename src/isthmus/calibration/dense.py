@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from isthmus.calibration.bank import DenseBank, ReferenceBank
-from isthmus.calibration.bias import Banks
+from isthmus.calibration.bias import Banks, Coefficients, JointMethod
 from isthmus.calibration.methods import StepKind
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import Passages, best_columns, best_rows
@@ -45,7 +45,8 @@ def scores(fitted: Fitted, queries: Vectors, documents: Passages, sources: Pairs
         rows = np.flatnonzero(queries.modality_code == code)
         values = best_columns(x_queries[rows] @ x.T, documents.starts)
         banks = _bank_similarities(fitted, query_modality, x, documents.starts, pairs)
-        out[rows] = _calibrated(fitted, query_modality, documents, DenseScores(values, banks, np.ones(len(documents))))
+        dense = DenseScores(values, banks, np.ones(len(documents)))
+        out[rows] = _calibrated(fitted, query_modality, x_queries[rows], documents, dense)
     balance = np.array([fitted.balance.get(name, 0.0) for name in documents.modalities])
     return np.asarray(out + balance[documents.modality_code])
 
@@ -69,7 +70,9 @@ def _bank_similarities(
     return best_rows(x @ fitted.gallery.astype(np.float64).T, starts), similarity
 
 
-def _calibrated(fitted: Fitted, query_modality: str, documents: Passages, dense: DenseScores) -> Matrix:
+def _calibrated(
+    fitted: Fitted, query_modality: str, queries: Matrix, documents: Passages, dense: DenseScores
+) -> Matrix:
     for step in fitted.spec.steps:
         if step.kind is StepKind.SCALE and fitted.scale is not None:
             table = np.array(
@@ -80,18 +83,30 @@ def _calibrated(fitted: Fitted, query_modality: str, documents: Passages, dense:
             active = _active(dense, fitted.thresholds.get(query_modality, ()))
             dense = dense._replace(values=step.settings.corrected(dense.values, dense.as_banks(), active))
         elif step.kind is StepKind.LEARNED and fitted.coefficients is not None:
-            table = np.array(
-                [
-                    fitted.coefficients.of(query_modality, document_modality)
-                    for document_modality in documents.modalities
-                ]
-            ).reshape(-1, 3)
-            slope, weight, offset = table[documents.modality_code].T
-            b = step.settings.columns(dense.as_banks())[:, 0]
-            dense = dense._replace(values=slope * dense.values - weight * b + offset)
+            values = _joint(fitted.coefficients, step.settings, query_modality, queries, documents, dense)
+            dense = dense._replace(values=values)
         elif step.kind is StepKind.PER_QUERY:
             dense = dense._replace(values=_rescaled(dense.values, step.settings, documents))
     return dense.values
+
+
+def _joint(
+    coefficients: Coefficients,
+    method: JointMethod,
+    query_modality: str,
+    queries: Matrix,
+    documents: Passages,
+    dense: DenseScores,
+) -> Matrix:
+    """Return slope · (s − nearness · q·mean) − weight · b + offset."""
+    table = np.array([coefficients.of(query_modality, name) for name in documents.modalities]).reshape(-1, 6)
+    slope, weight, offset, nearness, lowest, highest = table[documents.modality_code].T
+    b = np.clip(method.columns(dense.as_banks())[:, 0], lowest, highest)
+    values = dense.values
+    if coefficients.means:
+        means = np.stack([coefficients.means[name] for name in documents.modalities]).astype(np.float64)
+        values = values - nearness * (queries @ means.T)[:, documents.modality_code]
+    return np.asarray(slope * values - weight * b + offset)
 
 
 def _standardized(dense: DenseScores, mean: Matrix, deviation: Matrix) -> DenseScores:

@@ -27,8 +27,9 @@ def describe(fitted: Fitted) -> str:
         ]
     if fitted.coefficients:
         lines += [
-            f"learned      {' → '.join(pair):<24} slope {slope:.2f}  bias weight {weight:.2f}  offset {offset:+.2f}"
-            for pair, (slope, weight, offset) in fitted.coefficients.table.items()
+            f"{fitted.spec.steps[-1].name:<12} {' → '.join(pair):<24} slope {terms.slope:.2f}  "
+            f"bias weight {terms.weight:.2f}  offset {terms.offset:+.2f}"
+            for pair, terms in fitted.coefficients.table.items()
         ]
     if fitted.gallery is not None:
         lines.append(f"gallery      {len(fitted.gallery)} reference documents")

@@ -11,6 +11,8 @@ For query modality m and document modality M, with shifted vectors x, bias b in 
       dynamic                b − μ             1 or 0, by query      1/σ       −μ/σ
     nnn+standardize          b                 α                     1/σ       −μ/σ
     learned                  b·weight/slope    1                     slope     offset
+    blend                    b·weight/slope    1                     slope     offset
+      and a column for M     1                 nearness · q·mean_M
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ class Affine(NamedTuple):
 def affine(fitted: Fitted, query_modality: str, document_modality: str) -> Affine:
     """Return the map of a pair of modalities."""
     if fitted.coefficients is not None:
-        slope, weight, offset = fitted.coefficients.of(query_modality, document_modality)
-        return Affine(slope, offset, column_scale=weight / slope)
+        terms = fitted.coefficients.of(query_modality, document_modality)
+        return Affine(terms.slope, terms.offset, column_scale=terms.weight / terms.slope)
     if fitted.scale is None:
         return Affine()
     mean, deviation = fitted.scale.of(query_modality, document_modality)
@@ -57,9 +59,12 @@ def affine(fitted: Fitted, query_modality: str, document_modality: str) -> Affin
 
 
 def width(fitted: Fitted) -> int:
-    """Return the number of columns of each query modality."""
+    """Return the number of columns of each query modality: biases, then one for each mean of a joint method."""
     method = fitted.spec.correction
-    return 0 if method is None else method.coefficients(np.zeros((0, method.sets), dtype=bool)).shape[1]
+    if method is None:
+        return 0
+    means = 0 if fitted.coefficients is None else len(fitted.coefficients.means)
+    return int(method.coefficients(np.zeros((0, method.sets), dtype=bool)).shape[1]) + means
 
 
 def fold_documents(
@@ -86,8 +91,12 @@ def fold_documents(
         table = np.array(maps, dtype=np.float32).reshape(-1, len(Affine._fields))[documents.modality_code]
         _, _, scale, origin, sharpness = table.T
         biases = bias_columns(fitted, x, documents.starts, modality, sharpness, pairs, search)
-        start = fitted.dim + place * columns
-        out[:, start : start + columns] = documents.on_rows(biases * scale[:, None] - origin[:, None])
+        biases = bounded(fitted, biases, modality, documents)
+        start, end = fitted.dim + place * columns, fitted.dim + (place + 1) * columns
+        out[:, start : start + biases.shape[1]] = documents.on_rows(biases * scale[:, None] - origin[:, None])
+        if fitted.coefficients is not None:
+            names = np.array(list(fitted.coefficients.means))
+            out[:, start + biases.shape[1] : end] = vectors.modality[:, None] == names
     if not fitted.spec.dynamic:
         return Folded(out, vectors.modality)
     active = _active_documents(fitted, x, documents, pairs, query_modalities)
@@ -120,6 +129,16 @@ def bias_columns(
     return found
 
 
+def bounded(fitted: Fitted, biases: Matrix, modality: str, documents: Passages) -> Matrix:
+    """Return the biases within the bounds of a joint method."""
+    if fitted.coefficients is None:
+        return biases
+    terms = [fitted.coefficients.of(modality, name) for name in documents.modalities]
+    code = documents.modality_code
+    lowest, highest = (np.array([getattr(one, end) for one in terms])[code, None] for end in ("lowest", "highest"))
+    return np.clip(biases, lowest, highest)
+
+
 def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None, query_modalities: tuple[str, ...]) -> Folded:
     """Return ``[x_q, −coefficients]`` of each query, 0 in the columns of other modalities."""
     columns = width(fitted)
@@ -132,7 +151,10 @@ def fold_queries(fitted: Fitted, queries: Vectors, active: Mask | None, query_mo
     for code, modality in enumerate(queries.modalities):
         rows = np.flatnonzero(queries.modality_code == code)
         start = fitted.dim + query_modalities.index(modality) * columns
-        out[rows, start : start + columns] = -coefficients[rows]
+        end = start + coefficients.shape[1]
+        out[rows, start:end] = -coefficients[rows]
+        if fitted.coefficients is not None:
+            out[rows, end : start + columns] = -fitted.coefficients.nearness(modality, out[rows, : fitted.dim])
     return Folded(out, queries.modality)
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isthmus.calibration.bank import best_by_modality
-from isthmus.calibration.bias import Banks, Coefficients, JointMethod
+from isthmus.calibration.bias import Banks, Coefficients, JointMethod, Terms
 from isthmus.calibration.known import PRIOR_ALPHA, Answers, lists_of, moments
 from isthmus.calibration.listwise import FEWEST, minimum
 from isthmus.calibration.nnn import chosen_k
@@ -80,7 +80,7 @@ class Learned(JointMethod):
                 f"learned needs at least {FEWEST} reference queries of one modality with a known answer and got {got}. "
                 "Pass positives= (query row, document); without known answers use 'nnn+standardize'."
             )
-        table: dict[tuple[str, str], tuple[float, float, float]] = {}
+        table: dict[tuple[str, str], Terms] = {}
         documents, x = answers.documents, answers.x
         codes = range(len(documents.modalities))
         for query_modality, bank in answers.references.vectors.items():
@@ -96,11 +96,11 @@ class Learned(JointMethod):
         return Coefficients(table)
 
 
-def _in_raw_units(numbers: Matrix, t: Matrix, h: Matrix) -> tuple[float, float, float]:
+def _in_raw_units(numbers: Matrix, t: Matrix, h: Matrix) -> Terms:
     """Turn coefficients on (u, h) into those on (s, b)."""
     slope, weight, offset = numbers
     (t_mean, t_deviation), (b_mean, b_deviation) = t, h
-    return (
+    return Terms(
         float(slope / t_deviation),
         float(slope / t_deviation * PRIOR_ALPHA + weight / b_deviation),
         float(offset - slope * t_mean / t_deviation + weight * b_mean / b_deviation),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
+from isthmus.calibration.blend import Blend
 from isthmus.calibration.center import Center
 from isthmus.calibration.dbnorm import DualBankNormalization
 from isthmus.calibration.dn import DistributionNormalization
@@ -51,6 +52,7 @@ METHODS: dict[str, Method] = {
     "qbnorm": Method(StepKind.BIAS, QuerybankNormalization),
     "dbnorm": Method(StepKind.BIAS, DualBankNormalization),
     "learned": Method(StepKind.LEARNED, Learned),
+    "blend": Method(StepKind.LEARNED, Blend),
     "minmax": Method(StepKind.PER_QUERY, MinMax),
     "zscore": Method(StepKind.PER_QUERY, ZScore),
     "rrf": Method(StepKind.PER_QUERY, ReciprocalRankFusion),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isthmus.atomic import replacing
 from isthmus.calibration._sealed import sealed, unsealed
 from isthmus.calibration.bank import ReferenceBank
-from isthmus.calibration.bias import Coefficients
+from isthmus.calibration.bias import Coefficients, Terms
 from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.spec import Spec
@@ -43,7 +43,7 @@ def to_bytes(fitted: Fitted) -> bytes:
         "counts": fitted.statistics.counts,
         "weights": dict(fitted.shift.weights),
         "scale": _listed(fitted.scale.statistics) if fitted.scale else None,
-        "coefficients": _listed(fitted.coefficients.table) if fitted.coefficients else None,
+        "coefficients": _terms(fitted.coefficients) if fitted.coefficients else None,
         "balance": dict(fitted.balance),
         "note": fitted.note,
         "tuned": [[str(t.spec), t.value, dict(t.by_modality), t.refused] for t in fitted.tuned.trials]
@@ -76,7 +76,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
         gallery=groups["gallery"].get("documents"),
         scale=Scale(_table(header["scale"])) if header["scale"] else None,
         thresholds=thresholds,
-        coefficients=Coefficients(_table(header["coefficients"])) if header["coefficients"] else None,
+        coefficients=_coefficients(header["coefficients"], groups["means"]) if header["coefficients"] else None,
         balance=header["balance"],
         note=header["note"],
         tuned=Tuned(tuple(Trial(Spec.parse(text), *rest) for text, *rest in header["tuned"]))
@@ -91,11 +91,33 @@ def _tensors(fitted: Fitted) -> dict[str, NDArray[Any]]:
     if fitted.spec.correction is not None:
         tensors |= {f"references/{name}": bank for name, bank in fitted.references.vectors.items()}
     tensors |= {f"rows/{name}": rows for name, rows in fitted.references.rows.items()}
+    if fitted.coefficients is not None:
+        tensors |= {f"means/{name}": mean for name, mean in fitted.coefficients.means.items()}
     if fitted.gallery is not None:
         tensors["gallery/documents"] = fitted.gallery
     for modality, sets in fitted.thresholds.items():
         tensors |= {f"thresholds/{place}/{modality}": values for place, values in enumerate(sets)}
     return tensors
+
+
+def _terms(coefficients: Coefficients) -> list[list[Any]]:
+    """Return a row per pair of modalities; None for a bound that is infinite, which JSON cannot hold."""
+    finite = {
+        pair: [number if np.isfinite(number) else None for number in terms]
+        for pair, terms in coefficients.table.items()
+    }
+    return _listed(finite)
+
+
+def _coefficients(rows: list[list[Any]], means: dict[str, Matrix]) -> Coefficients:
+    """Undo ``_terms``; isthmus 0.1 wrote three numbers for a pair."""
+    table: dict[tuple[str, str], Terms] = {}
+    for pair, numbers in _table(rows).items():
+        terms = Terms(*numbers)
+        lowest = -np.inf if terms.lowest is None else terms.lowest
+        highest = np.inf if terms.highest is None else terms.highest
+        table[pair] = terms._replace(lowest=lowest, highest=highest)
+    return Coefficients(table, means)
 
 
 def _listed(table: Any) -> list[list[Any]]:
