@@ -13,13 +13,13 @@ from isthmus import calibration
 from isthmus.calibration.blend import Blend, mean_vectors, with_strengths
 from isthmus.calibration.passages import Passages
 from isthmus.errors import BadSpec
-from isthmus.types import Matrix, Vectors
+from isthmus.types import Matrix, Rows, Vectors
 from worlds import world
 
 seeds = pytest.mark.parametrize("seed", [0, 1, 2])
 
 
-def order(scores: Matrix) -> Matrix:
+def order(scores: Matrix) -> Rows:
     return np.argsort(-scores, axis=1, kind="stable")
 
 

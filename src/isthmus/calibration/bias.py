@@ -145,5 +145,7 @@ class Coefficients:
 
     def nearness(self, query_modality: str, queries: Matrix) -> Matrix:
         """Return what shifted queries subtract from documents of each modality in ``means``, ``(n, modalities)``."""
-        columns = [self.of(query_modality, name).nearness * np.vecdot(queries, mean) for name, mean in self.means.items()]
+        columns = [
+            self.of(query_modality, name).nearness * np.vecdot(queries, mean) for name, mean in self.means.items()
+        ]
         return np.stack(columns, axis=1) if columns else np.zeros((len(queries), 0), dtype=queries.dtype)

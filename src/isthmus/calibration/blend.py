@@ -28,7 +28,7 @@ isthmus.errors.BadSpec: blend needs a strength from 0 to 1, not 2.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,6 +42,22 @@ from isthmus.types import Matrix
 
 DEFAULT_K = 16
 SPREAD = 0.05  # of similarities, if nothing tells
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The strength of a query modality, on what evidence, and nDCG@10 by document modality before and after."""
+
+    modality: str
+    strength: float
+    evidence: str
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        gains = ", ".join(f"{name} {self.before[name]:.2f} → {self.after[name]:.2f}" for name in self.before)
+        measured = f": nDCG@10 {gains}" if gains and self.strength else ""
+        return f"{self.modality} queries: strength {self.strength:g}, from {self.evidence}{measured}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

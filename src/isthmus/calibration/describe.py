@@ -38,6 +38,7 @@ def describe(fitted: Fitted) -> str:
     if fitted.spec.correction is not None:
         used = [(name, fitted.spec.correction.describe(len(rows))) for name, rows in fitted.references.rows.items()]
         lines += [f"{line} {name} queries" for name, line in used if line]
+    lines += [f"chosen       {choice}" for choice in fitted.choices]
     if fitted.note:
         lines.append(f"note         {fitted.note}")
     if fitted.tuned is not None:

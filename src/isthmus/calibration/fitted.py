@@ -26,6 +26,7 @@ import numpy as np
 from isthmus.calibration import dense, describe, folding, layouts
 from isthmus.calibration.bank import NeighbourSearch, ReferenceBank
 from isthmus.calibration.bias import Coefficients
+from isthmus.calibration.blend import Choice
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.methods import METHODS
 from isthmus.calibration.pairs import PairsLike
@@ -59,6 +60,7 @@ class Fitted:
     balance: Mapping[str, float] = field(default_factory=dict)
     tuned: Tuned | None = None
     note: str = ""
+    choices: tuple[Choice, ...] = ()  # of ``blend``: the strength of each query modality, if evidence chose it
 
     def scores(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from isthmus.atomic import replacing
 from isthmus.calibration._sealed import sealed, unsealed
 from isthmus.calibration.bank import ReferenceBank
 from isthmus.calibration.bias import Coefficients, Terms
+from isthmus.calibration.blend import Choice
 from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.live import Statistics
 from isthmus.calibration.spec import Spec
@@ -46,6 +48,7 @@ def to_bytes(fitted: Fitted) -> bytes:
         "coefficients": _terms(fitted.coefficients) if fitted.coefficients else None,
         "balance": dict(fitted.balance),
         "note": fitted.note,
+        "choices": [asdict(choice) for choice in fitted.choices],
         "tuned": [[str(t.spec), t.value, dict(t.by_modality), t.refused] for t in fitted.tuned.trials]
         if fitted.tuned
         else None,
@@ -79,6 +82,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
         coefficients=_coefficients(header["coefficients"], groups["means"]) if header["coefficients"] else None,
         balance=header["balance"],
         note=header["note"],
+        choices=tuple(Choice(**choice) for choice in header.get("choices", ())),
         tuned=Tuned(tuple(Trial(Spec.parse(text), *rest) for text, *rest in header["tuned"]))
         if header["tuned"]
         else None,

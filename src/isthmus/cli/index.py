@@ -128,8 +128,10 @@ def _changes(report: Indexed) -> str:
 
 
 def because(calibrated: Calibrated) -> str:
-    """Return in brackets why a calibration was chosen: its nDCG@10 on held-out queries, or a note."""
+    """Return why a calibration was chosen: what evidence says of each kind of query, its nDCG@10, or a note."""
     fitted = calibrated.fitted
+    if fitted.choices:
+        return "".join(f"\n  {choice}" for choice in fitted.choices)
     if fitted.note or fitted.tuned is None:
         return f" ({fitted.note})" if fitted.note else ""
     value = {str(trial.spec): trial.value for trial in fitted.tuned.trials if not trial.refused}

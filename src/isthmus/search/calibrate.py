@@ -1,21 +1,21 @@
 """Calibrate a collection: choose a calibration, fit it, and fit P(match) of its scores.
 
 references   the user's, made from the documents, the bank                        (references.py)
-auto         the best of a small grid, judged on trial documents with known answers
+auto         a strength for each kind of query, judged on trial documents with known answers   (strengths.py);
+             the best of a grid, if enough of the user's own queries have answers
 fit          on the documents as they are; no query meets its source
 match        P(match), from first answers with the source present and taken out   (probability.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import AUTO_GRID, Fitted, Spec, Tuned
-from isthmus.calibration.auto import default_spec
+from isthmus.calibration import AUTO_GRID, Fitted, Spec
 from isthmus.errors import BadSpec, CannotFit
 from isthmus.kinds import TEXT
 from isthmus.search import probability
@@ -23,11 +23,12 @@ from isthmus.search.probability import FIELD, Match, Observed, field_of
 from isthmus.search.ranking import folded_queries, ranked
 from isthmus.search.references import ReferenceCorpus, ReferenceSets
 from isthmus.search.snapshot import Snapshot
+from isthmus.search.strengths import FEWEST, STRENGTHS, by_evidence, spec_of
 from isthmus.storage.protocols import Store
 from isthmus.types import Matrix, Rows
 
-MARGIN = 0.03  # of macro nDCG@10 that a calibration must gain on generated queries
-FEWEST = 16  # queries with a known answer of each modality; with fewer, nothing is judged
+GRID = (*AUTO_GRID, *(spec_of(strength) for strength in STRENGTHS if strength))
+STEPS = len(GRID)  # at most, of ``chosen``
 
 
 def checked(spec: str | Spec) -> Spec | None:
@@ -46,66 +47,37 @@ def checked(spec: str | Spec) -> Spec | None:
 def chosen(
     spec: str | Spec,
     references: ReferenceSets,
-    held: Mapping[str, int],
     progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> Fitted:
-    """Fit the requested calibration; ``held`` is the number of documents of each modality."""
+    """Fit the requested calibration."""
     asked = checked(spec)
     if asked is not None:
         return fitted(asked, references)
-    few = [name for name in held if references.trial.targets().get(name, 0) < FEWEST]
-    if few:
-        why = f"fewer than {FEWEST} queries with a known answer among {', '.join(few)} documents"
-        return _default(references, why)
+    try:
+        if references.answered >= FEWEST:
+            return _by_answers(references, progress)
+        return by_evidence(references, lambda one: fitted(one, references), progress)
+    except CannotFit as error:
+        return replace(fitted("none", references), note=f"auto took none: {error}")
+
+
+def _by_answers(references: ReferenceSets, progress: Callable[[int, int], None]) -> Fitted:
+    """Fit what ranks best for the user's own queries with known answers, together with generated ones.
+
+    ``learned`` is tried here alone. From generated queries, which share the words of their texts, it would learn that
+    right texts are very similar, and then rank pictures too high for real ones (`reproduce/collection.py`).
+    """
     trial = references.trial.of_judges()
-    try:
-        tuned = calibration.tune(
-            grid(references),
-            trial.documents,
-            trial.queries,
-            positives=trial.sources,
-            owner=trial.owner,
-            progress=progress,
-        )
-        return _kept(tuned, references)
-    except CannotFit as error:
-        return _default(references, str(error))
-
-
-def _kept(tuned: Tuned, references: ReferenceSets) -> Fitted:
-    """Fit the best of what was tried; ``none`` unless generated queries show a clear gain.
-
-    Queries generated from documents favour calibrations slightly more than real queries do: on texts alone they show a
-    gain of .025 where real queries lose .02 (`reproduce/collection.py`). The user's own answers need no margin.
-    """
-    value = {str(trial.spec): trial.value for trial in tuned.trials if not trial.refused}
-    gained = value[str(tuned.best)] - value.get("none", 0.0)
-    if references.answered >= FEWEST or gained >= MARGIN or str(tuned.best) == "none":
-        return replace(fitted(tuned.best, references), tuned=tuned)
-    why = f"auto kept none: '{tuned.best}' gains {gained:.3f} nDCG@10 on generated queries"
-    return replace(fitted("none", references), tuned=tuned, note=f"{why}, less than {MARGIN}")
-
-
-def grid(references: ReferenceSets) -> list[str]:
-    """Return the specs that ``auto`` tries; ``learned`` only if the user's own queries have enough answers.
-
-    Queries generated from a text share its words, so ``learned`` would learn that right texts are very similar, and
-    real queries for texts would then rank pictures too high (`reproduce/collection.py`).
-    """
-    return [spec for spec in AUTO_GRID if "learned" not in spec or references.answered >= FEWEST]
-
-
-def _default(references: ReferenceSets, why: str) -> Fitted:
-    try:
-        return replace(fitted(default_spec(references.real.queries), references), note=f"auto took its default: {why}")
-    except CannotFit as error:
-        return replace(fitted("none", references), note=f"auto took none: {why}, and its default does not fit: {error}")
+    tuned = calibration.tune(
+        GRID, trial.documents, trial.queries, positives=trial.sources, owner=trial.owner, progress=progress
+    )
+    return replace(fitted(tuned.best, references), tuned=tuned)
 
 
 def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
     """Fit one spec on the real corpus; ``learned`` needs answers of every modality and uses the trial corpus."""
     parsed = Spec.parse(spec)
-    learns = parsed.learned is not None
+    learns = parsed.learned is not None and parsed.learned.needs_answers
     corpus = references.trial if learns else references.real
     known = corpus.sources if (corpus.sources >= 0).any() else None
     answers = np.where(corpus.judges, corpus.sources, -1) if learns else None

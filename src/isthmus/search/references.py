@@ -57,10 +57,10 @@ class ReferenceCorpus:
             self.ids, self.documents, self.owner, queries, self.sources[kept], self.judges[kept], words
         )
 
-    def targets(self) -> dict[str, int]:
-        """Return how many queries judge by a document of each modality."""
+    def targets(self, judges: Mask | None = None) -> dict[str, int]:
+        """Return how many queries judge by a document of each modality; of all judges, or of these."""
         first = np.searchsorted(self.owner, np.arange(len(self.ids)))
-        known = self.documents.modality[first[self.sources[self.judges]]]
+        known = self.documents.modality[first[self.sources[self.judges if judges is None else judges]]]
         names, counts = np.unique(known, return_counts=True)
         return dict(zip(names.tolist(), counts.tolist(), strict=True))
 

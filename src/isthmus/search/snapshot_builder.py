@@ -282,12 +282,12 @@ class SnapshotBuilder:
     ) -> Snapshot:
         """Fit and build; with ``keep`` under a number of its own in the store, not served yet."""
         state, last = self.store.state(), self.store.last()
-        trials = len(calibration.AUTO_GRID)
+        trials = calibrate.STEPS
         steps = trials + 3  # references, trials, index, P(match)
         progress(0, steps)
         gathered = references.gather(self.store, self.opened.load(), [*self.own_queries(), *own])
         progress(1, steps)
-        fitted = calibrate.chosen(spec, gathered, self.store.counts(), lambda done, _: progress(1 + done, steps))
+        fitted = calibrate.chosen(spec, gathered, lambda done, of: progress(1 + done * trials // of, steps))
         progress(1 + trials, steps)
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,100 @@
+"""How strongly a collection is calibrated: chosen for each kind of query, by evidence.
+
+``blend`` mixes raw cosine (strength 0) with a full calibration (strength 1). Queries made from documents are asked
+under several strengths, and the ranks of their documents decide:
+
+    evidence     queries of one modality whose source is known, by the modality of the source; at least ``FEWEST``
+    allowed      strengths at which no modality of documents loses more than ``LOSS`` of nDCG@10
+    chosen       the allowed strength with the best mean over the modalities
+    both         a query of several kinds has the mean strength of its kinds
+    no evidence  ``CAUTIOUS`` where modalities compete; 0 where there is one
+
+Queries made from a text share its words and find it more easily than a person's words do, so they understate what texts
+lose (on the design mixtures to a quarter): for words the strength ends at ``MOST_FOR_TEXT``, and ``LOSS`` is small. A
+collection of one modality has no gap; there a bias alone must gain ``MARGIN``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from isthmus import calibration
+from isthmus.calibration import Fitted, Tuned
+from isthmus.calibration.blend import Choice, with_strengths
+from isthmus.errors import CannotFit
+from isthmus.kinds import TEXT, atoms
+from isthmus.search.references import ReferenceSets
+
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MOST_FOR_TEXT = 0.5
+FEWEST = 16  # queries with a known answer of a document modality; with fewer, it is not judged
+LOSS = 0.005  # of nDCG@10, on generated queries
+MARGIN = 0.03
+CAUTIOUS = 0.25
+
+Fit = Callable[[str], Fitted]
+
+
+def by_evidence(
+    references: ReferenceSets, fit: Fit, progress: Callable[[int, int], None] = lambda _, __: None
+) -> Fitted:
+    """Fit ``blend`` with a strength for each query modality; ``fit`` fits a spec on the collection's documents."""
+    raw, full = fit(spec_of(0.0)), fit(spec_of(1.0))
+    modalities = full.query_modalities
+    choices: dict[str, Choice] = {}
+    for place, name in enumerate(sorted(modalities, key=lambda one: len(atoms(one)))):
+        choices[name] = _choice(references, name, choices)
+        progress(place + 1, len(modalities))
+    strengths = {name: choice.strength for name, choice in choices.items()}
+    if raw.coefficients is None or full.coefficients is None:
+        raise AssertionError("blend has coefficients")
+    coefficients = with_strengths(raw.coefficients, full.coefficients, strengths)
+    return replace(full, coefficients=coefficients, choices=tuple(choices[name] for name in modalities))
+
+
+def spec_of(strength: float) -> str:
+    """Return the spec of a strength."""
+    return f"blend(strength={strength})"
+
+
+def _choice(references: ReferenceSets, modality: str, known: Mapping[str, Choice]) -> Choice:
+    several = len(references.real.documents.modalities) > 1
+    parts = [known[kind].strength for kind in atoms(modality) if kind in known]
+    if len(atoms(modality)) > 1 and parts:
+        return Choice(modality, float(np.mean(parts)), "the mean of its kinds")
+    tuned, counts = evidence(references, modality)
+    if tuned is None:
+        return Choice(modality, CAUTIOUS if several else 0.0, f"fewer than {FEWEST} queries with a known answer")
+    raw, *others = tuned.trials
+    judged = [name for name in raw.by_modality if counts.get(name, 0) >= FEWEST]
+    best, gained = raw, 0.0
+    for trial in others:
+        gains = [trial.by_modality[name] - raw.by_modality[name] for name in judged]
+        if min(gains) >= -LOSS and float(np.mean(gains)) > gained + 1e-9:
+            best, gained = trial, float(np.mean(gains))
+    if not several and gained < MARGIN:
+        best = raw
+    strength = float(best.spec.steps[-1].settings.strength)
+    before, after = ({name: each.by_modality[name] for name in judged} for each in (raw, best))
+    queries = sum(counts[name] for name in judged)
+    return Choice(modality, strength, f"{queries} generated queries", before, after)
+
+
+def evidence(references: ReferenceSets, modality: str) -> tuple[Tuned | None, dict[str, int]]:
+    """Ask the generated queries of a modality under each strength; None if too few have a known answer."""
+    trial = references.trial
+    asked = trial.judges & (trial.queries.modality == modality)
+    counts = trial.targets(asked)
+    if max(counts.values(), default=0) < FEWEST:
+        return None, counts
+    known = np.where(asked, trial.sources, -1)
+    strengths = [each for each in STRENGTHS if modality != TEXT or each <= MOST_FOR_TEXT]
+    specs = [spec_of(strength) for strength in strengths]
+    try:
+        tuned = calibration.tune(specs, trial.documents, trial.queries, positives=known, owner=trial.owner)
+    except CannotFit:
+        return None, counts
+    return (None if any(each.refused for each in tuned.trials) else tuned), counts
