@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from isthmus.kinds import TEXT, atoms
 from isthmus.search.ranking import Allowed, Ranking, ranked
 from isthmus.search.references import ReferenceCorpus
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.base import Found
 from isthmus.storage.protocols import Store
 from isthmus.types import Rows, Vectors
-from isthmus.words import HybridScale, moments, query_words
+from isthmus.words import WEIGHT, WEIGHT_MIXED, HybridScale, moments, query_words
 
 DEPTH = 500  # candidates of each kind, at least: pages up to here are pages of one list
 WORDS = 1000  # documents of a search by words
@@ -36,7 +37,9 @@ def fit(snapshot: Snapshot, store: Store, corpus: ReferenceCorpus) -> HybridScal
         share = shares_of(store, ranking, store.words.search(query_words(asked), WORDS), asked)
         for at in np.flatnonzero(others & ~np.isnan(share)):
             shares.setdefault(ranking.modality[at], []).append(float(share[at]))
-    return HybridScale(moments(best)[1], {name: moments(values) for name, values in shares.items()})
+    scales = {name: moments(values) for name, values in shares.items()}
+    worded = all(TEXT in atoms(name) for name in store.counts())
+    return HybridScale(moments(best)[1], scales, WEIGHT if worded else WEIGHT_MIXED)
 
 
 def candidates(

@@ -9,7 +9,8 @@ import numpy as np
 
 from isthmus.types import Matrix
 
-WEIGHT = 0.75
+WEIGHT = 0.75  # of words, where all documents have some
+WEIGHT_MIXED = 0.25  # where some have none: words that a query shares with a text by chance must not bury pictures
 
 
 @dataclass(frozen=True, slots=True)
