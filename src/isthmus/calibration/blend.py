@@ -57,7 +57,7 @@ class Choice:
     def __str__(self) -> str:
         gains = ", ".join(f"{name} {self.before[name]:.2f} → {self.after[name]:.2f}" for name in self.before)
         measured = f": nDCG@10 {gains}" if gains and self.strength else ""
-        return f"{self.modality} queries: strength {self.strength:g}, from {self.evidence}{measured}"
+        return f"{self.modality} queries: strength {self.strength:g} ({self.evidence}{measured})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,17 @@ under several strengths, and the ranks of their documents decide:
     allowed      strengths at which no modality of documents loses more than ``LOSS`` of nDCG@10
     chosen       the allowed strength with the best mean over the modalities
     both         a query of several kinds has the mean strength of its kinds
-    no evidence  ``CAUTIOUS`` where modalities compete; 0 where there is one
+    no evidence  ``DEFAULT_FOR_TEXT`` for words, ``DEFAULT`` for others; 0 where there is one modality of documents
 
 Queries made from a text share its words and find it more easily than a person's words do, so they understate what texts
-lose (on the design mixtures to a quarter): for words the strength ends at ``MOST_FOR_TEXT``, and ``LOSS`` is small. A
-collection of one modality has no gap; there a bias alone must gain ``MARGIN``.
+lose (on the design mixtures to a quarter). So for words the strength ends at ``MOST_FOR_TEXT``: on these mixtures half
+a calibration has most of what pictures gain and less than half of what texts lose. A collection of one modality has no
+gap; there a bias alone must gain ``MARGIN``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from isthmus import calibration
 from isthmus.calibration import Fitted, Tuned
 from isthmus.calibration.blend import Choice, with_strengths
+from isthmus.calibration.tune import Trial
 from isthmus.errors import CannotFit
 from isthmus.kinds import TEXT, atoms
 from isthmus.search.references import ReferenceSets
@@ -31,9 +33,9 @@ from isthmus.search.references import ReferenceSets
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_FOR_TEXT = 0.5
 FEWEST = 16  # queries with a known answer of a document modality; with fewer, it is not judged
-LOSS = 0.005  # of nDCG@10, on generated queries
+LOSS = 0.015  # of nDCG@10, on generated queries
 MARGIN = 0.03
-CAUTIOUS = 0.25
+DEFAULT_FOR_TEXT, DEFAULT = 0.5, 0.25
 
 Fit = Callable[[str], Fitted]
 
@@ -66,21 +68,30 @@ def _choice(references: ReferenceSets, modality: str, known: Mapping[str, Choice
     if len(atoms(modality)) > 1 and parts:
         return Choice(modality, float(np.mean(parts)), "the mean of its kinds")
     tuned, counts = evidence(references, modality)
+    unknown = DEFAULT_FOR_TEXT if modality == TEXT else DEFAULT
     if tuned is None:
-        return Choice(modality, CAUTIOUS if several else 0.0, f"fewer than {FEWEST} queries with a known answer")
-    raw, *others = tuned.trials
-    judged = [name for name in raw.by_modality if counts.get(name, 0) >= FEWEST]
-    best, gained = raw, 0.0
-    for trial in others:
-        gains = [trial.by_modality[name] - raw.by_modality[name] for name in judged]
-        if min(gains) >= -LOSS and float(np.mean(gains)) > gained + 1e-9:
-            best, gained = trial, float(np.mean(gains))
-    if not several and gained < MARGIN:
-        best = raw
+        return Choice(modality, unknown if several else 0.0, f"fewer than {FEWEST} queries with a known answer")
+    judged = [name for name, count in counts.items() if count >= FEWEST]
+    queries = sum(counts[name] for name in judged)
+    missing = [name for name in references.trial.documents.modalities if name not in judged]
+    if modality == TEXT and missing:
+        why = f"the default: fewer than {FEWEST} queries with a known answer among {', '.join(missing)} documents"
+        return Choice(modality, unknown, why)
+    raw, best = tuned.trials[0], _best(tuned, judged, MARGIN if not several else 0.0)
     strength = float(best.spec.steps[-1].settings.strength)
     before, after = ({name: each.by_modality[name] for name in judged} for each in (raw, best))
-    queries = sum(counts[name] for name in judged)
     return Choice(modality, strength, f"{queries} generated queries", before, after)
+
+
+def _best(tuned: Tuned, judged: Sequence[str], margin: float) -> Trial:
+    """Return the trial that gains most, and more than the margin, without a loss; raw cosine is the first."""
+    raw, *others = tuned.trials
+    best, most = raw, margin
+    for trial in others:
+        gains = [trial.by_modality[name] - raw.by_modality[name] for name in judged]
+        if min(gains) >= -LOSS and float(np.mean(gains)) > most:
+            best, most = trial, float(np.mean(gains))
+    return best
 
 
 def evidence(references: ReferenceSets, modality: str) -> tuple[Tuned | None, dict[str, int]]:
