@@ -43,15 +43,19 @@ def things(tmp_path: Path, encoder: Encoder) -> Iterator[Collection]:
 
 
 def agree(things: Collection, encoder: Encoder, documents: Sequence[Document]) -> None:
-    """Check every score of every document against the equations."""
+    """Check every score of every document against the equations, but for those raised as identical pictures."""
     for query in ASKED:
-        hits = things.search(query, k=len(documents) + 5)
+        hits = things.search(query, k=len(documents) + 5, explain=True)
+        raised = {hit.id for hit in hits if hit.explanation is not None and hit.explanation.raised is not None}
         expected = dense(things, encoder, documents, query)
         assert {hit.id for hit in hits} == expected.keys()
+        assert len(raised) <= 1
+        expected = {name: score for name, score in expected.items() if name not in raised}
         tolerance = 1e-5 * max(1.0, max(abs(score) for score in expected.values()))
-        assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, abs=tolerance)
-        best = sorted(expected.values(), reverse=True)[:7]
-        assert [hit.score for hit in things.search(query, k=7)] == pytest.approx(best, abs=tolerance)
+        assert {hit.id: hit.score for hit in hits if hit.id not in raised} == pytest.approx(expected, abs=tolerance)
+        best = sorted(expected.values(), reverse=True)[: 7 - len(raised)]
+        first = [hit.score for hit in things.search(query, k=7)][len(raised) :]
+        assert first == pytest.approx(best, abs=tolerance)
 
 
 @pytest.mark.parametrize("spec", SPECS)

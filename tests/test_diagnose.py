@@ -109,6 +109,8 @@ def test_hubs_are_counted_before_and_after_and_empty_places_are_nobody() -> None
     assert occurrences(before, 5).tolist() == [1, 1, 3, 0, 0]
     found = hubs(before, after, 5)
     assert [(hub.document, hub.before, hub.after) for hub in found.worst] == [(2, 3, 1), (0, 1, 2), (1, 1, 2)]
+    after_ = [(hub.document, hub.before, hub.after) for hub in found.worst_after]
+    assert after_ == [(0, 1, 2), (1, 1, 2), (2, 3, 1), (3, 0, 1)]  # one that nobody met by raw cosine is named too
     assert (found.expected, found.never_before, found.never_after) == (1.0, 0.4, 0.2)
 
 

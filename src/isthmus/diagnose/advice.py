@@ -211,8 +211,8 @@ def _steps(n: Numbers, level: Level) -> list[str]:
     crowded = n.hubs is not None and n.hubs.skew_after >= n.hubs.skew_by_lot + CROWDED
     if crowded and n.hubs is not None and n.hubs.most_after > max(5 * n.hubs.expected, 0.05 * n.hubs.questions):
         steps.append(
-            "Look at the documents that appear most often after calibration: remove blank pages, boilerplate and logos "
-            "from the collection."
+            "Look at the documents that appear most often after calibration (they are named here): remove blank pages, "
+            "boilerplate and logos from the collection."
         )
     return steps or [
         "Nothing needs to be done. Run `isthmus diagnose` again after many documents were added or deleted."

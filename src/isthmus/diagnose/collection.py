@@ -117,7 +117,7 @@ def _examined(things: Collection, own: Own, progress: Callable[[int, int], None]
     )
     found = diagnose(evidence, state)
     shown = _Shown(things, ranked_queries)
-    cards = {hub.document: shown.card(hub.document) for hub in found.hubs.worst}
+    cards = {hub.document: shown.card(hub.document) for hub in (*found.hubs.worst, *found.hubs.worst_after)}
     up, down = (shown.moved(found, evidence, which) for which in (found.moves.up, found.moves.down))
     return Examination(found, cards, up, down, len(evidence.sampled), bool(own))
 

@@ -49,7 +49,8 @@ class Hubs:
     never_after: float
     most_before: int
     most_after: int
-    worst: tuple[Hub, ...]
+    worst: tuple[Hub, ...]  # by raw cosine
+    worst_after: tuple[Hub, ...]  # after calibration
 
 
 def occurrences(lists: Rows, documents: int) -> Rows:
@@ -77,10 +78,13 @@ def by_lot(p: float, questions: int) -> float:
 
 
 def hubs(before: Rows, after: Rows, documents: int, worst: int = WORST) -> Hubs:
-    """Compare the lists of the same queries, ``(n, k)`` each; the worst hubs are those before calibration."""
+    """Compare the lists of the same queries, ``(n, k)`` each."""
     old, new = occurrences(before, documents), occurrences(after, documents)
-    order = np.lexsort((np.arange(documents), -old))[:worst]
-    named = tuple(Hub(int(d), int(old[d]), int(new[d])) for d in order if old[d] > 0)
+
+    def named(counts: Rows) -> tuple[Hub, ...]:
+        order = np.lexsort((np.arange(documents), -counts))[:worst]
+        return tuple(Hub(int(d), int(old[d]), int(new[d])) for d in order if counts[d] > 0)
+
     expected = float((before >= 0).sum()) / max(documents, 1)
     return Hubs(
         questions=len(before),
@@ -92,5 +96,6 @@ def hubs(before: Rows, after: Rows, documents: int, worst: int = WORST) -> Hubs:
         never_after=float((new == 0).mean()) if documents else 0.0,
         most_before=int(old.max(initial=0)),
         most_after=int(new.max(initial=0)),
-        worst=named,
+        worst=named(old),
+        worst_after=named(new),
     )

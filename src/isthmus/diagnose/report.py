@@ -174,8 +174,15 @@ def _hubs(found: Examination) -> str:
         "and 1 above that means that a few crowd out others. "
         f"{hubs.never_before:.0%} of the documents are in no list{never}.</p>"
     )
-    cards = "".join(_hub(found.cards[hub.document], hub.before, hub.after, result) for hub in hubs.worst)
-    return f'{text}<ul class="hubs">{cards}</ul>'
+    lists = (
+        [("", hubs.worst)]
+        if result.state.spec == RAW
+        else [("Raw cosine", hubs.worst), ("Calibrated", hubs.worst_after)]
+    )
+    for title, several in lists:
+        cards = "".join(_hub(found.cards[hub.document], hub.before, hub.after, result) for hub in several)
+        text += (f"<h3>{title}</h3>" if title else "") + f'<ul class="hubs">{cards}</ul>'
+    return text
 
 
 def _hub(card: Card, before: int, after: int, result: Diagnosis) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from textwrap import fill
 from typing import Any
 
 from isthmus.diagnose.advice import RAW
 from isthmus.diagnose.collection import Examination, MovedQuery
+from isthmus.diagnose.hubs import Hub
 
 WIDTH = 110
 HUBS = 3  # that are named
@@ -26,12 +27,20 @@ def as_text(found: Examination) -> str:
             for name in shares.corpus
         ]
     if one.hubs.worst:
-        named = [(found.cards[hub.document].id, hub.before, hub.after) for hub in one.hubs.worst[:HUBS]]
-        then = "" if one.state.spec == RAW else " (raw → calibrated)"
-        counts = ", ".join(f"{name!r} {old}" + (f" → {new}" if then else "") for name, old, new in named)
-        lines += ["", _hanging("most frequent: ", f"{counts} of {one.hubs.questions:,} lists{then}")]
+        lines += ["", _most_frequent(found, "most frequent: ", one.hubs.worst)]
+        if one.state.spec != RAW:
+            lines += [_most_frequent(found, "after calibration: ", one.hubs.worst_after)]
     lines += ["", *(_hanging("what to do: ", step) for step in one.advice.steps)]
     return "\n".join(lines)
+
+
+def _most_frequent(found: Examination, mark: str, several: Sequence[Hub]) -> str:
+    """Name the documents that are in most lists."""
+    one = found.diagnosis
+    named = [(found.cards[hub.document].id, hub.before, hub.after) for hub in several[:HUBS]]
+    then = "" if one.state.spec == RAW else " (raw → calibrated)"
+    counts = ", ".join(f"{name!r} {old}" + (f" → {new}" if then else "") for name, old, new in named)
+    return _hanging(mark, f"{counts} of {one.hubs.questions:,} lists{then}")
 
 
 def _hanging(mark: str, text: str) -> str:
@@ -52,7 +61,11 @@ def summary(found: Examination) -> dict[str, Any]:
             asdict(shares) | {"off_chance": shares.off_chance, "off_relevance": shares.off_relevance}
             for shares in one.shares
         ],
-        "hubs": asdict(one.hubs) | {"worst": [_hub(found, asdict(hub)) for hub in one.hubs.worst]},
+        "hubs": asdict(one.hubs)
+        | {
+            "worst": [_hub(found, asdict(hub)) for hub in one.hubs.worst],
+            "worst_after": [_hub(found, asdict(hub)) for hub in one.hubs.worst_after],
+        },
         "moves": asdict(one.moves)
         | {"gain": one.moves.gain, "certain": one.moves.certain}
         | {"up": [_moved(m) for m in found.up], "down": [_moved(m) for m in found.down]},

@@ -69,7 +69,8 @@ class Scored:
     segments: Sequence[Segment]  # that matched together
     inner: float
     rank_before: int | None
-    words: float | None
+    words: float | None = None
+    raised: float | None = None
 
 
 def with_explanations(snapshot: Snapshot, query: Vectors, scored: Sequence[Scored]) -> list[Hit]:
@@ -101,6 +102,7 @@ def _explained(one: Scored, unit: Matrix, shifted: float, at_zero: float, at_one
         rank_before=one.rank_before,
         rank=one.hit.rank,
         words=one.words,
+        raised=one.raised,
     )
 
 

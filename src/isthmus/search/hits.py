@@ -39,7 +39,7 @@ class MatchedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a score was computed: ``score = slope · (similarity + shift − bias) + offset``, plus ``words``."""
+    """How a score was computed: ``score = slope · (similarity + shift − bias) + offset``, plus words and ``raised``."""
 
     parts: Mapping[str, float]  # the raw cosine of the query with each part of the document
     similarity: float
@@ -51,6 +51,7 @@ class Explanation:
     rank_before: int | None  # by raw similarity, among the first 300 of each modality; None beyond 300
     rank: int
     words: float | None = None  # what words added to the score, in a hybrid search
+    raised: float | None = None  # what was added because the document has the picture of the query
     aligned: Aligned | None = None  # how the query was aligned before the search
     rank_by_score: int | None = None  # its rank by score, if hits were reranked
     matched: float | None = None  # the score of the reranker
@@ -59,6 +60,7 @@ class Explanation:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         before = "beyond" if self.rank_before is None else f"rank {self.rank_before}"
         words = "" if self.words is None else f", words {self.words:+.2f} = {self.score + self.words:.2f}"
+        words += "" if self.raised is None else f", raised by {self.raised:.2f}: the same as the query"
         again = "" if self.rank_by_score is None else f"rank {self.rank_by_score} by score, "
         again += "" if self.matched is None else f"matched {self.matched:+.2f}, "
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,13 +63,7 @@ def candidates(
         return wanted if allowed is None else wanted & allowed(documents)
 
     far = ranked(snapshot, query, len(others), allowed=may, modalities=modalities)[0]
-    return Ranking(
-        np.concatenate([near.documents, far.documents]),
-        np.concatenate([near.passages, far.passages]),
-        np.concatenate([near.scores, far.scores]),
-        np.concatenate([near.inner, far.inner]),
-        [*near.modality, *far.modality],
-    )
+    return near.joined(far)
 
 
 def shares_of(store: Store, found: Ranking, said: Found, asked: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -87,5 +82,4 @@ def reordered(
     """Return the ranking by hybrid scores, and the earlier position of each document."""
     joined = hybrid.joined(found.scores, share, found.modality)
     order = np.lexsort((found.documents, -joined))
-    modality = [found.modality[at] for at in order]
-    return Ranking(found.documents[order], found.passages[order], joined[order], found.inner[order], modality), order
+    return replace(found.take(order), scores=joined[order]), order

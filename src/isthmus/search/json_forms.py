@@ -87,6 +87,7 @@ class ExplanationJson(TypedDict):
     rank_before: int | None
     rank: int
     words: float | None
+    raised: float | None
     rank_by_score: int | None
     matched: float | None
     aligned: NotRequired[AlignedJson]
@@ -196,6 +197,7 @@ def explanation_json(explanation: Explanation) -> ExplanationJson:
         "rank_before": explanation.rank_before,
         "rank": explanation.rank,
         "words": explanation.words,
+        "raised": explanation.raised,
         "rank_by_score": explanation.rank_by_score,
         "matched": explanation.matched,
     }

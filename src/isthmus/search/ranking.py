@@ -34,11 +34,19 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.documents)
 
-    def top(self, first: int, last: int) -> Ranking:
-        """Return the documents from ``first`` to ``last``."""
-        some = slice(first, last)
+    def take(self, places: Rows) -> Ranking:
+        """Return the documents at these places, in this order."""
+        modality = [self.modality[place] for place in places]
+        return Ranking(self.documents[places], self.passages[places], self.scores[places], self.inner[places], modality)
+
+    def joined(self, other: Ranking) -> Ranking:
+        """Return the documents of both, those of the other after these."""
         return Ranking(
-            self.documents[some], self.passages[some], self.scores[some], self.inner[some], self.modality[some]
+            np.concatenate([self.documents, other.documents]),
+            np.concatenate([self.passages, other.passages]),
+            np.concatenate([self.scores, other.scores]),
+            np.concatenate([self.inner, other.inner]),
+            [*self.modality, *other.modality],
         )
 
 
@@ -53,7 +61,7 @@ def ranked(
     """Return the ``k`` best documents of each query."""
     indexes = [index for index in snapshot.all_indexes if modalities is None or index.modality in modalities]
     asked = folded_queries(snapshot, queries)
-    found = [_of_index(snapshot, index, asked, k, allowed) for index in indexes]
+    found = [of_index(snapshot, index, asked, k, allowed) for index in indexes]
     return [_merged([of_index[row] for of_index in found], k) for row in range(len(queries))]
 
 
@@ -98,9 +106,8 @@ def folded_queries(snapshot: Snapshot, queries: Vectors) -> Folded:
     return fitted.fold_queries(queries, active=active)
 
 
-def _of_index(
-    snapshot: Snapshot, index: ModalityIndex, asked: Folded, k: int, allowed: Allowed | None
-) -> list[Ranking]:
+def of_index(snapshot: Snapshot, index: ModalityIndex, asked: Folded, k: int, allowed: Allowed | None) -> list[Ranking]:
+    """Return the ``k`` best documents of one index for each folded query."""
     mask = index.alive
     if allowed is not None:
         may = allowed(index.documents)
@@ -138,7 +145,7 @@ def _merged(several: Sequence[Ranking], k: int) -> Ranking:
     order = np.lexsort((documents, -scores))
     first = np.sort(np.unique(documents[order], return_index=True)[1])[:k]  # each document at its best passage
     order = order[first]
-    return Ranking(documents[order], passages[order], scores[order], inner[order], [modality[at] for at in order])
+    return Ranking(documents, passages, scores, inner, modality).take(order)
 
 
 _EMPTY = Ranking(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0), [])

@@ -32,16 +32,16 @@ class Answer:
     probability: Matrix | None
     words: Matrix | None = None
     others: Mapping[int, list[int]] | None = None
+    raised: Matrix | None = None  # what was added because the document has the part of the query, or NaN
 
     def take(self, places: Rows) -> Answer:
         """Return the answer at these places."""
-        r = self.ranking
-        modality = [r.modality[place] for place in places]
         return replace(
             self,
-            ranking=Ranking(r.documents[places], r.passages[places], r.scores[places], r.inner[places], modality),
+            ranking=self.ranking.take(places),
             probability=None if self.probability is None else self.probability[places],
             words=None if self.words is None else self.words[places],
+            raised=None if self.raised is None else self.raised[places],
         )
 
     def probable(self, least: float | None) -> Answer:
@@ -129,9 +129,20 @@ class Fetched:
 
     def _scored(self, at: int, answer: Answer, place: int, hit: Hit) -> Scored:
         row, number = int(answer.ranking.documents[place]), int(answer.ranking.passages[place])
-        words = None if answer.words is None or np.isnan(answer.words[place]) else float(answer.words[place])
         before = None if self.before is None else self.before[at].get(row)
-        return Scored(hit, combination(self.segments[row], number), float(answer.ranking.inner[place]), before, words)
+        return Scored(
+            hit,
+            combination(self.segments[row], number),
+            float(answer.ranking.inner[place]),
+            before,
+            words=_known(answer.words, place),
+            raised=_known(answer.raised, place),
+        )
+
+
+def _known(values: Matrix | None, place: int) -> float | None:
+    """Return a value; None where it is missing."""
+    return None if values is None or np.isnan(values[place]) else float(values[place])
 
 
 def _mean(rows: Matrix) -> Matrix:

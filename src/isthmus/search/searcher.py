@@ -21,7 +21,7 @@ from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotFit, UnknownModality
 from isthmus.index.threads import Turns, cores
-from isthmus.search import arguments, explain, hybrid
+from isthmus.search import arguments, explain, hybrid, identical
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
 from isthmus.search.probability import FIELD, field_of
@@ -210,22 +210,24 @@ def _answers(
     _check_probability(snapshot, vectors, request)
     together = ranked(snapshot, vectors, depth, allowed=allowed, modalities=modalities)
     fields = _fields(snapshot, vectors, together, everywhere=allowed is None and modalities is None)
+    same = identical.holders(snapshot, store, vectors, allowed, modalities)
     answers: list[Answer] = []
-    for row, ranking in enumerate(together):
-        query = asked[row]
-        p = _probability(snapshot, str(vectors.modality[row]), ranking.scores, fields[row])
-        if joined is None or not query.text:
-            answers.append(Answer(ranking, p))
-            continue
+    for row, (query, ranking) in enumerate(zip(asked, together, strict=True)):
         one = vectors.take(np.array([row]))
+        if joined is None or not query.text:
+            found = identical.with_documents(snapshot, one, ranking, same[row])
+            p = _probability(snapshot, str(vectors.modality[row]), found.scores, fields[row])
+            answers.append(identical.put_first(Answer(found, p), same[row]))
+            continue
         condition = parse(request.where) if request.where else None
         said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
         found = hybrid.candidates(snapshot, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
+        found = identical.with_documents(snapshot, one, found, same[row])
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
         p = _probability(snapshot, str(vectors.modality[row]), found.scores[order], fields[row])
         gain = np.where(np.isnan(share), np.nan, joined.joined(found.scores, share, found.modality) - found.scores)
-        answers.append(Answer(again, p, gain[order]))
+        answers.append(identical.put_first(Answer(again, p, gain[order]), same[row]))
     return answers
 
 

@@ -1,0 +1,118 @@
+"""The strength of each kind of query, chosen by evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from isthmus.calibration import Fitted
+from isthmus.search import strengths
+from isthmus.search.calibrate import chosen, fitted
+from isthmus.search.references import ReferenceCorpus, ReferenceSets
+from isthmus.search.strengths import DEFAULT, DEFAULT_FOR_TEXT, FEWEST, LOSS, MOST_FOR_TEXT, by_evidence, spec_of
+from isthmus.types import Vectors
+from stock import unit
+
+DIM = 24
+GAP = 3.0
+
+
+def references(
+    *, texts: int = 60, images: int = 60, judges: int = 24, asked: tuple[str, ...] = ("text", "image"), gap: float = GAP
+) -> ReferenceSets:
+    """Make texts and images in cones of their own; each kind of query asks for the first ``judges`` of each."""
+    rng = np.random.default_rng(0)
+    topics = rng.normal(size=(texts + images, DIM))
+    cones = {name: gap * unit(rng.normal(size=DIM)) for name in ("text", "image")}
+    modality = np.array(["text"] * texts + ["image"] * images)
+    own = np.array([cones[name] for name in modality])
+    documents = Vectors.of(unit(topics + own + 0.6 * rng.normal(size=own.shape)), modality)
+    sources, made, kinds = [], [], []
+    for kind in asked:
+        for first, count in ((0, texts), (texts, images)):
+            rows = np.arange(first, first + min(judges, count))
+            sources += rows.tolist()
+            made.append(unit(topics[rows] + cones.get(kind, 0.0) + 0.6 * rng.normal(size=(len(rows), DIM))))
+            kinds += [kind] * len(rows)
+    queries = Vectors.of(np.concatenate(made), kinds)
+    count = len(queries)
+    corpus = ReferenceCorpus(
+        [f"{row}" for row in range(len(documents))],
+        documents,
+        np.arange(len(documents)),
+        queries,
+        np.array(sources),
+        np.ones(count, dtype=bool),
+        [""] * count,
+    )
+    return ReferenceSets(corpus, corpus)
+
+
+def choose(sets: ReferenceSets) -> Fitted:
+    return by_evidence(sets, lambda spec: fitted(spec, sets))
+
+
+def test_where_one_modality_drowns_the_other_it_is_calibrated_without_a_loss() -> None:
+    found = {choice.modality: choice for choice in choose(references()).choices}
+    assert set(found) == {"text", "image"}
+    words = found["text"]
+    assert 0 < words.strength <= MOST_FOR_TEXT
+    assert words.after["image"] > words.before["image"] + 0.05
+    for choice in found.values():
+        assert all(choice.after[each] >= choice.before[each] - LOSS for each in choice.before)
+        assert f"{2 * 24} generated queries" in str(choice)
+
+
+def test_where_nothing_is_gained_queries_stay_with_raw_cosine() -> None:
+    """Without a gap, and without hubs, no strength may change the ranking for the worse."""
+    for choice in choose(references(gap=0.0)).choices:
+        assert all(choice.after[each] >= choice.before[each] - LOSS for each in choice.before)
+
+
+@pytest.mark.parametrize(("judges", "known"), [(FEWEST - 1, False), (FEWEST, True)])
+def test_with_too_few_known_answers_the_default_is_taken(judges: int, known: bool) -> None:
+    for choice in choose(references(judges=judges)).choices:
+        assert bool(choice.before) == known
+        if not known:
+            assert choice.strength == (DEFAULT_FOR_TEXT if choice.modality == "text" else DEFAULT)
+            assert "fewer than 16" in choice.evidence
+
+
+def test_words_need_evidence_for_every_modality_of_documents() -> None:
+    sets = references(images=FEWEST - 1)
+    found = {choice.modality: choice for choice in choose(sets).choices}
+    assert found["text"].strength == DEFAULT_FOR_TEXT
+    assert "image documents" in found["text"].evidence
+    assert found["image"].before.keys() == {"text"}  # what is known is judged
+
+
+def test_a_collection_of_one_modality_keeps_raw_cosine() -> None:
+    for choice in choose(references(images=0, asked=("text",))).choices:
+        assert choice.strength == 0
+
+
+def test_a_query_of_both_has_the_mean_strength_of_its_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = references(asked=("text", "image", "image+text"))
+    monkeypatch.setattr(strengths, "evidence", lambda _, modality: (None, {}))
+    found = {choice.modality: choice.strength for choice in choose(sets).choices}
+    assert found == {"text": DEFAULT_FOR_TEXT, "image": DEFAULT, "image+text": (DEFAULT_FOR_TEXT + DEFAULT) / 2}
+
+
+def test_the_chosen_strengths_are_what_is_scored() -> None:
+    sets = references()
+    found = choose(sets)
+    documents, queries = sets.real.documents, sets.real.queries
+    scores = found.scores(queries, documents, sources=sets.real.sources)
+    for choice in found.choices:
+        alone = fitted(spec_of(choice.strength), sets).scores(queries, documents, sources=sets.real.sources)
+        rows = queries.modality == choice.modality
+        np.testing.assert_allclose(scores[rows], alone[rows], atol=1e-9)
+
+
+def test_enough_answers_of_the_users_own_compare_every_method() -> None:
+    sets = references()
+    own = ReferenceSets(sets.real, sets.trial, answered=FEWEST)
+    found = chosen("auto", own)
+    assert found.tuned is not None
+    assert {"none", "center"} <= {str(trial.spec) for trial in found.tuned.trials}
+    assert chosen("auto", sets).tuned is None
