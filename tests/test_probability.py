@@ -17,7 +17,7 @@ from isthmus.encoders import Encoder
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.search import observations, prior, versions
 from isthmus.search.prior import Prior, rescaled, shipped
-from isthmus.search.probability import COPY, Curve, Match, Observed, auroc, ece, judged, logistic, top_of
+from isthmus.search.probability import COPY, Curve, Match, Observed, auroc, ece, judged_prior, logistic, top_of
 from isthmus.search.tops import likeness
 from stock import unit
 from tiny import WORDS
@@ -191,13 +191,14 @@ def test_near_duplicates_of_the_source_are_no_wrong_answers(tmp_path: Path) -> N
     assert seen.score[~seen.right].max() < 0.9 < seen.score[seen.right].min()
 
 
-def test_a_curve_from_elsewhere_is_judged_on_every_answer() -> None:
+def test_a_curve_from_elsewhere_is_judged_where_the_source_is_present() -> None:
     scores = np.array([3.0, 0.0] * 20)
-    seen = Observed(scores, [top_of(np.array([s, 0.0])) for s in scores], scores > 1, np.arange(40))
-    good = judged(seen, Curve(intercept=-3.0, slope=2.0, field=0.0))
-    assert good["auroc"] == 1.0
-    assert good["answers"] == 40
-    assert good["ece"] < judged(seen, Curve(intercept=-9.0, slope=2.0, field=0.0))["ece"]
+    tops = [top_of(np.array([score, 0.0])) for score in scores]
+    seen = Observed(scores, tops, scores > 1, np.arange(40), present=scores > 1)
+    sure, doubtful = Curve(-3.0, 4.0, 0.0), Curve(-9.0, 2.0, 0.0)
+    assert judged_prior(seen, sure) == {"auroc": 1.0, "ece": pytest.approx(0, abs=1e-3), "answers": 40.0}
+    assert judged_prior(seen, doubtful)["ece"] == pytest.approx(1 - 1 / (1 + np.exp(3)))
+    assert judged_prior(seen.take(scores > 1), sure) == {}
 
 
 def test_a_logistic_regression_finds_the_weights_of_its_data() -> None:

@@ -101,7 +101,7 @@ def matched(snapshot: Snapshot, store: Store, references: ReferenceSets, encoder
         if known is not None and modality in gaps and modality in known.curves:
             curves[modality] = prior.rescaled(known.curves[modality], gaps[modality])
             if seen is not None:
-                held_out[modality] = probability.judged(seen, curves[modality])
+                held_out[modality] = probability.judged_prior(seen, curves[modality])
         elif seen is not None and (curve := probability.fit(seen)) is not None:
             curves[modality] = curve
             held_out[modality] = probability.judged(seen)

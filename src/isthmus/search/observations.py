@@ -27,12 +27,13 @@ BATCH = 64  # queries whose documents are fetched at once
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """The first answer of a query: its score, the top of its list, and whether it is right."""
+    """The first answer of a query: its score, the top of its list, whether it is right, and the source there."""
 
     query: int
     score: float
     top: Top
     right: bool
+    present: bool = True
 
 
 def observed(snapshot: Snapshot, store: Store, trial: ReferenceCorpus, rows: Rows) -> Observed:
@@ -47,6 +48,7 @@ def observed(snapshot: Snapshot, store: Store, trial: ReferenceCorpus, rows: Row
         [each.top for each in found],
         np.array([each.right for each in found], dtype=bool),
         np.array([each.query for each in found]),
+        np.array([each.present for each in found], dtype=bool),
     )
 
 
@@ -71,7 +73,7 @@ def _answers(
         wins = bool(own[at] >= wrong[0])
         present = top_of(np.sort(np.append(wrong, own[at]))[::-1], mine if wins else theirs)
         yield FirstAnswer(int(numbers[at]), present.first, present, wins)
-        yield FirstAnswer(int(numbers[at]), float(wrong[0]), top_of(wrong, theirs), right=False)
+        yield FirstAnswer(int(numbers[at]), float(wrong[0]), top_of(wrong, theirs), right=False, present=False)
 
 
 def _alike(means: Mapping[int, Matrix], ranking: Ranking, source: int) -> Mask:

@@ -21,7 +21,7 @@ Reference: Platt, Probabilistic outputs for support vector machines (1999), for 
 for ECE. That the curve sees the list is ours.
 
 >>> right = np.array([True, True, False, False] * 5)
->>> observed = Observed(np.array([3.0, 2.5, 1.0, 0.5] * 5), [Top(0.0, 0.0)] * 20, right, query=np.arange(20))
+>>> observed = Observed(np.array([3.0, 2.5, 1.0, 0.5] * 5), [Top(0.0, 0.0)] * 20, right, np.arange(20), right)
 >>> curve = fit(observed)
 >>> [round(float(p), 2) for p in curve(np.array([3.0, 0.5]), Top(0.0, 0.0))]
 [0.93, 0.07]
@@ -71,12 +71,16 @@ def top_of(scores: Matrix, alike: float | None = None) -> Top:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """First answers: their scores, the tops of their lists, whether they were right, and which query they answered."""
+    """First answers: their scores, the tops of their lists, whether they were right, and which query they answered.
+
+    ``present``: whether the source of the query was there.
+    """
 
     score: Matrix
     tops: Sequence[Top]
     right: Mask
     query: Rows
+    present: Mask
 
     def __len__(self) -> int:
         return len(self.score)
@@ -89,7 +93,7 @@ class Observed:
     def take(self, rows: Mask) -> Observed:
         """Return some of them."""
         tops = [self.tops[at] for at in np.flatnonzero(rows).tolist()]
-        return Observed(self.score[rows], tops, self.right[rows], self.query[rows])
+        return Observed(self.score[rows], tops, self.right[rows], self.query[rows], self.present[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,24 +179,32 @@ def sigmoid(logit: Matrix) -> Matrix:
     return np.asarray(0.5 * (1 + np.tanh(np.asarray(logit) / 2)))
 
 
-def judged(observed: Observed, curve: Curve | None = None) -> dict[str, float]:
-    """Return AUROC and ECE: of a curve that was fitted on other queries, or of curves fitted on half of the answers.
-
-    Such a curve is measured on the other half; both answers of a query are in the same half.
-    """
-    half = observed.query % 2 == 0
-    p, right = [], []
+def judged(observed: Observed) -> dict[str, float]:
+    """Return AUROC and ECE of curves fitted on one half of the answers and measured on the other."""
+    half = observed.query % 2 == 0  # all answers of a query are in the same half
+    p = np.empty(len(observed))
     for held in (half, ~half):
-        some = observed.take(held)
-        used = curve or fit(observed.take(~held))
-        if used is None:
+        curve = fit(observed.take(~held))
+        if curve is None:
             return {}
-        p += [float(used(score, top)) for score, top in zip(some.score, some.tops, strict=True)]
-        right += some.right.tolist()
-    predicted, truth = np.array(p), np.array(right, dtype=bool)
-    if truth.all() or not truth.any():
+        p[held] = _of_all(curve, observed.take(held))
+    return {"auroc": auroc(p, observed.right), "ece": ece(p, observed.right), "answers": float(len(observed))}
+
+
+def judged_prior(observed: Observed, curve: Curve) -> dict[str, float]:
+    """Return AUROC and ECE of a curve that was fitted elsewhere.
+
+    A prior knows few queries without an answer, so the ECE is that of the answers with the source present.
+    """
+    right, present = observed.right, observed.present
+    if right.all() or not right.any():
         return {}
-    return {"auroc": auroc(predicted, truth), "ece": ece(predicted, truth), "answers": float(len(observed))}
+    p = _of_all(curve, observed)
+    return {"auroc": auroc(p, right), "ece": ece(p[present], right[present]), "answers": float(len(observed))}
+
+
+def _of_all(curve: Curve, observed: Observed) -> Matrix:
+    return np.array([float(curve(score, top)) for score, top in zip(observed.score, observed.tops, strict=True)])
 
 
 def auroc(confidence: Matrix, right: Mask) -> float:
