@@ -109,8 +109,8 @@ def test_an_explanation_adds_up(things: Collection, spec: str) -> None:
             told = hit.explanation
             assert told is not None
             added = told.slope * (told.similarity + told.shift - told.bias) + told.offset
-            assert added == pytest.approx(hit.score, abs=1e-4)
-            assert told.score == pytest.approx(hit.score, abs=1e-4)
+            assert added == pytest.approx(told.score, abs=1e-4)
+            assert told.score + (told.raised or 0.0) == pytest.approx(hit.score, abs=1e-4)
             assert told.rank == hit.rank
             assert told.rank_before == raw.index(hit.id) + 1
             assert set(told.parts) == set(hit.modality.split("+"))

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 HELPERS = (
     "corpora",
     "flickr8k",
+    "match_corpora",
     "mixture",
     "mixture_things",
     "packed",
@@ -158,6 +159,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("align", "passages"),
         ("collections", "collection"),
         ("collections", "match"),
+        ("collections", "match_prior"),
         ("evaluate", "headline"),
         ("evaluate", "trade"),
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),

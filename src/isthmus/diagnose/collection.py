@@ -19,7 +19,7 @@ from isthmus.documents import Document, ImageLike, Query
 from isthmus.encoders.images import Frame, read
 from isthmus.errors import BadImage, BadInput
 from isthmus.search import Collection
-from isthmus.search.calibrate import own_scores
+from isthmus.search.observations import own_scores
 from isthmus.search.ranking import Ranking, ranked
 from isthmus.search.references import Own, ReferenceCorpus
 from isthmus.search.snapshot import Snapshot

@@ -4,7 +4,8 @@ references   the user's, made from the documents, the bank                      
 auto         a strength for each kind of query, judged on trial documents with known answers   (strengths.py);
              the best of a grid, if enough of the user's own queries have answers
 fit          on the documents as they are; no query meets its source
-match        P(match), from first answers with the source present and taken out   (probability.py)
+match        P(match): the encoder's prior on the scale of the collection                      (prior.py), or
+             fitted on first answers with the source present and taken out                    (observations.py)
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import numpy as np
 
 from isthmus import calibration
 from isthmus.calibration import AUTO_GRID, Fitted, Spec
+from isthmus.encoders import Encoder
 from isthmus.errors import BadSpec, CannotFit
 from isthmus.kinds import TEXT
-from isthmus.search import probability
-from isthmus.search.probability import FIELD, Match, Observed, field_of
-from isthmus.search.ranking import folded_queries, ranked
+from isthmus.search import observations, prior, probability
+from isthmus.search.probability import Match
 from isthmus.search.references import ReferenceCorpus, ReferenceSets
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.strengths import FEWEST, STRENGTHS, by_evidence, spec_of
 from isthmus.storage.protocols import Store
-from isthmus.types import Matrix, Rows
+from isthmus.types import Rows
 
 GRID = (*AUTO_GRID, *(spec_of(strength) for strength in STRENGTHS if strength))
 STEPS = len(GRID)  # at most, of ``chosen``
@@ -86,62 +87,35 @@ def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
     )
 
 
-def matched(snapshot: Snapshot, store: Store, references: ReferenceSets) -> Match:
-    """Search for every judge with its document present and removed, and fit P(match) by query modality."""
-    trial = references.trial
+def matched(snapshot: Snapshot, store: Store, references: ReferenceSets, encoder: Encoder | None) -> Match:
+    """Return P(match) by query modality: from the encoder's prior, else fitted on queries with a known source.
+
+    Both are judged on such queries.
+    """
+    known = prior.shipped(encoder)
+    gaps = {} if known is None or encoder is None else prior.gaps(snapshot, encoder)
     curves, held_out = {}, {}
-    for modality in trial.queries.modalities:
-        asked = (trial.queries.modality == modality) & (trial.sources >= 0)
-        rows = np.flatnonzero(asked & trial.judges)
-        if modality != TEXT and "+" not in modality and len(rows):  # people also search by example
-            rows = np.concatenate([rows, np.flatnonzero(asked & ~trial.judges)[: len(rows)]])
-        if not len(rows):
-            continue
-        observed = _observed(snapshot, store, trial, rows)
-        curve = probability.fit(observed)
-        if curve is not None:
+    for modality in snapshot.calibrated.fitted.query_modalities:
+        rows = _asked(references.trial, modality)
+        seen = observations.observed(snapshot, store, references.trial, rows) if len(rows) else None
+        if known is not None and modality in gaps and modality in known.curves:
+            curves[modality] = prior.rescaled(known.curves[modality], gaps[modality])
+            if seen is not None:
+                held_out[modality] = probability.judged_prior(seen, curves[modality])
+        elif seen is not None and (curve := probability.fit(seen)) is not None:
             curves[modality] = curve
-            held_out[modality] = probability.judged(observed)
+            held_out[modality] = probability.judged(seen)
     spec = snapshot.calibrated.fitted.spec
-    if TEXT in curves and (spec.scale is not None or spec.learned is not None):
+    if TEXT in curves and known is None and (spec.scale is not None or spec.learned is not None):
         for modality in snapshot.calibrated.fitted.query_modalities:  # on one scale: the curve of texts applies
             curves.setdefault(modality, curves[TEXT])
     return Match(curves, held_out)
 
 
-def _observed(snapshot: Snapshot, store: Store, trial: ReferenceCorpus, rows: Rows) -> Observed:
-    queries = trial.queries.take(rows)
-    own = own_scores(snapshot, trial, rows)
-    where = store.rows_of(trial.ids[place] for place in trial.sources[rows])
-    score, field, right = (np.empty((2, len(rows))) for _ in range(3))
-    for at, ranking in enumerate(ranked(snapshot, queries, FIELD + 2)):
-        source = where.get(trial.ids[trial.sources[rows[at]]], -1)
-        wrong = ranking.scores[~np.isin(ranking.documents, list(store.copies(source)))]
-        present = np.sort(np.append(wrong, own[at]))[::-1]
-        nothing = len(wrong) == 0
-        score[:, at] = present[0], present[0] if nothing else wrong[0]
-        field[:, at] = field_of(present), field_of(present if nothing else wrong)
-        right[:, at] = nothing or own[at] >= wrong[0], 0
-    numbers = np.tile(np.arange(len(rows)), 2)
-    return Observed(score.ravel(), field.ravel(), right.ravel().astype(bool), numbers)
-
-
-def own_scores(snapshot: Snapshot, trial: ReferenceCorpus, rows: Rows) -> Matrix:
-    """Return the score of each query with its own document, as that document is in the trial corpus."""
-    fitted_, sources = snapshot.calibrated.fitted, snapshot.calibrated.sources
-    wanted = np.unique(trial.sources[rows])
-    kept = np.isin(trial.owner, wanted)
-    owner = np.searchsorted(wanted, trial.owner[kept])
-    documents = trial.documents.take(kept)
-    pairs = [(query, at) for at, place in enumerate(wanted) for query in sources.get(trial.ids[place], ())]
-    known = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
-    folded = fitted_.fold(documents, sources=known, owner=owner)
-    asked = folded_queries(snapshot, trial.queries.take(rows))
-    first = np.searchsorted(owner, np.arange(len(wanted) + 1))
-    out = np.empty(len(rows))
-    for at, row in enumerate(rows):
-        place = int(np.searchsorted(wanted, trial.sources[row]))
-        mine = slice(int(first[place]), int(first[place + 1]))
-        inner = (folded.vectors[mine] @ asked.vectors[at]).max(keepdims=True)
-        out[at] = fitted_.finish(inner[None], asked.modality[at : at + 1], folded.modality[mine][:1])[0, 0]
-    return out
+def _asked(trial: ReferenceCorpus, modality: str) -> Rows:
+    """Return the queries of a modality that judge; people also search by example, with a picture of a document."""
+    asked = (trial.queries.modality == modality) & (trial.sources >= 0)
+    rows = np.flatnonzero(asked & trial.judges)
+    if modality != TEXT and "+" not in modality and len(rows):
+        rows = np.concatenate([rows, np.flatnonzero(asked & ~trial.judges)[: len(rows)]])
+    return rows

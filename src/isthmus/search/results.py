@@ -54,7 +54,7 @@ class Answer:
 def grouped(answer: Answer, store: Store) -> Answer:
     """Keep the first of near-duplicates, and record the others."""
     rows = answer.ranking.documents.tolist()
-    means = {row: _mean(fused) for row, fused in fused_vectors(store.segments(rows)).items()}
+    means = {row: mean_direction(fused) for row, fused in fused_vectors(store.segments(rows)).items()}
     kept: list[int] = []
     others: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
@@ -145,7 +145,8 @@ def _known(values: Matrix | None, place: int) -> float | None:
     return None if values is None or np.isnan(values[place]) else float(values[place])
 
 
-def _mean(rows: Matrix) -> Matrix:
+def mean_direction(rows: Matrix) -> Matrix:
+    """Return the unit mean of a document's vectors."""
     mean = rows.mean(axis=0)
     length = np.linalg.norm(mean)
     return np.asarray(mean / length if length > 0 else mean)

@@ -24,7 +24,7 @@ from isthmus.index.threads import Turns, cores
 from isthmus.search import arguments, explain, hybrid, identical
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
-from isthmus.search.probability import FIELD, field_of
+from isthmus.search.probability import FIELD, Top
 from isthmus.search.query_log import QueryLog
 from isthmus.search.query_vectors import query_vectors
 from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
@@ -33,10 +33,11 @@ from isthmus.search.reranking import Rerankers, check_words, reranked
 from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
+from isthmus.search.tops import tops
 from isthmus.search.writer import BATCH
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
-from isthmus.types import Mask, Matrix, Rows, Vectors
+from isthmus.types import Mask, Rows, Vectors
 from isthmus.words import query_words
 
 if TYPE_CHECKING:
@@ -208,15 +209,17 @@ def _answers(
             "This collection has too few texts to weigh words against vectors. Search without hybrid, or add documents."
         )
     _check_probability(snapshot, vectors, request)
+    match = snapshot.calibrated.match
     together = ranked(snapshot, vectors, depth, allowed=allowed, modalities=modalities)
-    fields = _fields(snapshot, vectors, together, everywhere=allowed is None and modalities is None)
+    seen = _tops(snapshot, store, vectors, together, everywhere=allowed is None and modalities is None)
     same = identical.holders(snapshot, store, vectors, allowed, modalities)
     answers: list[Answer] = []
     for row, (query, ranking) in enumerate(zip(asked, together, strict=True)):
+        modality = str(vectors.modality[row])
         one = vectors.take(np.array([row]))
         if joined is None or not query.text:
             found = identical.with_documents(snapshot, one, ranking, same[row])
-            p = _probability(snapshot, str(vectors.modality[row]), found.scores, fields[row])
+            p = None if match is None else match.probability(modality, found.scores, seen[row])
             answers.append(identical.put_first(Answer(found, p), same[row]))
             continue
         condition = parse(request.where) if request.where else None
@@ -225,22 +228,20 @@ def _answers(
         found = identical.with_documents(snapshot, one, found, same[row])
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
-        p = _probability(snapshot, str(vectors.modality[row]), found.scores[order], fields[row])
+        p = None if match is None else match.probability(modality, again.scores, seen[row])
         gain = np.where(np.isnan(share), np.nan, joined.joined(found.scores, share, found.modality) - found.scores)
         answers.append(identical.put_first(Answer(again, p, gain[order]), same[row]))
     return answers
 
 
-def _fields(snapshot: Snapshot, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool) -> list[float]:
-    """Return each query's field over the whole collection: a filter does not change how likely a hit is right."""
-    if not everywhere and snapshot.calibrated.match is not None:
-        found = ranked(snapshot, vectors, FIELD + 1)
-    return [field_of(ranking.scores) for ranking in found]
-
-
-def _probability(snapshot: Snapshot, modality: str, scores: Matrix, field: float) -> Matrix | None:
+def _tops(
+    snapshot: Snapshot, store: Store, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool
+) -> list[Top]:
+    """Return the top of each query's list in the whole collection: a filter does not change how likely a hit is."""
     match = snapshot.calibrated.match
-    return None if match is None else match.probability(modality, scores, field)
+    if not everywhere and match is not None:
+        found = ranked(snapshot, vectors, FIELD + 1)
+    return tops(match, store, vectors, found)
 
 
 def _check_probability(snapshot: Snapshot, vectors: Vectors, request: SearchRequest) -> None:

@@ -285,7 +285,8 @@ class SnapshotBuilder:
         trials = calibrate.STEPS
         steps = trials + 3  # references, trials, index, P(match)
         progress(0, steps)
-        gathered = references.gather(self.store, self.opened.load(), [*self.own_queries(), *own])
+        encoder = self.opened.load()
+        gathered = references.gather(self.store, encoder, [*self.own_queries(), *own])
         progress(1, steps)
         fitted = calibrate.chosen(spec, gathered, lambda done, of: progress(1 + done * trials // of, steps))
         progress(1 + trials, steps)
@@ -296,7 +297,7 @@ class SnapshotBuilder:
             calibrated = versions.draft(self.store.calibrations, calibrated)
         built = self._built_from(calibrated, state, last, on_disk=on_disk)
         progress(2 + trials, steps)
-        match = calibrate.matched(built, self.store, gathered)
+        match = calibrate.matched(built, self.store, gathered, encoder)
         joined = hybrid.fit(built, self.store, gathered.real)
         progress(steps, steps)
         return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))

@@ -31,6 +31,6 @@ class HybridScale:
 def moments(values: Sequence[float] | Matrix) -> tuple[float, float]:
     """Return mean and deviation; a deviation of 1 if it cannot be estimated."""
     array = np.asarray(values, dtype=np.float64)
-    if len(array) < 2 or array.std() < 1e-9:
+    if len(array) < 2 or array.std() < 1e-6:  # of rounding alone
         return (float(array.mean()) if len(array) else 0.0, 1.0)
     return float(array.mean()), float(array.std())
