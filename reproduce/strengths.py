@@ -5,13 +5,14 @@
 
 *strength*: nDCG@10 by slice, means over the three mixtures; every kind of query has the same strength. *lower*: the
 bound of the bias, at strength 1. Documents far from all reference queries have a small bias, which lifts them; the
-bound ends that at so many standard deviations below the mean. *most often first*: the share of 1,000 general queries,
-about anything (the built-in bank), that have the same document first; the largest of the three mixtures.
+bound ends that at so many standard deviations below the mean. *odd first*: five odd texts (a foreign language, numbers,
+random letters, filler, "ok") are added to each mixture; the share of 1,000 general queries, about anything (the
+built-in bank), that have one of them first, in the mixture where it is largest.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import mixtures
@@ -19,7 +20,7 @@ import mixtures_set
 import numpy as np
 from tables import Row, arguments, compared
 
-from isthmus import Query
+from isthmus import Collection, Document, Query
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.evaluate.benchmarks import load
 from isthmus.evaluate.benchmarks.mixtures import names
@@ -28,6 +29,13 @@ STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LOWER = (0.0, 0.5, 1.0, 2.0, 8.0)
 SLICES = ("text → text", "text → image", "text → image+text", "image → image", "image → text", "mean")
 GENERAL = 1000
+ODD = (
+    "Der Schneemann im Garten trägt einen alten Hut, und die Kinder haben ihm eine Möhre als Nase gegeben.",
+    "4711 0815 3.1415 2.7182 1.4142 6.0221 9.8100 1.6021",
+    "qX7fA9==zz0Kd83jLwPq1mNb Vt5rEe2Yh8Uu4Oo",
+    "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt",
+    "ok",
+)
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "strengths.png"
 
 
@@ -36,13 +44,20 @@ def spec_of(kind: str, value: float) -> str:
     return f"blend(strength={value})" if kind == "strength" else f"blend(lower={value})"
 
 
-def first_share(folder: Path, name: str, cache: Path, spec: str) -> float:
-    """Return the largest share of general queries with the same first hit."""
-    bank = bank_vectors(mixtures.mini(cache), limit=SHIPPED_QUERIES).parts["text"][:GENERAL]
-    with mixtures.collection(load(f"mixtures:{name}", folder), cache) as things:
-        things.calibrate(spec)
-        hits = things.search_many([Query(vectors={"text": vector}) for vector in bank], 1)
-    return Counter(found[0].id for found in hits).most_common(1)[0][1] / len(hits)
+def odd_first(folder: Path, name: str, cache: Path, specs: Sequence[str]) -> dict[str, float]:
+    """Return the share of general queries that have an odd text first, under each calibration."""
+    encoder = mixtures.mini(cache)
+    bank = bank_vectors(encoder, limit=SHIPPED_QUERIES).parts["text"][:GENERAL]
+    asked = [Query(vectors={"text": vector}) for vector in bank]
+    odd = [Document(id=f"odd {place}", text=text) for place, text in enumerate(ODD)]
+    found: dict[str, float] = {}
+    with Collection.open(":memory:", encoder=encoder, follow=False) as things:
+        things.add([*load(f"mixtures:{name}", folder).documents, *odd])
+        for spec in specs:
+            things.calibrate(spec)
+            hits = things.search_many(asked, 1)
+            found[spec] = float(np.mean([several[0].id.startswith("odd ") for several in hits]))
+    return found
 
 
 def main(folder: Path, cache: Path) -> list[Row]:
@@ -53,17 +68,15 @@ def main(folder: Path, cache: Path) -> list[Row]:
     found: dict[str, list[dict[str, float]]] = {spec: [] for spec in specs}
     for name in names(folder, "dev"):
         benchmark = load(f"mixtures:{name}", folder)
+        odd = odd_first(folder, name, cache, specs)
         for spec, run in mixtures.runs(folder, name, cache, specs).items():
-            extra = first_share(folder, name, cache, spec) if "lower" in spec else np.nan
-            found[spec].append({**mixtures.measured(benchmark, run), "most often first": extra})
+            found[spec].append({**mixtures.measured(benchmark, run), "odd first": odd[spec]})
     rows: list[Row] = []
     for kind, value in pairs:
         measured = found[spec_of(kind, value)]
         means = {part: np.mean([one[part] for one in measured if part in one]) for part in SLICES}
-        share: float | str = "" if kind == "strength" else float(max(one["most often first"] for one in measured))
-        rows.append(
-            {"setting": f"{kind} {value:g}", **{k: float(v) for k, v in means.items()}, "most often first": share}
-        )
+        means["odd first"] = np.max([one["odd first"] for one in measured])
+        rows.append({"setting": f"{kind} {value:g}", **{k: float(v) for k, v in means.items()}})
     return rows
 
 
@@ -79,12 +92,10 @@ def draw(rows: list[Row]) -> None:
     left.set_title("Words: what pictures gain and texts lose", loc="left")
     left.legend(frameon=False, loc="lower right")
     places = range(len(bound))
-    right.plot(places, [float(row["mean"]) for row in bound], marker="o", label="nDCG@10, mean")
-    right.plot(places, [float(row["most often first"]) for row in bound], marker="s", label="most often first")
-    right.set(xlabel="lower bound of the bias, in standard deviations", ylim=(0, 1))
+    right.plot(places, [float(row["odd first"]) for row in bound], marker="o")
+    right.set(xlabel="lower bound of the bias, in standard deviations", ylim=(0, 0.2))
     right.set_xticks(list(places), [f"{value:g}" for value in LOWER])
-    right.set_title("A bounded bias: a document cannot be first for everything", loc="left")
-    right.legend(frameon=False)
+    right.set_title("General queries that have an odd text first", loc="left")
     for axes in (left, right):
         axes.grid(alpha=0.3)
     figure.savefig(PICTURE, dpi=120)

@@ -56,7 +56,8 @@ def test_a_copy_comes_first_and_pictures_that_are_all_alike_keep_their_order() -
     assert same([1 - near, 1 - 2.99 * near]) == 0  # the next one is too near
     assert same([1 - 1.001 * NEAR, 0.0]) == 0  # too far
     assert same([1 - identical, 1 - identical, 1 - 2 * identical]) == 2
-    assert same([0.5, 0.4]) == same([]) == 0
+    assert same([0.99] * 20) == same([0.5, 0.4]) == same([]) == 0
+    assert same([1.0, *[0.99] * 19]) == same([0.99]) == 1
 
 
 def test_a_raised_hit_is_explained_probable_and_counted_once() -> None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def describe(fitted: Fitted) -> str:
     """Return a few lines: the spec, what it was fitted on, and every number that acts on scores."""
     counts = ", ".join(f"{len(rows)} {name}" for name, rows in fitted.references.rows.items())
-    lines = [f"calibration  {fitted.spec}", f"dimensions   {fitted.dim}", f"references   {counts} queries"]
+    lines = [f"calibration  {fitted.spec}", *(f"chosen       {choice}" for choice in fitted.choices)]
+    lines += [f"dimensions   {fitted.dim}", f"references   {counts} queries"]
     lines += [
         f"mean         {name:<22} length {np.linalg.norm(mean):.3f}"
         for name, mean in sorted(fitted.shift.tensors().items())
@@ -38,7 +39,6 @@ def describe(fitted: Fitted) -> str:
     if fitted.spec.correction is not None:
         used = [(name, fitted.spec.correction.describe(len(rows))) for name, rows in fitted.references.rows.items()]
         lines += [f"{line} {name} queries" for name, line in used if line]
-    lines += [f"chosen       {choice}" for choice in fitted.choices]
     if fitted.note:
         lines.append(f"note         {fitted.note}")
     if fitted.tuned is not None:

@@ -10,10 +10,10 @@ documents have the part, for the largest j with
 
     d_j ≤ IDENTICAL    or    d_j ≤ NEAR  and  d_j ≤ d_{j+1} / APART
 
-What it means: a copy that was cropped a little or compressed again is far nearer than any other picture. Where
-all pictures are alike (scanned pages have cosines of .99), only an identical one is raised. Candidates are the
-``CANDIDATES`` nearest documents of each modality, biases left out. The score of a raised document is the best score of
-the list; ``none`` stays raw cosine, where nothing is raised.
+(after the last one, the next is taken to be as near). What it means: a copy that was cropped a little or compressed
+again is far nearer than any other picture. Where all pictures are alike (scanned pages have cosines of .99), only an
+identical one is raised. Candidates are the ``CANDIDATES`` nearest documents of each modality, biases left out. The
+score of a raised document is the best score of the list. With ``none``, which is raw cosine, nothing is raised.
 
 Texts are left out: a query in words that equals a text is no reason to rank that text above a picture of the thing.
 
@@ -72,7 +72,7 @@ def holders(
 def same(cosines: Sequence[float] | Matrix) -> int:
     """Return how many of the cosines, best first, belong to parts that are the same as the query's."""
     distance = 1 - np.asarray(cosines, dtype=np.float64)
-    after = np.append(distance[1:], np.inf)
+    after = np.append(distance[1:], distance[-1:] if len(distance) > 1 else np.inf)  # no other is known to be far
     near = (distance <= IDENTICAL) | ((distance <= NEAR) & (distance <= after / APART))
     return int(np.flatnonzero(near)[-1]) + 1 if near.any() else 0
 

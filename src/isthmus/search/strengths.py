@@ -70,7 +70,8 @@ def _choice(references: ReferenceSets, modality: str, known: Mapping[str, Choice
     tuned, counts = evidence(references, modality)
     unknown = DEFAULT_FOR_TEXT if modality == TEXT else DEFAULT
     if tuned is None:
-        return Choice(modality, unknown if several else 0.0, f"fewer than {FEWEST} queries with a known answer")
+        why = f"the default: fewer than {FEWEST} queries with a known answer"
+        return Choice(modality, unknown if several else 0.0, why)
     judged = [name for name, count in counts.items() if count >= FEWEST]
     queries = sum(counts[name] for name in judged)
     missing = [name for name in references.trial.documents.modalities if name not in judged]
