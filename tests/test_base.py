@@ -18,7 +18,7 @@ from isthmus.encoders.clip import folder_tower
 from isthmus.encoders.clip_image import ClipImage
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.encoders.projection import ClipProjection
-from isthmus.encoders.references import bank_vectors
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, MissingExtra
 from stock import Counting, pixels
@@ -157,6 +157,15 @@ def test_the_banks_vectors_are_made_once_and_kept(source: Path, tmp_path: Path) 
     assert len(kept) == 3  # texts, pictures, pictures with words
     base.before_queries = lambda: pytest.fail("encoded again")
     np.testing.assert_array_equal(bank_vectors(base, limit=3).parts["image"], first.parts["image"])
+
+
+def test_the_texts_of_the_bank_have_the_vectors_that_ship_with_mini(source: Path, tmp_path: Path) -> None:
+    base = bank_vectors(encoders.load("base"), tmp_path / "kept", limit=SHIPPED_QUERIES)
+    mini = bank_vectors(encoders.load("mini"), tmp_path / "kept", limit=SHIPPED_QUERIES)
+    assert len(list((tmp_path / "kept").iterdir())) == 2  # the tiny tower's pictures, and its pictures with words
+    texts = base.modality == "text"
+    assert texts.sum() == SHIPPED_QUERIES
+    np.testing.assert_array_equal(base.parts["text"][texts], mini.parts["text"][texts])
 
 
 def test_from_mini_to_base_only_pictures_are_encoded(source: Path, tmp_path: Path) -> None:
