@@ -180,7 +180,7 @@ def test_from_mini_to_base_only_pictures_are_encoded(source: Path, tmp_path: Pat
     base = Counting(encoders.load("base"))
     with Collection.open(tmp_path / "c", calibration="none", follow=False) as things:
         done = things.reencode(base)
-        assert (done.encoded, base.took()) == (3, (0, 2))
+        assert (done.encoded, base.took(), done.kept) == (3, (0, 2), ("text",))
         found = {hit.id: hit.similarity for hit in things.search("a cat on a red sofa", k=3)}
     with Collection.open(tmp_path / "right", "base", calibration="none", follow=False) as right:
         right.add(documents)
