@@ -1,8 +1,9 @@
-"""The speed of an encoder, with decoding and tokenising, relative to its bare ONNX model; and its cold start.
+"""The speed of the embedded encoders, decoding and tokenising included, relative to their bare ONNX models; cold start.
 
-    python bench/encode.py
+    python bench/encode.py        (`base` only where CLIP's image tower is found: docs/encoders.md)
 
-Texts are those of the built-in bank; photos are synthetic (500 × 375 JPEG, noise and gradients). Read the ratios.
+Texts are those of the built-in bank; photos are synthetic (500 × 375 JPEG, noise and gradients). Encoder and bare model
+alternate, because machines drift. Read the ratios.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from machine import seconds
+from machine import seconds, share
 from PIL import Image
 from tokenizers import Tokenizer
 
@@ -24,8 +27,13 @@ from isthmus import encoders
 from isthmus.documents import Document, Query
 from isthmus.encoders.bank import queries
 from isthmus.encoders.cache import MemoryCache
+from isthmus.encoders.clip_source import find_clip
+from isthmus.encoders.locations import EMBEDDED
+from isthmus.encoders.projection import ClipProjection
+from isthmus.encoders.vit import build
+from isthmus.errors import MissingExtra
 
-FOLDER = Path(encoders.__file__).parent / "mini"
+FOLDER = EMBEDDED["mini"]
 COLD = "from isthmus import encoders; from isthmus.documents import Query; "
 COLD += "encoders.load('mini').encode_queries([Query(text='a cat on a red sofa')])"
 
@@ -60,31 +68,59 @@ def photos(n: int) -> list[bytes]:
     return made
 
 
-def main(texts: int = 512, images: int = 128, batch: int = 32) -> None:
-    encoder = encoders.load("mini", batch=batch, cache=MemoryCache(limit=0))
-    bank_queries = [Query(text=text) for text in queries()[:texts]]
-    pictures = [Document(id=str(i), image=picture) for i, picture in enumerate(photos(images))]
-    text, image = session("text.onnx"), session("image.onnx")
-    words = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+def bare_texts(texts: list[Query], batch: int) -> Callable[[], object]:
+    """Return a run of the text model on tensors of the texts' lengths."""
+    model, words = session("text.onnx"), Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     words.no_padding()
-    lengths = np.sort([len(words.encode(q.text or "").ids) for q in bank_queries])
-    tokens = [np.ones((batch, int(part.max())), dtype=np.int64) for part in np.array_split(lengths, texts // batch)]
-    pixels = np.zeros((batch, 256, 256, 3), dtype=np.uint8)
-    bare_text = seconds(lambda: [text.run(None, {"tokens": t, "mask": t}) for t in tokens])
-    bare_image = seconds(lambda: [image.run(None, {"pixels": pixels}) for _ in range(images // batch)])
+    lengths = np.sort([len(words.encode(query.text or "").ids) for query in texts])
+    parts = np.array_split(lengths, len(texts) // batch)
+    tokens = [np.ones((batch, int(part.max())), dtype=np.int64) for part in parts]
+    return lambda: [model.run(None, {"tokens": each, "mask": each}) for each in tokens]
+
+
+def bare_images(model: onnxruntime.InferenceSession, images: int, batch: int) -> Callable[[], object]:
+    """Return a run of an image model on empty pictures."""
+    size = model.get_inputs()[0].shape[1]
+    pixels = np.zeros((batch, size, size, 3), dtype=np.uint8)
+    return lambda: [model.run(None, {"pixels": pixels}) for _ in range(images // batch)]
+
+
+def compare(name: str, image: onnxruntime.InferenceSession, images: int, *, texts: int = 512, batch: int = 32) -> None:
+    """Print the rates of an encoder and its shares of the bare models' speed."""
+    encoder = encoders.load(name, batch=batch, cache=MemoryCache(limit=0))
+    asked = [Query(text=text) for text in queries()[:texts]]
+    pictures = [Document(id=str(i), image=picture) for i, picture in enumerate(photos(images))]
+    encoder.encode_documents(pictures[:1])  # base reads its tower when it is first used
+    part, taken = share(bare_texts(asked, batch), lambda: encoder.encode_queries(asked), 5)
+    print(f"{name}: {texts / taken:.0f} texts a second, {part:.2f} of the bare model (tokenising included)")
+    part, taken = share(bare_images(image, images, batch), lambda: encoder.encode_documents(pictures), 5)
+    print(f"{name}: {images / taken:.1f} photos a second, {part:.2f} of the bare model (decoding included)")
+
+
+def base_image() -> onnxruntime.InferenceSession:
+    """Build the image model of `base`, the projection included."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = os.cpu_count() or 1
+    path = EMBEDDED["base"] / "projection.npz"
+    projection = ClipProjection.from_bytes(path.read_bytes(), path)
+    return onnxruntime.InferenceSession(build(find_clip().read(), projection), options)
+
+
+def main() -> None:
+    compare("mini", session("image.onnx"), 128)
+    try:
+        compare("base", base_image(), 32)
+    except MissingExtra as missing:
+        print(missing)
     with tempfile.TemporaryDirectory() as folder:
-        whole_text, whole_image = (unquantised(name, Path(folder)) for name in ("text.onnx", "image.onnx"))
-        float_text = seconds(lambda: [whole_text.run(None, {"tokens": t, "mask": t}) for t in tokens])
-        float_image = seconds(lambda: [whole_image.run(None, {"pixels": pixels}) for _ in range(images // batch)])
-    ours_text = seconds(lambda: encoder.encode_queries(bank_queries))
-    ours_image = seconds(lambda: encoder.encode_documents(pictures))
+        for file, given in (
+            ("text.onnx", dict.fromkeys(("tokens", "mask"), np.ones((32, 16), np.int64))),
+            ("image.onnx", {"pixels": np.zeros((32, 256, 256, 3), np.uint8)}),
+        ):
+            shipped, whole = session(file), unquantised(file, Path(folder))
+            part, _ = share(partial(shipped.run, None, given), partial(whole.run, None, given), 5)
+            print(f"{file}: with float32 weights on disk the model runs at {part:.2f} of its speed")
     cold = seconds(lambda: subprocess.run([sys.executable, "-c", COLD], check=True))  # noqa: S603 - our own line
-    print(f"texts   {texts / ours_text:8.0f}/s   {bare_text / ours_text:5.2f} of the bare model (tokenising included)")
-    print(
-        f"images  {images / ours_image:8.0f}/s   {bare_image / ours_image:5.2f} of the bare model (decoding included)"
-    )
-    ratios = f"{bare_text / float_text:.2f} (texts) and {bare_image / float_image:.2f} (images)"
-    print(f"with float32 weights on disk the bare model runs at {ratios} of the shipped one's speed")
     print(f"cold start of process, model and one query: {cold:.2f} s")
 
 

@@ -1,6 +1,6 @@
 """The text tower of ``mini`` and ``base`` beside MiniLM, from which it was trained: texts found by texts.
 
-python reproduce/text_tower.py --data DIR        (needs scifact/, docvqa/, flickr8k/; extras st, train; ten minutes)
+    python reproduce/text_tower.py --data DIR    (needs scifact/, docvqa/, flickr8k/; extras st, train; half an hour)
 
 claims        SciFact's test claims over abstracts, nDCG@10; long abstracts are the mean of their passages
 questions     DocVQA's questions over the texts of pages that training never saw, nDCG@10

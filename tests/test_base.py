@@ -18,7 +18,7 @@ from isthmus.encoders.clip import folder_tower
 from isthmus.encoders.clip_image import ClipImage
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.encoders.projection import ClipProjection
-from isthmus.encoders.references import bank_vectors
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, MissingExtra
 from stock import Counting, pixels
@@ -159,6 +159,15 @@ def test_the_banks_vectors_are_made_once_and_kept(source: Path, tmp_path: Path) 
     np.testing.assert_array_equal(bank_vectors(base, limit=3).parts["image"], first.parts["image"])
 
 
+def test_the_texts_of_the_bank_have_the_vectors_that_ship_with_mini(source: Path, tmp_path: Path) -> None:
+    base = bank_vectors(encoders.load("base"), tmp_path / "kept", limit=SHIPPED_QUERIES)
+    mini = bank_vectors(encoders.load("mini"), tmp_path / "kept", limit=SHIPPED_QUERIES)
+    assert len(list((tmp_path / "kept").iterdir())) == 2  # the tiny tower's pictures, and its pictures with words
+    texts = base.modality == "text"
+    assert texts.sum() == SHIPPED_QUERIES
+    np.testing.assert_array_equal(base.parts["text"][texts], mini.parts["text"][texts])
+
+
 def test_from_mini_to_base_only_pictures_are_encoded(source: Path, tmp_path: Path) -> None:
     long = "a dog runs on the grass. " * 100
     documents = [
@@ -171,7 +180,7 @@ def test_from_mini_to_base_only_pictures_are_encoded(source: Path, tmp_path: Pat
     base = Counting(encoders.load("base"))
     with Collection.open(tmp_path / "c", calibration="none", follow=False) as things:
         done = things.reencode(base)
-        assert (done.encoded, base.took()) == (3, (0, 2))
+        assert (done.encoded, base.took(), done.kept) == (3, (0, 2), ("text",))
         found = {hit.id: hit.similarity for hit in things.search("a cat on a red sofa", k=3)}
     with Collection.open(tmp_path / "right", "base", calibration="none", follow=False) as right:
         right.add(documents)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from isthmus import Collection, Document
+from isthmus import Collection, Document, __version__
 from isthmus.calibration import Spec, Tuned
 from isthmus.calibration.tune import Trial
 from isthmus.cli import app
@@ -346,7 +345,7 @@ def test_an_error_of_one_query_does_not_number_it(things: str, tmp_path: Path) -
 
 def test_help_names_no_variable_that_does_not_exist_and_is_not_cut_at_a_full_stop() -> None:
     assert "ISTHMUS__" not in run(app, ["--help"]).stdout
-    assert run(app, [], env={"ISTHMUS__": "1"}).stdout != version("isthmus")
+    assert run(app, [], env={"ISTHMUS__": "1"}).stdout != f"{__version__}\n"
     assert "one vector for documents with text and image" in run(app, ["train", "--help"]).stdout
 
 
@@ -365,7 +364,7 @@ def test_switching_the_log_leaves_the_calibration_alone(things: str) -> None:
 
 
 def test_the_version_is_said() -> None:
-    assert run(app, ["--version"]).stdout.strip() == version("isthmus")
+    assert run(app, ["--version"]).stdout.strip() == __version__
 
 
 def test_a_program_that_forgets_to_close_ends_well(things: str, encoder: str) -> None:
@@ -419,4 +418,32 @@ def test_evaluate_adds_the_means_of_several_mixtures(encoder: str, tmp_path: Pat
 def test_the_package_runs_as_the_command_line() -> None:
     command = [sys.executable, "-m", "isthmus", "--version"]
     done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
-    assert version("isthmus") in done.stdout
+    assert done.stdout.strip() == __version__
+
+
+def test_the_version_is_that_of_the_code_and_not_of_an_older_installation(tmp_path: Path) -> None:
+    """An editable install keeps the metadata of the day it was made."""
+    stale = tmp_path / "isthmus-0.0.1.dist-info"
+    stale.mkdir()
+    (stale / "METADATA").write_text("Metadata-Version: 2.1\nName: isthmus\nVersion: 0.0.1\n")
+    program = f"""
+import importlib.metadata
+from typer.testing import CliRunner
+from isthmus import Collection
+from isthmus.cli import app
+print(importlib.metadata.version("isthmus"))
+print(CliRunner().invoke(app, ["--version"]).stdout.strip())
+print(CliRunner().invoke(app, ["doctor"]).stdout.split(" on Python")[0].split()[-1])
+with Collection.open({str(tmp_path / "things")!r}, encoder="none") as things:
+    print(things.stats().encoder["made_with"])
+"""
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["0.0.1", __version__, __version__, __version__]

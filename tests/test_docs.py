@@ -166,6 +166,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("queries", "queries"),
         ("queries", "tagger"),
         ("lens", "lens"),
+        ("mini", "text_tower"),
         ("fusion", "right"),
     ],
 )
@@ -193,6 +194,36 @@ def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> 
     assert f"nDCG@10 {value['center, means of another set']} against {value['center']}" in text
     folded = value["dbnorm(dynamic=true), folded"]
     assert f"nDCG@10 {value['dbnorm(dynamic=true)']} dense and {folded} folded" in text
+
+
+def values(name: str) -> dict[str, list[str]]:
+    """Return the rows of an expected table by their first column, numbers as the docs shorten them."""
+    with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
+        return {key: [number.removeprefix("0") for number in numbers] for key, *numbers in list(csv.reader(file))[1:]}
+
+
+def test_the_results_of_the_embedded_encoders_are_what_reproduce_expects() -> None:
+    mini, base = values("mini"), values("base")
+    text = (ROOT / "docs/mini.md").read_text().split("| measure | `mini` | `base` |")[1].split("\n\n")[0]
+    shown = {key: numbers for key, *numbers in map(cells, text.strip().splitlines()[1:])}
+    assert set(base) < set(shown)
+    texts = "SciFact test, nDCG@10"  # both have the same text tower
+    assert shown == {key: [*mini[key], *(base[key] if key in base else mini[texts])] for key in [*base, texts]}
+
+
+def test_the_things_that_both_encoders_find_are_what_reproduce_expects() -> None:
+    expected = values("things")
+    page = (ROOT / "docs/mini.md").read_text()
+    text = page.split("| thing | `mini` | `base` | thing | `mini` | `base` |")[1].split("\n\n")[0]
+    rows = [row for line in text.strip().splitlines()[1:] for row in (cells(line)[:3], cells(line)[3:])]
+    short = {"1.000": "1"}
+    assert {key: found for key, *found in rows} == {
+        key: [short.get(each, each.removesuffix("00")) for each in found]
+        for key, found in expected.items()
+        if key != "mean of 40"
+    }
+    mini, base = expected["mean of 40"]
+    assert f"The means are {mini} and {base}" in page
 
 
 def test_the_nnn_papers_grid_is_that_of_the_paper() -> None:

@@ -42,7 +42,7 @@ def test_the_verb_says_what_it_did_and_that_there_is_nothing_to_do(
     monkeypatch.setenv("ISTHMUS_COLLECTION", str(thirty))
     monkeypatch.setenv("ISTHMUS_ENCODER", tiny)
     code, out, err = verb("--json")
-    told = {"encoder": tiny, "encoded": 30, "earlier": 0, "skipped": [], "already": False}
+    told = {"encoder": tiny, "encoded": 30, "earlier": 0, "skipped": [], "already": False, "kept": []}
     found = json.loads(out)
     assert found.pop("score")["questions"] >= 16
     assert found == {**told, "documents": 30, "calibration": SPEC}

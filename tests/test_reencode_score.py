@@ -65,6 +65,9 @@ def test_a_worse_encoder_is_refused_and_nothing_changes(texts: Path, tiny: str) 
         assert things.encoder is not None
         assert things.encoder.identity == encoders.load(tiny).identity
     assert CODES[WorseEncoder].exit == 1
+    shown = CliRunner().invoke(app, ["stats", "--in", str(texts)]).stdout
+    assert "40 of 40 documents re-encoded with" in shown
+    assert "to see why the collection was not switched" in shown
 
 
 def test_force_switches_and_encodes_nothing_again(texts: Path, tiny: str) -> None:
@@ -170,3 +173,5 @@ def test_every_modality_of_documents_has_equal_weight_and_chance_is_not_called_w
     noisy = np.ones(100)
     noisy[0] = 0.0
     assert not compared(before, noisy, modality).worse
+    assert "no certain difference: " in str(compared(before, noisy, modality))
+    assert "(better: " in str(compared(after, before, modality))

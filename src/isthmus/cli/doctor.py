@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from isthmus import encoders
+from isthmus import __version__, encoders
 from isthmus.cli import show
 from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
@@ -81,7 +81,7 @@ def _machine() -> list[Finding]:
     with sqlite3.connect(":memory:") as connection:
         words = any(row[0] == "ENABLE_FTS5" for row in connection.execute("PRAGMA compile_options"))
     return [
-        Finding("isthmus", True, f"{version('isthmus')} on Python {platform.python_version()}, {sys.platform}"),
+        Finding("isthmus", True, f"{__version__} on Python {platform.python_version()}, {sys.platform}"),
         Finding("machine", True, f"{os.cpu_count()} cores, {platform.machine()}{_memory()}"),
         Finding("devices", True, f"{', '.join(devices)} (onnxruntime {onnxruntime.__version__})"),
         Finding(

@@ -44,8 +44,8 @@ def reencode(
 
     Until then, searches use the old vectors. Interrupt it at any time: the same command continues where it stopped, and
     another encoder starts over. The collection is calibrated again by the same spec. If a document cannot be encoded,
-    nothing changes, unless --drop is given. The score before and after, on the same questions, is shown; if it falls,
-    nothing changes, unless --force is given.
+    nothing changes, unless --drop is given. The score before and after, on the same questions, is shown; if it falls by
+    more than chance explains, nothing changes, unless --force is given.
     """
     with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
         try:
@@ -77,6 +77,8 @@ def _told(things: Collection, done: Reencoded, json: bool) -> None:
         return
     before = f" ({done.earlier:,} in earlier runs)" if done.earlier else ""
     echo(f"{counted(done.encoded + done.earlier, 'document')} re-encoded with {done.encoder}{before}.")
+    for part in done.kept:
+        echo(f"The vectors of {part} were kept: both encoders make the same.")
     if now is not None:
         echo(f"Calibration: {now.fitted.spec}{because(now)}")
     if done.score is not None:

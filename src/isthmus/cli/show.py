@@ -80,8 +80,10 @@ def alignment(aligned: Aligned | None) -> None:
 
 
 def unfinished(folder: object, begun: UnfinishedReencode) -> str:
-    """Return how much of a re-encoding is done, and how to continue it."""
-    return f"{begun}; run `isthmus reencode --in {folder} --encoder {begun.encoder}` to continue"
+    """Return how much of a re-encoding is done, and how to continue it; all of it if the new encoder was worse."""
+    complete = begun.done == begun.documents
+    why = "see why the collection was not switched" if complete else "continue"
+    return f"{begun}; run `isthmus reencode --in {folder} --encoder {begun.encoder}` to {why}"
 
 
 def skipped(several: Sequence[Skipped], what: str = "skipped") -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from isthmus import __version__
 from isthmus.cli.compact import compact
 from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
@@ -56,7 +56,7 @@ train.command("lens", short_help="fine-tune a sentence encoder with hard negativ
 
 def _version(wanted: bool) -> None:
     if wanted:
-        echo(version("isthmus"))
+        echo(__version__)
         raise typer.Exit
 
 

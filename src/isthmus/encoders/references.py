@@ -16,6 +16,7 @@ import numpy as np
 from isthmus.atomic import replacing
 from isthmus.documents import Query
 from isthmus.encoders import load
+from isthmus.encoders.abilities import part_identity
 from isthmus.encoders.bank import queries
 from isthmus.encoders.bank.views import View, views
 from isthmus.encoders.base import Encoder
@@ -45,8 +46,9 @@ def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None
     Words come first, then pictures, then pictures with words, as far as the encoder reads them. ``limit`` is the most
     queries per modality, spread evenly over the bank.
 
-    The name of a file is a hash of everything its vectors depend on, the encoder's identity and the queries. So the
-    bank is encoded again for another encoder or another bank, and if the file is damaged.
+    The name of a file is a hash of everything its vectors depend on: the identities of the towers, and the queries. So
+    the bank is encoded again for another tower or another bank, and if the file is damaged; encoders with the same text
+    tower, such as ``mini`` and ``base``, share the vectors of the texts.
     """
     chosen = {m: _spread(several, limit) for m, several in references().items() if m in encoder.modalities}
     found = [kept(encoder, modality, several, folder) for modality, several in chosen.items()]
@@ -66,13 +68,18 @@ def references() -> dict[str, Sequence[Reference]]:
 
 
 def ship(name: str = "mini", limit: int = SHIPPED_QUERIES) -> None:
-    """Write the bank's vectors into an embedded encoder's folder, in half precision, so that they need no encoding."""
+    """Write the bank's vectors into an embedded encoder's folder, in half precision, so that they need no encoding.
+
+    Vectors that ship with another encoder are left out.
+    """
     encoder = load(name)
     for old in EMBEDDED[name].glob("bank-*.npz"):
         old.unlink()
     for modality, several in references().items():
         chosen = _spread(several, limit)
-        file = f"bank-{_digest(encoder.identity, modality, chosen)}.npz"
+        file = _file(encoder, modality, chosen)
+        if _shipped(file):
+            continue
         encoded = encoder.encode_queries([reference.query() for reference in chosen])
         used = {
             part: matrix.astype(np.float16) for part, matrix in encoded.parts.items() if encoded.present[part].all()
@@ -93,10 +100,9 @@ def _spread(several: Sequence[Item], limit: int | None) -> Sequence[Item]:
 
 def kept(encoder: Encoder, modality: str, several: Sequence[Reference], folder: Path | None = None) -> Vectors:
     """Return the vectors of queries of one modality, from the cache if they are there."""
-    name = f"bank-{_digest(encoder.identity, modality, several)}.npz"
+    name = _file(encoder, modality, several)
     path = (folder or user_cache()) / name
-    shipped = EMBEDDED.get(encoder.name)
-    parts = (_read(shipped / name) if shipped else {}) or _read(path)
+    parts = _shipped(name) or _read(path)
     if {matrix.shape for matrix in parts.values()} != {(len(several), encoder.dim)}:
         encoded = encoder.encode_queries([reference.query() for reference in several])
         parts = {part: matrix for part, matrix in encoded.parts.items() if encoded.present[part].all()}
@@ -104,11 +110,18 @@ def kept(encoder: Encoder, modality: str, several: Sequence[Reference], folder: 
     return Vectors(parts)
 
 
-def _digest(identity: str, modality: str, several: Sequence[Reference]) -> str:
-    contents = hashlib.sha256("\n".join([identity, modality, *map(repr, several)]).encode())
+def _file(encoder: Encoder, modality: str, several: Sequence[Reference]) -> str:
+    """Return the name of the file that holds the vectors of these queries."""
+    towers = dict.fromkeys(part_identity(encoder, part) for part in modality.split("+"))
+    contents = hashlib.sha256("\n".join([*towers, modality, *map(repr, several)]).encode())
     for view in {reference.view.name: reference.view for reference in several if reference.view}.values():
         contents.update(view.file())
-    return contents.hexdigest()[:24]
+    return f"bank-{contents.hexdigest()[:24]}.npz"
+
+
+def _shipped(name: str) -> dict[str, Matrix]:
+    """Return the vectors of a file that is part of the package, whichever encoder it ships with."""
+    return next((found for folder in EMBEDDED.values() if (found := _read(folder / name))), {})
 
 
 def _read(path: Path) -> dict[str, Matrix]:

@@ -18,13 +18,12 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from isthmus import __version__, encoders
 from isthmus import calibration as calibrations
-from isthmus import encoders
 from isthmus._optional import need
 from isthmus.calibration import Fitted, Spec
 from isthmus.calibration.storage import to_bytes
@@ -202,7 +201,7 @@ class MtebModel:
         return f"{self.calibration.spec}, fitted" if isinstance(self.calibration, Fitted) else str(self.calibration)
 
     def _revision(self) -> str:
-        digest = hashlib.sha256(f"{version('isthmus')} {self.encoder.identity}".encode())
+        digest = hashlib.sha256(f"{__version__} {self.encoder.identity}".encode())
         if isinstance(self.calibration, Fitted):
             digest.update(to_bytes(self.calibration))
         elif isinstance(self.calibration, Spec):

@@ -66,13 +66,16 @@ class Comparison:
     def __str__(self) -> str:
         """Say it in words.
 
-        >>> str(Comparison(0.617, 0.389, -0.26, -0.2, questions=200))
-        'nDCG@10 0.617 before, 0.389 after, on 200 questions made from the documents (difference -0.26 to -0.20)'
+        >>> print(Comparison(0.617, 0.389, -0.26, -0.2, questions=200))
+        nDCG@10 0.617 before, 0.389 after, on 200 questions made from the documents (worse: -0.26 to -0.20)
+        >>> print(Comparison(0.986, 0.959, -0.09, 0.04, questions=20, given=20))
+        nDCG@10 0.986 before, 0.959 after, on 20 questions of your own (no certain difference: -0.09 to +0.04)
         """
         if self.before is None or self.after is None or self.low is None or self.high is None:
             return f"not measured: {self.why}"
         said = f"nDCG@10 {self.before:.3f} before, {self.after:.3f} after, on {self._asked}"
-        return f"{said} (difference {self.low:+.2f} to {self.high:+.2f})"
+        verdict = "worse" if self.worse else "better" if self.low > 0 else "no certain difference"
+        return f"{said} ({verdict}: {self.low:+.2f} to {self.high:+.2f})"
 
     @property
     def _asked(self) -> str:

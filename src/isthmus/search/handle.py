@@ -11,13 +11,12 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
-from isthmus import encoders
+from isthmus import __version__, encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.storage.protocols import Engine, Store
@@ -194,7 +193,7 @@ def _sign(found: Handle) -> bool:
     if encoder is None and found.name != NO_ENCODER:
         encoder = encoders.load(found.name, device=found.device, threads=found.threads)
         found.encoder = encoder
-    values = {"encoder": found.name, "identity": encoder.identity if encoder else "", "made_with": version("isthmus")}
+    values = {"encoder": found.name, "identity": encoder.identity if encoder else "", "made_with": __version__}
     with found.database.writing() as connection:
         if found.database.manifest("encoder"):
             return False

@@ -46,6 +46,7 @@ class Reencoded:
     """What a re-encoding did: into which encoder, how many documents now and in earlier runs, and those it deleted.
 
     ``already``: the collection had this encoder's vectors before, and nothing was done. ``score``: before and after.
+    ``kept``: the parts that keep their vectors, because their tower is the same in both encoders.
     """
 
     encoder: str
@@ -54,6 +55,7 @@ class Reencoded:
     skipped: tuple[Skipped, ...] = ()
     already: bool = False
     score: Comparison | None = None
+    kept: tuple[str, ...] = ()
 
 
 def reencode(
@@ -79,7 +81,8 @@ def reencode(
     finally:
         begun.close()
     _tidy(manager)
-    return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped), score=score)
+    kept = run.unchanged & {part for modality in manager.store.counts() for part in atoms(modality)}
+    return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped), score=score, kept=tuple(sorted(kept)))
 
 
 def _tidy(manager: SnapshotManager) -> None:
