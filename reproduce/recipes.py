@@ -47,13 +47,11 @@ BASES: Mapping[str, dict[str, Any]] = {
     "base: held twice as hard": {"hold": 2.0, "hold_sentences": 10.0},
     "base: no soft targets": {"soft": 0.0},
     "base: no crops": {"views": 1},
-    "base: photos only": {"shares": {"coco": 0.77, "flickr8k": 0.23}},
 }
 MINIS: Mapping[str, dict[str, Any]] = {
     "mini: the recipe": {},
     "mini: captions alone": {"near": 0.0, "like": 0.0, "pairs": 1.0},
     "mini: base's vectors alone": {"like": 0.0, "pairs": 0.0},
-    "mini: without captions": {"pairs": 0.0},
 }
 
 
@@ -71,18 +69,17 @@ class Trials:
 
     def bases(self) -> Iterator[tuple[str, Base]]:
         """Train each variant of ``base``. Variants that see the same views share the frozen tower's features."""
-        lessons: dict[tuple[int, int], base.BaseLesson] = {}
+        lessons: dict[int, base.BaseLesson] = {}
         texts = make.held_texts(self.packs)
         for name, changes in BASES.items():
             recipe = self.scaled(replace(BaseRecipe(), **changes), BASE_STEPS)
             model = base.begin(recipe, self.pretrained.text, self.clip, self.device)
-            key = (recipe.views, len(recipe.shares))
-            if key not in lessons:
-                lessons[key] = base.prepare(
+            if recipe.views not in lessons:
+                lessons[recipe.views] = base.prepare(
                     recipe, model, self.clip, self.sets.train, texts, self.pretrained.text, report=_say
                 )
             with tempfile.TemporaryDirectory() as run:
-                yield name, base.train(recipe, model, lessons[key], Path(run)).requires_grad_(False)
+                yield name, base.train(recipe, model, lessons[recipe.views], Path(run)).requires_grad_(False)
 
     def minis(self, taught: Base) -> Iterator[tuple[str, Mini]]:
         """Train each variant of ``mini`` as a student of the same ``base``."""
