@@ -51,7 +51,6 @@ BASES: Mapping[str, dict[str, Any]] = {
 MINIS: Mapping[str, dict[str, Any]] = {
     "mini: the recipe": {},
     "mini: captions alone": {"near": 0.0, "like": 0.0, "pairs": 1.0},
-    "mini: base's vectors alone": {"like": 0.0, "pairs": 0.0},
 }
 
 
@@ -145,13 +144,6 @@ def seen_by_mini(model: Mini, size: int) -> Callable[[Tensor], Tensor]:
 def trials(data: Path, packs: Path, only: str | None, device: str, scale: float) -> Iterator[Row]:
     """Train and measure every variant."""
     shared = Trials(data, packs, device, scale)
-    before = TrainableTextTower.load(shared.pretrained.text).to(device)
-    yield {
-        "trial": "MiniLM before training",
-        **{f"{label} {name}": "" for label in HELD for name in ("R@1", "R@10", "back R@1")},
-        "SciFact": shared.claims.ndcg(before),
-        "paraphrase": shared.paraphrases(before),
-    }
     taught: Base | None = None
     for name, model in shared.bases():
         taught = taught or model

@@ -87,6 +87,8 @@ def _cell(value: str | float) -> str:
 def _same(column: str, value: str | float, expected: str) -> bool:
     if isinstance(value, str):
         return value == expected
+    if not expected:  # was not stored
+        return True
     if "rank" in column:
         return abs(value - float(expected)) <= 1
     return abs(value - float(expected)) <= (ROUNDED if value > 1 else TOLERANCE)
