@@ -7,7 +7,8 @@ Each mixture is a collection that gets only its documents, as people use it; eve
 collection generates and on the built-in bank. ``none`` and ``auto`` are searches of the collection; the others are the
 methods as published, on the same vectors, without what a collection adds (identical pictures first).
 
-nDCG@10 by slice (modality of the question → modality of the best document), their mean, and *identical*: the share of
+nDCG@10 by slice (modality of the question → modality of the best document), their mean, what ``auto`` gains over
+``none`` with its paired 95% interval, and *identical*: the share of
 questions by an identical picture whose first hit has it, picture to picture and where the question or the document has
 a text too. Methods are designed on the mixtures named ``-dev``. The others run only with ``--held-out``. ``dbnorm``
 also needs documents that are not searched: those of ``emoji-dev`` (for ``emoji-dev`` those of ``photos-dev``).
@@ -33,6 +34,7 @@ from isthmus.evaluate import Corpus, References, run_of, values
 from isthmus.evaluate.benchmarks import Benchmark, load, mixtures
 from isthmus.evaluate.compare import in_blocks
 from isthmus.evaluate.encode import passages
+from isthmus.evaluate.intervals import Interval, interval, macro
 from isthmus.types import Vectors
 
 PUBLISHED = ("center", "dn", "standardize", "nnn(k=16)", "qbnorm", "dbnorm", "center+nnn(k=16)+standardize")
@@ -132,6 +134,15 @@ def measured(benchmark: Benchmark, run: Run) -> dict[str, float]:
     return {**means, "mean": float(np.mean(list(means.values()))), **shares}
 
 
+def gains(benchmark: Benchmark, run: Run, raw: Run) -> dict[str, Interval]:
+    """Return what a run gains over raw cosine, with a paired 95% interval: of each slice, and of their mean."""
+    after, before = (values(MEASURE, one, benchmark.qrels) for one in (run, raw))
+    gained = {question.id: after[question.id] - before[question.id] for question in benchmark.questions}
+    kinds = {question.id: question.kind for question in benchmark.questions}
+    by_slice = {kind: interval([gained[one] for one in kinds if kinds[one] == kind]) for kind in set(kinds.values())}
+    return {**by_slice, "mean": macro(gained, kinds)}
+
+
 def runs(folder: Path, name: str, cache: Path, specs: Sequence[str]) -> dict[str, Run]:
     """Search a mixture under each calibration; return the runs."""
     benchmark = load(f"mixtures:{name}", folder)
@@ -189,16 +200,22 @@ def table(folder: Path, cache: Path, group: str, specs: Sequence[str]) -> list[R
     rows: list[Row] = []
     for name in mixtures.names(folder, group):
         benchmark = load(f"mixtures:{name}", folder)
-        columns = {spec: measured(benchmark, run) for spec, run in runs(folder, name, cache, specs).items()}
+        found = runs(folder, name, cache, specs)
+        columns = {spec: measured(benchmark, run) for spec, run in found.items()}
+        gained = gains(benchmark, found["auto"], found["none"]) if {"auto", "none"} <= found.keys() else {}
         rows += [
-            {"mixture": name, "slice": part, **{spec: columns[spec][part] for spec in specs}}
+            {"mixture": name, "slice": part, **{spec: columns[spec][part] for spec in specs}, **_gain(gained.get(part))}
             for part in columns[specs[0]]
         ]
     for part in ("mean", *reversed(IDENTICAL)):
         of = [row for row in rows if row["slice"] == part]
         means: Row = {spec: float(np.mean([row[spec] for row in of])) for spec in specs}
-        rows.append({"mixture": f"all {group}", "slice": part, **means})
+        rows.append({"mixture": f"all {group}", "slice": part, **means, **_gain(None)})
     return rows
+
+
+def _gain(found: Interval | None) -> Row:
+    return dict(zip(("auto gains", "from", "to"), ("", "", "") if found is None else found, strict=True))
 
 
 if __name__ == "__main__":
