@@ -8,9 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Collection, Document, Query
-from isthmus.search.identical import CERTAIN, IDENTICAL, NEAR, same
+from isthmus.encoders import Encoder
+from isthmus.search.identical import CERTAIN, IDENTICAL, NEAR, count_copies, put_first
+from isthmus.search.ranking import Ranking
+from isthmus.search.results import Answer
 from isthmus.types import Matrix
 from stock import unit
+from tiny import WORDS
 
 DIM = 12
 SPECS = ["auto", "center", "standardize", "nnn(k=3)", "center+nnn(k=3)+standardize", "qbnorm(beta=7.0)", "blend(k=3)"]
@@ -52,12 +56,13 @@ def test_an_identical_picture_comes_first_under_every_calibration(seed: int, spe
 
 def test_a_copy_comes_first_and_pictures_that_are_all_alike_keep_their_order() -> None:
     near, identical = 0.999 * NEAR, 0.999 * IDENTICAL
-    assert same([1 - near, 1 - 3.01 * near]) == 1
-    assert same([1 - near, 1 - 2.99 * near]) == 0  # the next one is too near
-    assert same([1 - 1.001 * NEAR, 0.0]) == 0  # too far
-    assert same([1 - identical, 1 - identical, 1 - 2 * identical]) == 2
-    assert same([0.99] * 20) == same([0.5, 0.4]) == same([]) == 0
-    assert same([1.0, *[0.99] * 19]) == same([0.99]) == 1
+    assert count_copies([1 - near, 1 - 3.01 * near]) == 1
+    assert count_copies([1 - near, 1 - 2.99 * near]) == 0  # the next one is too near
+    assert count_copies([1 - 1.001 * NEAR, 0.0]) == 0  # too far
+    assert count_copies([1 - identical, 1 - identical, 1 - 2 * identical]) == 2
+    assert count_copies([0.99] * 20) == count_copies([0.5, 0.4]) == count_copies([]) == 0
+    assert count_copies([1.0, *[0.99] * 19]) == count_copies([1.0]) == 1
+    assert count_copies([0.99]) == 0  # no other to compare with
 
 
 def test_a_raised_hit_is_explained_probable_and_counted_once() -> None:
@@ -71,7 +76,16 @@ def test_a_raised_hit_is_explained_probable_and_counted_once() -> None:
         assert "the same as the query" in str(first)
         assert len({hit.id for hit in hits}) == len(hits) == 36
         assert all(hit.explanation is not None and hit.explanation.raised is None for hit in hits[1:])
-        assert hits[0].probability is None or hits[0].probability >= CERTAIN
+
+
+def test_a_raised_hit_is_nearly_certain() -> None:
+    ranking = Ranking(np.arange(3), np.zeros(3, int), np.array([3.0, 2.0, 1.0]), np.zeros(3), ["image"] * 3)
+    first = put_first(Answer(ranking, np.array([0.5, 0.4, 0.1])), {2: 1.0})
+    assert first.ranking.documents.tolist() == [2, 0, 1]
+    assert first.probability is not None
+    assert first.probability.tolist() == [CERTAIN, 0.5, 0.4]
+    assert first.raised is not None
+    assert first.raised[0] == 2.0
 
 
 def test_pages_filters_and_modalities_hold_for_raised_documents() -> None:
@@ -104,3 +118,46 @@ def test_of_two_documents_with_the_picture_the_words_decide() -> None:
         for mine, other in ((2, 5), (5, 2)):
             asked = Query(vectors={"image": several[2]["image"], "text": several[mine]["text"]})
             assert [hit.id for hit in things.search(asked, k=2)] == [f"{mine}", f"{other}"]
+
+
+def pages(count: int) -> list[Document]:
+    """Make documents of a picture and a text whose pictures are all alike and whose texts are not."""
+    rng = np.random.default_rng(0)
+    paper = rng.integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    out = []
+    for row in range(count):
+        mine = paper.copy()
+        mine[row % 32, row // 32] = 0
+        out.append(Document(f"{row}", " ".join(rng.choice(WORDS, 6)), image=mine))
+    return out
+
+
+def test_the_same_file_comes_first_where_pictures_are_alike_and_texts_decide(encoder: Encoder) -> None:
+    several = pages(120)
+    with Collection.open(":memory:", encoder, follow=False) as things:
+        things.add(several)
+        for row in range(0, 120, 9):
+            stored = things.get(f"{row}").parts
+            picture = next(part.content for part in stored if part.kind == "image")
+            assert things.search(Query(image=picture), k=1)[0].id == f"{row}"
+
+
+def test_a_filter_does_not_make_another_picture_a_copy(encoder: Encoder) -> None:
+    with Collection.open(":memory:", encoder, follow=False) as things:
+        things.add([Document(one.id, image=one.image, metadata={"n": row}) for row, one in enumerate(pages(30))])
+        new = Query(image=np.random.default_rng(5).integers(0, 255, (32, 32, 3), dtype=np.uint8))
+        for options in ({}, {"where": {"n": 0}}, {"modalities": ["image"]}):
+            for hit in things.search(new, k=3, explain=True, **options):
+                assert hit.explanation is not None
+                assert hit.explanation.raised is None
+
+
+def test_forty_copies_are_all_first(encoder: Encoder) -> None:
+    rng = np.random.default_rng(1)
+    picture, *others = (rng.integers(0, 255, (32, 32, 3), dtype=np.uint8) for _ in range(30))
+    with Collection.open(":memory:", encoder, follow=False) as things:
+        things.add([Document(f"copy {row}", image=picture) for row in range(40)])
+        things.add([Document(f"other {row}", image=other) for row, other in enumerate(others)])
+        things.add([Document(f"text {row}", " ".join(rng.choice(WORDS, 6))) for row in range(40)])
+        content = things.get("copy 0").parts[0].content
+        assert {hit.id for hit in things.search(Query(image=content), k=40)} == {f"copy {row}" for row in range(40)}

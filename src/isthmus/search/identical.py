@@ -1,99 +1,107 @@
 """Identical pictures come first: a query with a picture finds the documents that have this picture.
 
-In words: calibration compares modalities, so it may rank a text above the very picture that was asked for. A part of a
-query that is not text is therefore compared with the parts of the nearest documents, by their raw vectors. Documents
-that have the part are raised to the top, the most similar first; equal ones keep their order. Nothing is raised for a
-query whose weights make another part more important.
+In words: calibration compares modalities, so it may rank a text above the very picture that was asked for. Documents
+that have a part of the query (of any kind but text) are raised to the top: those with the same file, found by its hash,
+and copies, found by their raw vectors among the nearest documents of each modality. The most similar come first; equal
+ones keep their order. Nothing is raised for a query whose weights make another part more important.
 
-Rule, for the cosines c₁ ≥ c₂ ≥ … of the query with the parts of the candidates, and distances d = 1 − c: the first j
-documents have the part, for the largest j with
+Rule for copies, with the cosines c₁ ≥ c₂ ≥ … of the query and the parts of the nearest documents, and distances
+d = 1 − c: the first j documents have the part, for the largest j with
 
     d_j ≤ IDENTICAL    or    d_j ≤ NEAR  and  d_j ≤ d_{j+1} / APART
 
-(after the last one, the next is taken to be as near). What it means: a copy that was cropped a little or compressed
-again is far nearer than any other picture. Where all pictures are alike (scanned pages have cosines of .99), only an
-identical one is raised. Candidates are the ``CANDIDATES`` nearest documents of each modality, biases left out. The
-score of a raised document is the best score of the list. With ``none``, which is raw cosine, nothing is raised.
+What it means: a copy that was cropped a little or compressed again is far nearer than any other picture. Where all
+pictures are alike (scanned pages have cosines of .99), or no other is there to compare with, only an identical one is
+raised. A filter does not change what is a copy. The score of a raised document is the best score of the list. With
+``none``, which is raw cosine, nothing is raised.
 
 Texts are left out: a query in words that equals a text is no reason to rank that text above a picture of the thing.
 
->>> same([1.0, 0.91, 0.9]), same([0.985, 0.984, 0.98]), same([0.99, 0.985, 0.7])
+>>> count_copies([1.0, 0.91, 0.9]), count_copies([0.985, 0.984, 0.98]), count_copies([0.99, 0.985, 0.7])
 (1, 0, 2)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from isthmus.kinds import TEXT, atoms
-from isthmus.search.ranking import Allowed, Ranking, folded_queries, of_index, ranked
+from isthmus.documents import Query
+from isthmus.errors import BadInput
+from isthmus.kinds import TEXT, atoms, stored
+from isthmus.search.ranking import Allowed, Ranking, by_index, ranked
 from isthmus.search.results import Answer
 from isthmus.search.snapshot import Snapshot
+from isthmus.search.tops import likeness, parts_of
 from isthmus.storage.protocols import Store
+from isthmus.storage.segments import Segment
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 IDENTICAL = 1e-4  # the distance of two encodings of one picture, at most
 NEAR = 0.02  # the distance of a copy, at most
 APART = 3.0  # how many times as far the next picture is
-CANDIDATES = 20  # of each modality
+CANDIDATES = 6  # of each modality that are compared
+WITHOUT_FILE = 20  # the same, for a query of ready vectors: nothing else finds an identical part
+SAME_FILE = 100  # documents with the same file, at most
 DIGITS = 5  # of a cosine that are compared
-CERTAIN = 0.97  # P(match) of a raised document, at least: the share of relevant ones on the mixtures for design
+EQUAL = 2.0  # in place of the cosine of the same file: before every copy
+CERTAIN = 0.97  # P(match) of a raised document, at least: the share of relevant ones (reproduce/raised.py)
 
 
 def holders(
     snapshot: Snapshot,
     store: Store,
+    asked: Sequence[Query],
     vectors: Vectors,
-    allowed: Allowed | None = None,
-    modalities: Sequence[str] | None = None,
+    nearest: Sequence[Sequence[Ranking]],
 ) -> list[dict[int, float]]:
-    """Return, for each query, the rows of the documents that have a part of it, and the cosine of that part."""
-    out: list[dict[int, float]] = [{} for _ in range(len(vectors))]
-    fitted = snapshot.calibrated.fitted
-    for kind in vectors.parts:
-        rows = np.flatnonzero(_main(vectors, kind))
-        if kind == TEXT or kind not in fitted.query_modalities or not len(rows) or str(fitted.spec) == "none":
-            continue
-        parts = Vectors({kind: vectors.parts[kind][rows]}, {kind: np.ones(len(rows), dtype=bool)})
-        names = [name for name in snapshot.modalities if kind in atoms(name)]
-        wanted = names if modalities is None else [name for name in names if name in modalities]
-        for row, query, near in zip(rows, parts.parts[kind], _near(snapshot, parts, wanted, allowed), strict=True):
-            cosines = _cosines(store, kind, query, near)
-            several = sorted(cosines.values(), reverse=True)
-            if count := same(several):
-                least = several[count - 1]
-                out[row] |= {document: cosine for document, cosine in cosines.items() if cosine >= least}
+    """Return, for each query, the rows of the documents that have a part of it, and the cosine of that part.
+
+    ``nearest``: the best documents of each index for each query, in the whole collection.
+    """
+    out: list[dict[int, float]] = [{} for _ in asked]
+    if str(snapshot.calibrated.fitted.spec) == "none":
+        return out
+    for kind in (kind for kind in vectors.parts if kind != TEXT):
+        near = _nearest(snapshot, asked, vectors, kind, nearest)
+        segments = store.segments(sorted({document for several in near.values() for document in several}))
+        for row, documents in near.items():
+            query = vectors.parts[kind][row : row + 1]
+            out[row] |= _copies(kind, query, {each: segments.get(each, ()) for each in documents})
+            out[row] |= dict.fromkeys(_same_file(store, asked[row], kind), EQUAL)
     return out
 
 
-def same(cosines: Sequence[float] | Matrix) -> int:
-    """Return how many of the cosines, best first, belong to parts that are the same as the query's."""
+def count_copies(cosines: Sequence[float] | Matrix) -> int:
+    """Return how many of the cosines, best first, belong to copies of the query's part."""
     distance = 1 - np.asarray(cosines, dtype=np.float64)
-    after = np.append(distance[1:], distance[-1:] if len(distance) > 1 else np.inf)  # no other is known to be far
+    after = np.append(distance[1:], distance[-1:])  # after the last, the next is taken to be as near
     near = (distance <= IDENTICAL) | ((distance <= NEAR) & (distance <= after / APART))
     return int(np.flatnonzero(near)[-1]) + 1 if near.any() else 0
 
 
-def with_documents(snapshot: Snapshot, query: Vectors, ranking: Ranking, documents: Mapping[int, float]) -> Ranking:
-    """Return a ranking of one query with these documents in it."""
-    missing = np.setdiff1d(list(documents), ranking.documents)
+def with_documents(
+    snapshot: Snapshot, query: Vectors, ranking: Ranking, documents: Mapping[int, float], allowed: Allowed | None
+) -> Ranking:
+    """Return a ranking of one query with those of these documents in it that may be found."""
+    missing = np.setdiff1d(np.array(list(documents), dtype=np.int64), ranking.documents)
     if not len(missing):
         return ranking
 
     def may(rows: Rows) -> Mask:
-        return np.isin(rows, missing)
+        wanted = np.isin(rows, missing)
+        return wanted if allowed is None else wanted & allowed(rows)
 
     return ranking.joined(ranked(snapshot, query, len(missing), allowed=may)[0])
 
 
 def put_first(answer: Answer, documents: Mapping[int, float]) -> Answer:
     """Put these documents of an answer first, by their cosines, with the best score and a high P(match)."""
-    if not documents:
-        return answer
     cosine = np.array([documents.get(int(row), -np.inf) for row in answer.ranking.documents])
+    if not (cosine > -np.inf).any():
+        return answer
     order = np.argsort(-cosine, kind="stable")
     found, has = answer.take(order), cosine[order] > -np.inf
     scores = np.where(has, found.ranking.scores.max(), found.ranking.scores)
@@ -106,7 +114,7 @@ def put_first(answer: Answer, documents: Mapping[int, float]) -> Answer:
     )
 
 
-def _main(vectors: Vectors, kind: str) -> Mask:
+def _is_heaviest(vectors: Vectors, kind: str) -> Mask:
     """Return which queries have a part of this kind, and give it no smaller weight than another part."""
     if vectors.weights is None:
         return vectors.present[kind]
@@ -114,23 +122,50 @@ def _main(vectors: Vectors, kind: str) -> Mask:
     return np.asarray(vectors.present[kind] & (vectors.weights[kind] >= most))
 
 
-def _near(snapshot: Snapshot, queries: Vectors, names: Sequence[str], allowed: Allowed | None) -> Iterator[Rows]:
-    """Yield the nearest documents of each query, of each modality, by the similarity before biases."""
-    asked = folded_queries(snapshot, queries)
-    plain = asked.vectors.copy()
-    plain[:, snapshot.calibrated.fitted.dim :] = 0
-    unbiased = replace(asked, vectors=plain)
-    indexes = [index for index in snapshot.all_indexes if index.modality in names]
-    found = [of_index(snapshot, index, unbiased, CANDIDATES, allowed) for index in indexes]
-    for row in range(len(queries)):
-        yield np.concatenate([np.empty(0, np.int64), *(several[row].documents for several in found)])
+def _nearest(
+    snapshot: Snapshot, asked: Sequence[Query], vectors: Vectors, kind: str, lists: Sequence[Sequence[Ranking]]
+) -> dict[int, list[int]]:
+    """Return the nearest documents that have the kind, for each query that has it.
+
+    A query of several parts is searched again by this part alone, and so is one of ready vectors, without biases.
+    """
+    rows = np.flatnonzero(_is_heaviest(vectors, kind)).tolist()
+    out = {row: _first(lists[row], kind, CANDIDATES) for row in rows}
+    ready = [row for row in rows if kind not in {part.kind for part in asked[row].parts}]
+    again = sorted({*ready, *(row for row in rows if vectors.modality[row] != kind)})
+    if again and kind in snapshot.calibrated.fitted.query_modalities:
+        alone = Vectors({kind: vectors.parts[kind][again]}, {kind: np.ones(len(again), dtype=bool)})
+        found = by_index(snapshot, alone, WITHOUT_FILE if ready else CANDIDATES, biased=False)
+        out |= {row: _first(several, kind, WITHOUT_FILE) for row, several in zip(again, found, strict=True)}
+    return out
 
 
-def _cosines(store: Store, kind: str, query: Matrix, documents: Rows) -> dict[int, float]:
-    """Return the raw cosine of a part of a query with the nearest part of each document that has the kind."""
-    unit = query / np.linalg.norm(query)
-    own = {
-        row: [float(unit @ one.vector / np.linalg.norm(one.vector)) for one in segments if one.name == kind]
-        for row, segments in store.segments(documents.tolist()).items()
-    }
-    return {row: round(max(cosines), DIGITS) for row, cosines in own.items() if cosines}
+def _first(lists: Sequence[Ranking], kind: str, count: int) -> list[int]:
+    several = [one.documents[:count] for one in lists if len(one) and kind in atoms(one.modality[0])]
+    return [int(row) for rows in several for row in rows]
+
+
+def _copies(kind: str, query: Matrix, near: Mapping[int, Sequence[Segment]]) -> dict[int, float]:
+    """Return the cosines of the documents that have a copy of the part."""
+    cosines: dict[int, float] = {}
+    for document, segments in near.items():
+        alike = likeness({kind: query}, parts_of(segments))
+        if alike is not None:
+            cosines[document] = round(alike, DIGITS)
+    several = sorted(cosines.values(), reverse=True)
+    count = count_copies(several)
+    return {row: cosine for row, cosine in cosines.items() if count and cosine >= several[count - 1]}
+
+
+def _same_file(store: Store, query: Query, kind: str) -> set[int]:
+    """Return the documents that have a part of the query, byte for byte."""
+    found: set[int] = set()
+    for part in query.parts:
+        if part.kind == kind and isinstance(part.content, str | bytes):
+            try:
+                digest = stored(kind).digest(part.content)
+            except BadInput:
+                continue
+            if digest is not None:
+                found |= {row for row, _ in store.same_part(kind, digest, SAME_FILE)}
+    return found

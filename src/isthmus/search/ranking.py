@@ -7,7 +7,7 @@ came. Equal scores are in the order in which the documents were added.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -59,10 +59,28 @@ def ranked(
     modalities: Sequence[str] | None = None,
 ) -> list[Ranking]:
     """Return the ``k`` best documents of each query."""
+    found = by_index(snapshot, queries, k, allowed=allowed, modalities=modalities)
+    return [merged(several, k) for several in found]
+
+
+def by_index(
+    snapshot: Snapshot,
+    queries: Vectors,
+    k: int,
+    *,
+    allowed: Allowed | None = None,
+    modalities: Sequence[str] | None = None,
+    biased: bool = True,
+) -> list[list[Ranking]]:
+    """Return for each query the ``k`` best documents of each index; without biases, by the similarity before them."""
     indexes = [index for index in snapshot.all_indexes if modalities is None or index.modality in modalities]
     asked = folded_queries(snapshot, queries)
-    found = [of_index(snapshot, index, asked, k, allowed) for index in indexes]
-    return [_merged([of_index[row] for of_index in found], k) for row in range(len(queries))]
+    if not biased:
+        plain = asked.vectors.copy()
+        plain[:, snapshot.calibrated.fitted.dim :] = 0
+        asked = replace(asked, vectors=plain)
+    found = [_of_index(snapshot, index, asked, k, allowed) for index in indexes]
+    return [[of_index[row] for of_index in found] for row in range(len(queries))]
 
 
 def wanted(snapshot: Snapshot, modalities: str | Sequence[str] | None) -> list[str] | None:
@@ -106,8 +124,9 @@ def folded_queries(snapshot: Snapshot, queries: Vectors) -> Folded:
     return fitted.fold_queries(queries, active=active)
 
 
-def of_index(snapshot: Snapshot, index: ModalityIndex, asked: Folded, k: int, allowed: Allowed | None) -> list[Ranking]:
-    """Return the ``k`` best documents of one index for each folded query."""
+def _of_index(
+    snapshot: Snapshot, index: ModalityIndex, asked: Folded, k: int, allowed: Allowed | None
+) -> list[Ranking]:
     mask = index.alive
     if allowed is not None:
         may = allowed(index.documents)
@@ -134,7 +153,8 @@ def _ranking(index: ModalityIndex, rows: Rows, scores: Matrix, inner: Matrix) ->
     return Ranking(documents, passages, scores[some], inner[some], [index.modality] * int(some.sum()))
 
 
-def _merged(several: Sequence[Ranking], k: int) -> Ranking:
+def merged(several: Sequence[Ranking], k: int) -> Ranking:
+    """Return the ``k`` best documents of several lists."""
     if not several:
         return _EMPTY
     documents = np.concatenate([one.documents for one in several])

@@ -24,10 +24,10 @@ from isthmus.index.threads import Turns, cores
 from isthmus.search import arguments, explain, hybrid, identical
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
-from isthmus.search.probability import FIELD, Top
+from isthmus.search.probability import FIELD
 from isthmus.search.query_log import QueryLog
 from isthmus.search.query_vectors import query_vectors
-from isthmus.search.ranking import Allowed, Ranking, ranked, wanted
+from isthmus.search.ranking import Allowed, by_index, merged, wanted
 from isthmus.search.request import SearchRequest
 from isthmus.search.reranking import Rerankers, check_words, reranked
 from isthmus.search.results import Answer, Fetched, grouped
@@ -210,22 +210,26 @@ def _answers(
         )
     _check_probability(snapshot, vectors, request)
     match = snapshot.calibrated.match
-    together = ranked(snapshot, vectors, depth, allowed=allowed, modalities=modalities)
-    seen = _tops(snapshot, store, vectors, together, everywhere=allowed is None and modalities is None)
-    same = identical.holders(snapshot, store, vectors, allowed, modalities)
+    lists = by_index(snapshot, vectors, max(depth, FIELD + 1), allowed=allowed, modalities=modalities)
+    together = [merged(several, depth) for several in lists]
+    if allowed is not None or modalities is not None:  # a filter changes neither P(match) nor what is a copy
+        lists = by_index(snapshot, vectors, FIELD + 1)
+    seen = tops(match, store, vectors, [merged(several, FIELD + 1) for several in lists])
+    same = identical.holders(snapshot, store, asked, vectors, lists)
+    may = _within(snapshot, allowed, modalities)
     answers: list[Answer] = []
     for row, (query, ranking) in enumerate(zip(asked, together, strict=True)):
         modality = str(vectors.modality[row])
         one = vectors.take(np.array([row]))
         if joined is None or not query.text:
-            found = identical.with_documents(snapshot, one, ranking, same[row])
+            found = identical.with_documents(snapshot, one, ranking, same[row], may)
             p = None if match is None else match.probability(modality, found.scores, seen[row])
             answers.append(identical.put_first(Answer(found, p), same[row]))
             continue
         condition = parse(request.where) if request.where else None
         said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
         found = hybrid.candidates(snapshot, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
-        found = identical.with_documents(snapshot, one, found, same[row])
+        found = identical.with_documents(snapshot, one, found, same[row], may)
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
         p = None if match is None else match.probability(modality, again.scores, seen[row])
@@ -234,14 +238,18 @@ def _answers(
     return answers
 
 
-def _tops(
-    snapshot: Snapshot, store: Store, vectors: Vectors, found: Sequence[Ranking], *, everywhere: bool
-) -> list[Top]:
-    """Return the top of each query's list in the whole collection: a filter does not change how likely a hit is."""
-    match = snapshot.calibrated.match
-    if not everywhere and match is not None:
-        found = ranked(snapshot, vectors, FIELD + 1)
-    return tops(match, store, vectors, found)
+def _within(snapshot: Snapshot, allowed: Allowed | None, modalities: Sequence[str] | None) -> Allowed | None:
+    """Return which documents a search may find, by its filter and its modalities."""
+    if modalities is None:
+        return allowed
+    rows = [index.documents for index in snapshot.all_indexes if index.modality in modalities]
+    wanted = np.unique(np.concatenate([np.empty(0, np.int64), *rows]))
+
+    def within(documents: Rows) -> Mask:
+        inside = np.isin(documents, wanted)
+        return inside if allowed is None else inside & allowed(documents)
+
+    return within
 
 
 def _check_probability(snapshot: Snapshot, vectors: Vectors, request: SearchRequest) -> None:
