@@ -4,10 +4,9 @@
                    (needs flickr8k/, scifact/, docvqa/, packed emoji, WordNet; an hour, ten minutes from the cache)
 
 With ``--write`` the prior, learned from all corpora, goes into the encoder's folder, and the reliability of first hits
-is drawn. The table is of priors learned
-from the corpora that share no document with the one they are measured on: first hits (AUROC, ECE, and *kept*, the share
-of right first hits with P(match) ≥ .5), and the first ten. *fitted* is what P(match) is without a prior, a curve that
-each collection fits on queries made from its own documents.
+is drawn. The table is of priors learned from the corpora that share no document with the one they are measured on:
+first hits (AUROC, ECE, and *kept*, the share of right first hits with P(match) ≥ .5), and the first ten. *fitted* is
+what P(match) is without a prior, a curve that each collection fits on queries made from its own documents.
 
 A question is a real one with judged answers (``match_corpora.py``); a hit of any grade is relevant. Each question is
 also asked with its answers taken out, with a weight of .05: as if one question in twenty had no answer. More would
@@ -31,9 +30,10 @@ from tables import Row, arguments, compared
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.evaluate import Corpus
 from isthmus.evaluate.benchmarks import load
+from isthmus.kinds import IMAGE
 from isthmus.search import calibrate, prior
-from isthmus.search.identical import CERTAIN
-from isthmus.search.prior import Prior
+from isthmus.search.identical import CERTAIN, NEAR
+from isthmus.search.prior import Gap, Prior
 from isthmus.search.probability import Curve, Match, auroc, ece, logistic, sigmoid, top_of
 from isthmus.search.tops import likeness, query_parts
 from isthmus.types import Mask, Matrix
@@ -42,9 +42,7 @@ TEN = 10
 DEEP = 60  # hits, so that ten and a field are left without the answers
 UNANSWERED, LATER = 0.05, 0.05  # weights
 PULL = 1e-3
-COPY = (
-    0.9995  # the cosine of two parts from which they are copies: a collection raises these, nothing is learned of them
-)
+COPY = 1 - NEAR  # the cosine of two pictures from which the first is raised: nothing is learned of such a hit
 LEAST = 0.5
 SMALL = "small"
 BINS = 10
@@ -104,20 +102,21 @@ def observed(folder: Path, name: str, cache: Path) -> Iterator[Seen]:
 
 
 def _seen(
-    scores: Matrix, alike: float | None, gap: float, fitted: Match, modality: str
+    scores: Matrix, alike: float | None, gap: Gap, fitted: Match, modality: str
 ) -> Iterator[tuple[int, float, float, float, float, bool, float]]:
     top = top_of(scores, alike)
     p = fitted.probability(modality, scores, top)
-    first, likely = (top.first - top.field) / gap, [np.nan] * len(scores) if p is None else p.tolist()
+    field = gap.usual if top.field is None else top.field
+    first, likely = (top.first - field) / gap.size, [np.nan] * len(scores) if p is None else p.tolist()
     for rank, score in enumerate(scores[:TEN].tolist()):
-        ahead = (score - top.field) / gap
+        ahead = (score - field) / gap.size
         yield (
             rank,
             ahead,
             first,
             alike or 0.0,
             float(alike is None),
-            (alike or 0.0) >= COPY and score >= top.first,
+            IMAGE in modality and (alike or 0.0) >= COPY and score >= top.first,
             likely[rank],
         )
 
@@ -134,8 +133,8 @@ def learned(hits: Hits) -> dict[str, Curve]:
     curves = {}
     for modality in np.unique(hits["modality"]):
         mine = some(hits, (hits["modality"] == modality) & ~hits["copy"])
-        x = np.column_stack([mine[name] for name in ("ahead", "first", "alike", "apart")])
-        a, b, d, alike, apart = logistic(x, mine["right"].astype(float), mine["weight"], PULL)
+        x = np.column_stack([mine[name] for name in ("ahead", "alike", "first", "apart")])
+        a, b, alike, d, apart = logistic(x, mine["right"].astype(float), mine["weight"], PULL, rising=2)
         curves[str(modality)] = Curve(a, b, -(b + d), d, alike, apart)
     return curves
 

@@ -75,7 +75,7 @@ def test_a_strength_between_is_the_mean_of_both_ends(seed: int, strength: float)
     np.testing.assert_allclose(fitted.scores(w.asked, w.documents) / scale, mixed / scale, atol=1e-6)
     assert ends[0].coefficients is not None
     assert ends[1].coefficients is not None
-    strengths = dict.fromkeys(w.queries.modalities, strength)
+    strengths = dict.fromkeys(ends[1].coefficients.table, strength)
     joined = replace(ends[1], coefficients=with_strengths(ends[0].coefficients, ends[1].coefficients, strengths))
     np.testing.assert_allclose(joined.scores(w.asked, w.documents) / scale, mixed / scale, atol=1e-6)
 
@@ -86,7 +86,7 @@ def test_each_query_modality_has_its_own_strength(seed: int) -> None:
     raw, full = (calibration.fit(f"blend(k=3,strength={end})", w.documents, w.queries) for end in (0, 1))
     assert raw.coefficients is not None
     assert full.coefficients is not None
-    strengths = {name: float(name == "text") for name in w.queries.modalities}
+    strengths = {pair: float(pair[0] == "text") for pair in full.coefficients.table}
     joined = replace(full, coefficients=with_strengths(raw.coefficients, full.coefficients, strengths))
     for name in w.asked.modalities:
         asked = w.asked.take(w.asked.modality == name)

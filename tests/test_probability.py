@@ -16,7 +16,7 @@ from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.encoders import Encoder
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.search import observations, prior, versions
-from isthmus.search.prior import Prior, rescaled, shipped
+from isthmus.search.prior import Gap, Prior, rescaled, shipped
 from isthmus.search.probability import Curve, Match, Observed, auroc, ece, judged_prior, logistic, top_of
 from isthmus.search.tops import likeness
 from stock import unit
@@ -94,8 +94,8 @@ def test_a_prior_reads_scores_of_any_scale_alike(scores: list[float], scale: flo
     curve = Curve(intercept=-1.0, slope=2.0, field=-1.5, first=-0.5)
     plain = np.sort(np.array(scores))[::-1]
     moved = plain * scale + offset
-    assert rescaled(curve, 1.0)(plain, top_of(plain)) == pytest.approx(
-        rescaled(curve, scale)(moved, top_of(moved)), abs=1e-6
+    assert rescaled(curve, Gap(1.0))(plain, top_of(plain)) == pytest.approx(
+        rescaled(curve, Gap(scale))(moved, top_of(moved)), abs=1e-6
     )
 
 
@@ -207,3 +207,14 @@ def test_measures_of_confidence() -> None:
     assert auroc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False])) == 0.875
     assert np.isnan(auroc(np.array([0.9]), np.array([True])))
     assert ece(np.array([0.75, 0.75]), np.array([True, False])) == pytest.approx(0.25)
+
+
+def test_one_document_and_many_copies_are_judged_too(mini: Encoder) -> None:
+    words = "The cat sleeps on the red sofa all day."
+    for copies in (1, 30):
+        with Collection.open(":memory:", mini, follow=False) as things:
+            things.add([Document(f"{row}", words) for row in range(copies)])
+            near, far = (things.search(asked, k=1)[0].probability for asked in (words, "tax law in Finland"))
+            assert near is not None
+            assert far is not None
+            assert near > 0.5 > far

@@ -137,10 +137,10 @@ def between(raw: Terms, full: Terms, strength: float) -> Terms:
     )
 
 
-def with_strengths(raw: Coefficients, full: Coefficients, strengths: Mapping[str, float]) -> Coefficients:
-    """Return the coefficients of two fits, with strength 0 and 1, blended by query modality."""
+def with_strengths(raw: Coefficients, full: Coefficients, strengths: Mapping[tuple[str, str], float]) -> Coefficients:
+    """Return the coefficients of two fits, with strength 0 and 1, blended by pair of query and document modality."""
     return Coefficients(
-        {pair: between(terms, full.table[pair], strengths[pair[0]]) for pair, terms in raw.table.items()},
+        {pair: between(terms, full.table[pair], strengths[pair]) for pair, terms in raw.table.items()},
         full.means,
     )
 

@@ -14,7 +14,7 @@ from isthmus.search.snapshot import Snapshot
 from isthmus.storage.base import Found
 from isthmus.storage.protocols import Store
 from isthmus.types import Rows, Vectors
-from isthmus.words import WEIGHT, WEIGHT_MIXED, HybridScale, moments, query_words
+from isthmus.words import HybridScale, moments, query_words, weight_of
 
 DEPTH = 500  # candidates of each kind, at least: pages up to here are pages of one list
 WORDS = 1000  # documents of a search by words
@@ -39,8 +39,9 @@ def fit(snapshot: Snapshot, store: Store, corpus: ReferenceCorpus) -> HybridScal
         for at in np.flatnonzero(others & ~np.isnan(share)):
             shares.setdefault(ranking.modality[at], []).append(float(share[at]))
     scales = {name: moments(values) for name, values in shares.items()}
-    worded = all(TEXT in atoms(name) for name in store.counts())
-    return HybridScale(moments(best)[1], scales, WEIGHT if worded else WEIGHT_MIXED)
+    counts = store.counts()
+    wordless = sum(count for name, count in counts.items() if TEXT not in atoms(name))
+    return HybridScale(moments(best)[1], scales, weight_of(wordless / sum(counts.values())))
 
 
 def candidates(

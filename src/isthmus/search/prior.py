@@ -10,7 +10,7 @@ most of which have no answer in the collection, are ahead of theirs.
 Formula, for a hit of score s, a first score s₁ and a field f (probability.py), and the mean gap γ of the bank's queries
 of the same modality:
 
-    logit = a + b·(s − f)/γ + d·(s₁ − f)/γ + e(v)          γ = mean of their s₁ − f
+    logit = a + b·(s − f)/γ + d·(s₁ − f)/γ + e(v)          γ = mean of their s₁ − f; b, e₁ ≥ 0
 
 What it means: γ is folded into the weights, so that a collection keeps a plain ``Curve``. Under any calibration, the
 bank's queries are scored by it, too.
@@ -18,7 +18,7 @@ bank's queries are scored by it, too.
 Reference: ours. ``reproduce/match_prior.py`` makes the file, and measures it on corpora that it was not learned from.
 
 >>> from isthmus.search.probability import Top
->>> curve = rescaled(Curve(intercept=-1.0, slope=2.0, field=-2.0), gap=0.1)
+>>> curve = rescaled(Curve(intercept=-1.0, slope=2.0, field=-2.0), Gap(0.1))
 >>> round(float(curve(np.array(0.6), Top(0.6, field=0.5))), 3)  # one gap ahead: 1 / (1 + exp(1 - 2))
 0.731
 """
@@ -29,7 +29,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Prior:
     def write(self, path: Path) -> None:
         """Write it, with four decimals."""
         curves = {
-            name: {weight: round(value, 4) for weight, value in asdict(curve).items()}
+            name: {weight: round(value, 4) for weight, value in asdict(curve).items() if value is not None}
             for name, curve in self.curves.items()
         }
         path.write_text(json.dumps({"identity": self.identity, "curves": curves}, indent=1) + "\n", "utf-8")
@@ -76,20 +76,34 @@ def shipped(encoder: Encoder | None) -> Prior | None:
     return prior if prior.identity == encoder.identity else None
 
 
-def rescaled(curve: Curve, gap: float) -> Curve:
+class Gap(NamedTuple):
+    """How far the first answers of the bank's queries are ahead, and the score that such an answer usually has."""
+
+    size: float
+    usual: float = 0.0
+
+
+def rescaled(curve: Curve, gap: Gap) -> Curve:
     """Return a curve of scores in gaps as one of a collection's own scores."""
-    return replace(curve, slope=curve.slope / gap, field=curve.field / gap, first=curve.first / gap)
+    weights = {name: getattr(curve, name) / gap.size for name in ("slope", "field", "first")}
+    return replace(curve, **weights, usual=gap.usual)
 
 
-def gaps(snapshot: Snapshot, encoder: Encoder) -> dict[str, float]:
-    """Search for queries of the bank; return by query modality how far the first is ahead of the field, on average."""
+def gaps(snapshot: Snapshot, encoder: Encoder) -> dict[str, Gap]:
+    """Search for queries of the bank; return by query modality how far the first is ahead of the field, on average.
+
+    Where there is no field, as in a collection of one document, the spread of the first scores takes its place.
+    """
     bank = bank_vectors(encoder, limit=SHIPPED_QUERIES)
-    found: dict[str, float] = {}
+    found: dict[str, Gap] = {}
     for modality in bank.modalities:
         if modality in snapshot.calibrated.fitted.query_modalities:
             rows = np.flatnonzero(bank.modality == modality)
             some = rows[np.linspace(0, len(rows) - 1, min(QUERIES, len(rows))).astype(int)]
             lists = ranked(snapshot, bank.take(some), FIELD + 1)
             tops = [top_of(ranking.scores) for ranking in lists if len(ranking)]
-            found[modality] = max(float(np.mean([top.first - top.field for top in tops] or [0.0])), SMALLEST)
+            first = [top.first for top in tops] or [0.0]
+            ahead = [top.first - top.field for top in tops if top.field is not None]
+            size = float(np.mean(ahead) if ahead else np.std(first))
+            found[modality] = Gap(max(size, SMALLEST), float(np.mean(first)))
     return found

@@ -9,7 +9,7 @@ picture of the query (identical.py) is nearly certain.
 Formula, for a hit of score s in the list of a query with first score s₁ and field f, per query modality:
 
     P(match) = 1 / (1 + exp(−(a + b·s + c·f + d·s₁ + e(v))))          b ≥ 0
-    f        = mean of the scores at ranks 2 … 11
+    f        = mean of the ten scores after the first and its equals
     v        = the largest cosine of two parts of one kind, of the query and of the first document
     e(v)     = e₁·v, or e₂ if they have no kind in common
 
@@ -40,6 +40,7 @@ FIELD = 10  # answers after the first that make up the field
 FEWEST = 8  # right and wrong answers each; with fewer, no curve is fitted
 PULL = 1e-2  # of the weights towards 0, in standardised units
 BINS = 10
+TIE = 1e-6  # two scores that differ by less are equal: copies of a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Top:
     """
 
     first: float
-    field: float
+    field: float | None  # None if all scores are equal, as in a collection of one document
     alike: float | None = None
 
 
@@ -62,8 +63,8 @@ def top_of(scores: Matrix, alike: float | None = None) -> Top:
     Top(first=5.0, field=1.5, alike=None)
     """
     first = float(scores[0]) if len(scores) else 0.0
-    rest = scores[1 : FIELD + 1]
-    return Top(first, float(rest.mean()) if len(rest) else first, alike)
+    rest = scores[scores < first - TIE][:FIELD]
+    return Top(first, float(rest.mean()) if len(rest) else None, alike)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +86,7 @@ class Observed:
     @property
     def field(self) -> Matrix:
         """The field of each list."""
-        return np.array([top.field for top in self.tops])
+        return np.array([top.first if top.field is None else top.field for top in self.tops])
 
     def take(self, rows: Mask) -> Observed:
         """Return some of them."""
@@ -103,6 +104,7 @@ class Curve:
     first: float = 0.0
     alike: float = 0.0
     apart: float = 0.0  # added if query and first document have no kind in common
+    usual: float | None = None  # in place of a field, where all documents have the same score
 
     @property
     def compares_parts(self) -> bool:
@@ -112,7 +114,8 @@ class Curve:
     def __call__(self, score: Matrix, top: Top) -> Matrix:
         """Return P(match) of hits."""
         scores = np.asarray(score, dtype=np.float64)
-        of_list = self.intercept + self.field * top.field + self.first * top.first
+        field = top.field if top.field is not None else top.first if self.usual is None else self.usual
+        of_list = self.intercept + self.field * field + self.first * top.first
         of_list += self.apart if top.alike is None else self.alike * top.alike
         return sigmoid(of_list + self.slope * scores)
 
@@ -148,8 +151,10 @@ def fit(observed: Observed) -> Curve | None:
     return Curve(intercept, slope, of_field)
 
 
-def logistic(x: Matrix, target: Matrix, weight: Matrix | None = None, pull: float = PULL) -> list[float]:
-    """Return the intercept and the weights of a logistic regression; the first column's weight is not negative."""
+def logistic(
+    x: Matrix, target: Matrix, weight: Matrix | None = None, pull: float = PULL, *, rising: int = 1
+) -> list[float]:
+    """Return the intercept and the weights of a logistic regression; those of the first columns are not negative."""
     from scipy.optimize import minimize  # late: `import isthmus` stays light
 
     share = np.full(len(x), 1 / len(x)) if weight is None else weight / weight.sum()
@@ -164,7 +169,7 @@ def logistic(x: Matrix, target: Matrix, weight: Matrix | None = None, pull: floa
         gradient = np.concatenate([[slope.sum()], z.T @ slope + pull * weights[1:]])
         return float(share @ value + 0.5 * pull * (weights[1:] ** 2).sum()), gradient
 
-    bounds = [(None, None), (0, None), *[(None, None)] * (x.shape[1] - 1)]
+    bounds = [(None, None), *[(0, None)] * rising, *[(None, None)] * (x.shape[1] - rising)]
     best = minimize(loss, np.zeros(x.shape[1] + 1), jac=True, method="L-BFGS-B", bounds=bounds).x
     weights = best[1:] / deviation
     return [float(best[0] - weights @ mean), *map(float, weights)]

@@ -64,6 +64,12 @@ class ReferenceCorpus:
         names, counts = np.unique(known, return_counts=True)
         return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
+    def counts(self) -> dict[str, int]:
+        """Return how many documents there are of each modality."""
+        first = np.searchsorted(self.owner, np.arange(len(self.ids)))
+        names, counts = np.unique(self.documents.modality[first], return_counts=True)
+        return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
     def by_document(self) -> dict[str, list[int]]:
         """Return the reference queries made from each document, by its id."""
         made: dict[str, list[int]] = {}
@@ -78,7 +84,7 @@ class ReferenceSets:
 
     real: ReferenceCorpus
     trial: ReferenceCorpus
-    answered: int = 0  # queries of the user's own whose right document is known
+    answered: int = 0  # queries of the user's own, in words, whose right document is known
 
 
 def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> ReferenceSets:
@@ -95,7 +101,7 @@ def gather(store: Store, encoder: Encoder | None, own: Own = ()) -> ReferenceSet
     questions = asked.vectors()
     real = ReferenceCorpus(block.ids, block.vectors, block.owner, *questions)
     known = set(block.ids)
-    answered = sum(name in known for _, name in own)
+    answered = sum(name in known and query.modality == TEXT for query, name in own)
     documents, owner = on_trial(block, plan, alone)
     return ReferenceSets(real, ReferenceCorpus(block.ids, documents, owner, *questions), answered)
 

@@ -8,6 +8,10 @@ under several strengths, and the ranks of their documents decide:
     chosen       the allowed strength with the best mean over the modalities, less ``COST`` times the strength
     both         a query of several kinds has the mean strength of its kinds
     no evidence  ``DEFAULT_FOR_TEXT`` for words, ``DEFAULT`` for others; 0 where there is one modality of documents
+    some         words need evidence for every modality of documents; where some lack it, the largest strength up to the
+                 default at which no other loses ``MARGIN``
+    few          a modality of n documents has the share n/(n + ``SMALL``) of the strength: one photo among texts is not
+                 a typical best answer
 
 Queries made from a text share its words and find it more easily than a person's words do, so they understate what texts
 lose (on the design mixtures to a quarter). So for words the strength ends at ``MOST_FOR_TEXT``: on these mixtures half
@@ -36,7 +40,8 @@ MOST_FOR_TEXT = 0.5
 FEWEST = 16  # queries with a known answer of a document modality; with fewer, it is not judged
 LOSS = 0.015  # of nDCG@10, on generated queries
 COST = 0.04  # in nDCG@10, of a full calibration
-MARGIN = 0.03
+MARGIN = 0.03  # a clear difference
+SMALL = 8  # documents
 DEFAULT_FOR_TEXT, DEFAULT = 0.5, 0.25
 
 Fit = Callable[[str], Fitted]
@@ -52,9 +57,14 @@ def by_evidence(
     for place, name in enumerate(sorted(modalities, key=lambda one: len(atoms(one)))):
         choices[name] = _choice(references, name, choices)
         progress(place + 1, len(modalities))
-    strengths = {name: choice.strength for name, choice in choices.items()}
     if raw.coefficients is None or full.coefficients is None:
-        raise AssertionError("blend has coefficients")
+        raise CannotFit("blend was fitted without coefficients.")
+    counts = references.real.counts()
+    strengths = {
+        (name, found): choice.strength * counts.get(found, 0) / (counts.get(found, 0) + SMALL)
+        for name, choice in choices.items()
+        for found in full.document_modalities
+    }
     coefficients = with_strengths(raw.coefficients, full.coefficients, strengths)
     return replace(full, coefficients=coefficients, choices=tuple(choices[name] for name in modalities))
 
@@ -78,8 +88,14 @@ def _choice(references: ReferenceSets, modality: str, known: Mapping[str, Choice
     queries = sum(counts[name] for name in judged)
     missing = [name for name in references.trial.documents.modalities if name not in judged]
     if modality == TEXT and missing:
-        why = f"the default: fewer than {FEWEST} queries with a known answer among {', '.join(missing)} documents"
-        return Choice(modality, unknown, why)
+        strength = max(
+            _strength(trial)
+            for trial in tuned.trials
+            if _strength(trial) <= unknown and not _loses(tuned, trial, judged, MARGIN)
+        )
+        why = f"{'the default' if strength == unknown else 'less than the default, or other documents lose'}: "
+        why += f"fewer than {FEWEST} queries with a known answer among {', '.join(missing)} documents"
+        return Choice(modality, strength, why)
     raw, best = tuned.trials[0], _best(tuned, judged, MARGIN if not several else 0.0)
     before, after = ({name: each.by_modality[name] for name in judged} for each in (raw, best))
     return Choice(modality, _strength(best), f"{queries} generated queries", before, after)
@@ -92,9 +108,15 @@ def _best(tuned: Tuned, judged: Sequence[str], margin: float) -> Trial:
     for trial in others:
         gains = [trial.by_modality[name] - raw.by_modality[name] for name in judged]
         worth = float(np.mean(gains)) - COST * _strength(trial)
-        if min(gains) >= -LOSS and worth > most:
+        if not _loses(tuned, trial, judged) and worth > most:
             best, most = trial, worth
     return best
+
+
+def _loses(tuned: Tuned, trial: Trial, judged: Sequence[str], limit: float = LOSS) -> bool:
+    """Whether a modality of documents loses more than a limit against raw cosine, the first trial."""
+    raw = tuned.trials[0]
+    return min(trial.by_modality[name] - raw.by_modality[name] for name in judged) < -limit
 
 
 def _strength(trial: Trial) -> float:

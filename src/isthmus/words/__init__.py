@@ -10,21 +10,20 @@ For a document with text that shares no word with the query, the signal is 0.
 μ_M and σ_M are the mean and deviation of l over the documents of modality M that are nearest to reference queries
 without being their source. A text that shares as many words as such neighbours usually do gains nothing over a picture;
 with more shared words it rises, with fewer it falls. σ is the deviation of reference queries' best scores. w is .75 if
-all documents have text, and .25 if some have none.
+all documents have text, and falls to .25 where a tenth of them or more have none.
 """
 
 from isthmus.words.bm25 import TextIndex
-from isthmus.words.hybrid import WEIGHT, WEIGHT_MIXED, HybridScale, moments
+from isthmus.words.hybrid import HybridScale, moments, weight_of
 from isthmus.words.query import TOKENS, WORD, attainable, query_words
 
 __all__ = [
     "TOKENS",
-    "WEIGHT",
-    "WEIGHT_MIXED",
     "WORD",
     "HybridScale",
     "TextIndex",
     "attainable",
     "moments",
     "query_words",
+    "weight_of",
 ]

@@ -11,6 +11,7 @@ from isthmus.types import Matrix
 
 WEIGHT = 0.75  # of words, where all documents have some
 WEIGHT_MIXED = 0.25  # where some have none: words that a query shares with a text by chance must not bury pictures
+MIXED = 0.1  # the share of documents without words from which that weight applies; below, in proportion
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class HybridScale:
         mean, deviation = np.array([self.modality.get(name, (0.0, 1.0)) for name in modality]).reshape(-1, 2).T
         gain = self.weight * self.deviation * (share - mean) / deviation
         return np.asarray(scores + np.where(np.isnan(share), 0.0, gain))
+
+
+def weight_of(wordless: float) -> float:
+    """Return the weight of words in a collection with this share of documents without words.
+
+    >>> weight_of(0.0), weight_of(0.05), weight_of(0.5)
+    (0.75, 0.5, 0.25)
+    """
+    return WEIGHT + (WEIGHT_MIXED - WEIGHT) * min(1.0, wordless / MIXED)
 
 
 def moments(values: Sequence[float] | Matrix) -> tuple[float, float]:
