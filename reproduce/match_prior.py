@@ -30,9 +30,8 @@ from tables import Row, arguments, compared
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.evaluate import Corpus
 from isthmus.evaluate.benchmarks import load
-from isthmus.kinds import IMAGE
 from isthmus.search import calibrate, prior
-from isthmus.search.identical import CERTAIN, NEAR
+from isthmus.search.identical import CERTAIN
 from isthmus.search.prior import Gap, Prior
 from isthmus.search.probability import Curve, Match, auroc, ece, logistic, sigmoid, top_of
 from isthmus.search.tops import likeness, query_parts
@@ -42,7 +41,7 @@ TEN = 10
 DEEP = 60  # hits, so that ten and a field are left without the answers
 UNANSWERED, LATER = 0.05, 0.05  # weights
 PULL = 1e-3
-COPY = 1 - NEAR  # the cosine of two pictures from which the first is raised: nothing is learned of such a hit
+RAISED = 5  # first hits that may have been raised because they have the picture: nothing is learned of these
 LEAST = 0.5
 SMALL = "small"
 BINS = 10
@@ -86,7 +85,12 @@ def observed(folder: Path, name: str, cache: Path) -> Iterator[Seen]:
         print(f"{name}: {things.calibrate().fitted.spec}", file=sys.stderr)
         gaps = prior.gaps(things.snapshot(), mixtures.mini(cache))
         fitted = calibrate.matched(things.snapshot(), things.store, things.references(), None)
-        lists = things.search_many(mixtures.encoded_queries(benchmark, encoded), DEEP)
+        asked = mixtures.encoded_queries(benchmark, encoded)
+        lists = things.search_many(asked, DEEP)
+        raised = [
+            {hit.id for hit in hits if hit.explanation is not None and hit.explanation.raised is not None}
+            for hits in things.search_many(asked, RAISED, explain=True)
+        ]
     for row, hits in enumerate(lists):
         judged, modality = benchmark.qrels.get(benchmark.questions[row].id, {}), str(encoded.queries.modality[row])
         for removed in (False, True):
@@ -95,30 +99,23 @@ def observed(folder: Path, name: str, cache: Path) -> Iterator[Seen]:
                 alike = _alike(encoded, row, kept[0].id)
                 right = [judged.get(hit.id, 0) > 0 for hit in kept]
                 scores = np.array([hit.score for hit in kept])
-                for values in _seen(scores, alike, gaps[modality], fitted, modality):
-                    rank = values[0]
+                for rank, ahead, first, near, apart, likely in _seen(scores, alike, gaps[modality], fitted, modality):
                     weight = (LATER if rank else 1.0) * (UNANSWERED if removed else 1.0)
-                    yield Seen(name, modality, removed, rank, right[rank], *values[1:], weight)
+                    copy = kept[rank].id in raised[row]
+                    told = (name, modality, removed, rank, right[rank], ahead, first, near, apart)
+                    yield Seen(*told, copy, likely, weight)
 
 
 def _seen(
     scores: Matrix, alike: float | None, gap: Gap, fitted: Match, modality: str
-) -> Iterator[tuple[int, float, float, float, float, bool, float]]:
+) -> Iterator[tuple[int, float, float, float, float, float]]:
     top = top_of(scores, alike)
     p = fitted.probability(modality, scores, top)
     field = gap.usual if top.field is None else top.field
     first, likely = (top.first - field) / gap.size, [np.nan] * len(scores) if p is None else p.tolist()
     for rank, score in enumerate(scores[:TEN].tolist()):
         ahead = (score - field) / gap.size
-        yield (
-            rank,
-            ahead,
-            first,
-            alike or 0.0,
-            float(alike is None),
-            IMAGE in modality and (alike or 0.0) >= COPY and score >= top.first,
-            likely[rank],
-        )
+        yield rank, ahead, first, alike or 0.0, float(alike is None), likely[rank]
 
 
 def _alike(encoded: Corpus, row: int, name: str) -> float | None:

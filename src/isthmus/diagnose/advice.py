@@ -164,11 +164,12 @@ def _hubs(n: Numbers) -> str:
     if n.hubs is None or not n.hubs.worst:
         return ""
     even = f"{n.hubs.expected:.0f}" if n.hubs.expected >= 1 else f"{n.hubs.expected:.1f}"
-    most = f"is in {n.hubs.most_before} of {n.hubs.questions:,} top-10 lists; with equal chances it would be in {even}"
-    if n.hubs.skew_before < n.hubs.skew_by_lot + CROWDED:
-        return f"No document crowds out others: the most frequent one {most}."
+    chance = f"of {n.hubs.questions:,} top-10 lists; with equal chances it would be in {even}"
+    served = (n.hubs.skew_before, n.hubs.most_before) if n.spec == RAW else (n.hubs.skew_after, n.hubs.most_after)
+    if max(n.hubs.skew_before, served[0]) < n.hubs.skew_by_lot + CROWDED:
+        return f"No document crowds out others: the most frequent one is in {served[1]} {chance}."
     then = "" if n.spec == RAW else f"; after calibration the most frequent is in {n.hubs.most_after}"
-    return f"There are hubs: one document {most}{then}."
+    return f"There are hubs: one document is in {n.hubs.most_before} {chance}{then}."
 
 
 def _answers(n: Numbers) -> str:
