@@ -41,6 +41,9 @@ bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machi
 reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA)
 	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || exit 1; done
 
+reproduce-%: $(TEST_VENV)/.made ## Remake one table: make reproduce-hubs
+	$(TEST)/python reproduce/$*.py
+
 clean: ## Remove the virtual environments and what the targets wrote
 	rm -rf $(VENV) $(TEST_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 

@@ -22,7 +22,7 @@ from isthmus.types import Matrix, Vectors
 SPECS = (
     *SINGLE,
     "qbnorm(dynamic=true)",
-    "dbnorm",
+    "dbnorm(beta_gallery=20,beta_query=20)",
     "dbnorm(dynamic=true)",
     "center+standardize",
     "center+nnn(k=16)",

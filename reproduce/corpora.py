@@ -27,6 +27,7 @@ class Mixed:
     seen: Vectors
     asked: Vectors
     pairs: Rows  # (reference query, document seen)
+    gallery: Vectors  # documents that are not searched, for dbnorm
 
     @property
     def kind(self) -> Names:
@@ -36,7 +37,9 @@ class Mixed:
     def fit(self, spec: str, *, labelled: bool = False, hidden: bool = True) -> Fitted:
         """Fit a calibration; a reference query's own source is ignored, or their pair is passed as known."""
         positives, sources = self.pairs if labelled else None, self.pairs if hidden else None
-        return calibration.fit(spec, self.seen, self.asked, positives=positives, sources=sources)
+        return calibration.fit(
+            spec, self.seen, self.asked, positives=positives, sources=sources, reference_documents=self.gallery
+        )
 
     def scores(self, fitted: Fitted) -> Matrix:
         """Return the scores of all documents for all queries."""
@@ -49,7 +52,7 @@ def clip(data: Path) -> Mixed:
     """Return 100 photos and 100 captions with CLIP's vectors; every query has a right photo and a right text."""
     f8k = F8k(data)
     pairs = np.array(f8k.sources)
-    return Mixed("CLIP", f8k.documents, f8k.queries, f8k.relevant, f8k.documents, f8k.references, pairs)
+    return Mixed("CLIP", f8k.documents, f8k.queries, f8k.relevant, f8k.documents, f8k.references, pairs, f8k.gallery)
 
 
 def mini(encoder: Encoder, data: Path) -> Mixed:
@@ -58,4 +61,5 @@ def mini(encoder: Encoder, data: Path) -> Mixed:
     relevant = np.zeros((len(queries), len(documents)), dtype=bool)
     relevant[right[:, 0], right[:, 1]] = True
     seen, asked, sources = references(flickr8k.split(encoder, data / "flickr8k", "dev"))
-    return Mixed("mini", documents, queries, relevant, seen, asked, np.column_stack([np.arange(len(sources)), sources]))
+    pairs = np.column_stack([np.arange(len(sources)), sources])
+    return Mixed("mini", documents, queries, relevant, seen, asked, pairs, seen)

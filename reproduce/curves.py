@@ -4,7 +4,8 @@
 
 100 Flickr8k photos with five captions each (CLIP ViT-B/32); caption 0 is the query. *Share*: each document is its photo
 with probability p, else caption 1 (means of 40 draws). *Fusion*: each document is both, α of its caption and 1 − α of
-its photo. References are captions 2 to 4, kept apart from their own document. nDCG@10.
+its photo. References are captions 2 to 4, kept apart from their own document; the gallery bank of dbnorm is that of
+``clip_f8k.py``. nDCG@10.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from clip_f8k import F8k
 from tables import SINGLE, Row, arguments, compared
 
 from isthmus import calibration
@@ -26,24 +28,24 @@ DRAWS = 40
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "curves.png"
 
 
-def read(data: Path) -> tuple[Matrix, Matrix]:
-    """Return photos ``(100, d)`` and captions ``(100, 5, d)``."""
+def read(data: Path) -> tuple[Matrix, Matrix, Vectors]:
+    """Return photos ``(100, d)``, captions ``(100, 5, d)`` and the gallery bank."""
     held = np.load(data / "emb/clip_pairs.npz")
     captions = held["f8k_txt"].astype(np.float32).reshape(100, 5, -1)
-    return held["f8k_img"][:100].astype(np.float32), captions
+    return held["f8k_img"][:100].astype(np.float32), captions, F8k(data).gallery
 
 
-def value(spec: str, documents: Vectors, captions: Matrix) -> float:
+def value(spec: str, documents: Vectors, captions: Matrix, gallery: Vectors) -> float:
     """Return the mean nDCG@10 of caption 0 as the query."""
     n = len(captions)
     references = Vectors.of(captions[:, 2:].reshape(3 * n, -1), "text")
     sources = np.repeat(np.arange(n), 3)
-    fitted = calibration.fit(spec, documents, references, sources=sources)
+    fitted = calibration.fit(spec, documents, references, sources=sources, reference_documents=gallery)
     scores = fitted.scores(Vectors.of(captions[:, 0], "text"), documents, sources=sources)
     return float(ndcg_at_10(scores, np.eye(n, dtype=bool)).mean())
 
 
-def by_share(images: Matrix, captions: Matrix) -> list[Row]:
+def by_share(images: Matrix, captions: Matrix, gallery: Vectors) -> list[Row]:
     """Replace an increasing share of captions by photos."""
     rows: list[Row] = []
     for share in SHARES:
@@ -54,18 +56,18 @@ def by_share(images: Matrix, captions: Matrix) -> list[Row]:
             chosen = np.where(pictured[:, None], images, captions[:, 1])
             documents = Vectors.of(chosen, np.where(pictured, "image", "text"))
             for spec in SPECS:
-                found[spec].append(value(spec, documents, captions))
+                found[spec].append(value(spec, documents, captions, gallery))
         rows.append({"curve": f"share {share}", **{spec: float(np.mean(found[spec])) for spec in SPECS}})
     return rows
 
 
-def by_fusion(images: Matrix, captions: Matrix) -> list[Row]:
+def by_fusion(images: Matrix, captions: Matrix, gallery: Vectors) -> list[Row]:
     """Make every document both, with an increasing weight of its caption."""
     rows: list[Row] = []
     for alpha in SHARES:
         weights = {"text": np.full(len(images), alpha), "image": np.full(len(images), 1 - alpha)}
         documents = Vectors({"text": captions[:, 1], "image": images}, weights=weights)
-        rows.append({"curve": f"fusion {alpha}", **{spec: value(spec, documents, captions) for spec in SPECS}})
+        rows.append({"curve": f"fusion {alpha}", **{spec: value(spec, documents, captions, gallery) for spec in SPECS}})
     return rows
 
 

@@ -5,8 +5,9 @@
 VisoGender is not available, so the gallery comes from Flickr8k's test split: photos whose five captions all mention a
 man or a boy and never a woman or a girl, and a random sample of the same number the other way round. The queries are
 the captions of these photos made neutral ("a person riding a bike"); a query's own photo is left out. References are
-the first captions of the dev split, made neutral. bias@10 above 0: more men; *absolute*: in either direction; *by lot*:
-random lists of ten from the gallery; R@10: how often the neutral caption finds its own photo, if that is included.
+the first captions of the dev split, made neutral; its photos are the gallery bank of dbnorm. bias@10 above 0: more men;
+*absolute*: in either direction; *by lot*: random lists of ten from the gallery; R@10: how often the neutral caption
+finds its own photo, if that is included.
 """
 
 from __future__ import annotations
@@ -87,10 +88,17 @@ def main(data: Path) -> list[Row]:
     print(f"{len(photos)} photos, {len(photos) // 2} of men and as many of women\n")
     documents = encoder.encode_documents([Document(photo.id, image=photo.image) for photo in photos])
     queries = encoder.encode_queries([Query(neutral(caption)) for photo in photos for caption in photo.captions])
-    references = encoder.encode_queries([Query(neutral(photo.captions[0])) for photo in split(folder, "dev")])
+    dev = split(folder, "dev")
+    references = encoder.encode_queries([Query(neutral(photo.captions[0])) for photo in dev])
+    bank = encoder.encode_documents([Document(photo.id, image=photo.image) for photo in dev])
     own = np.repeat(np.eye(len(photos), dtype=bool), 5, axis=0)
     rows = [
-        described(spec, calibration.fit(spec, documents, references).scores(queries, documents), kind, own)
+        described(
+            spec,
+            calibration.fit(spec, documents, references, reference_documents=bank).scores(queries, documents),
+            kind,
+            own,
+        )
         for spec in SPECS
     ]
     return [*rows, described("by lot", np.random.default_rng(1).random(own.shape), kind, own)]

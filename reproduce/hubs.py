@@ -3,7 +3,8 @@
     python reproduce/hubs.py --data DIR        (needs emb/clip_pairs.npz)
 
 1,090 Flickr8k photos (CLIP ViT-B/32) are searched with the captions of 100 of them. References are captions 1 to 4 of
-each, kept apart from their own photo, or those of another set (Unsplash); caption 0 is the query. N is the number of
+each, kept apart from their own photo, or those of another set (Unsplash); caption 0 is the query. The gallery bank of
+dbnorm is the photos of that other set. N is the number of
 the 100 top-10 lists that contain a photo: its skewness, excess kurtosis, maximum, and mean absolute distance from an
 even share; the share of photos in no list; R@1 and R@10 of the right photo.
 """
@@ -22,6 +23,7 @@ from isthmus.types import Matrix, Rows, Vectors
 TOP = 10
 SPECS = (
     *SINGLE,
+    "dbnorm(beta_gallery=20,beta_query=20)",
     *(f"nnn(k={k})" for k in (1, 4, 64, 256)),
     *(f"nnn(k=16,alpha={alpha})" for alpha in (0.25, 0.5, 1.0, 1.5)),
     "center+nnn(k=16)",
@@ -56,9 +58,10 @@ def main(data: Path) -> list[Row]:
     documents, queries = Vectors.of(held["f8k_img"], "image"), Vectors.of(captions[:, 0], "text")
     own = Vectors.of(captions[:, 1:].reshape(400, -1), "text")
     sources = np.repeat(np.arange(100), 4)
+    gallery = Vectors.of(held["unsplash500_img"], "image")
     rows: list[Row] = []
     for spec in SPECS:
-        fitted = calibration.fit(spec, documents, own, sources=sources)
+        fitted = calibration.fit(spec, documents, own, sources=sources, reference_documents=gallery)
         rows.append(described(spec, fitted.scores(queries, documents, sources=sources), np.arange(100)))
     other = Vectors.of(held["unsplash500_txt"], "text")
     for spec in ("nnn(k=16)", "center+nnn(k=16)"):

@@ -22,6 +22,7 @@ SINGLE = (
     "standardize",
     "nnn(k=16)",
     "qbnorm",
+    "dbnorm",
 )
 EXPECTED = Path(__file__).parent / "expected"
 TOLERANCE = 0.005  # of a share or a measure; ranks may differ by one

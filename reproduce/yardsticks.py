@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from clip_f8k import F8k
 
 from isthmus import encoders
 from isthmus.documents import Document
@@ -61,7 +62,9 @@ def clip(data: Path) -> Mixed:
     ids = [str(row) for row in range(n)]
     asked = [f"{row}:{caption}" for row in range(n) for caption in (1, 2)]
     known = References(
-        queries=Vectors.of(captions[:, 3:].reshape(2 * n, -1), "text"), sources=np.repeat(np.arange(n), 2)
+        queries=Vectors.of(captions[:, 3:].reshape(2 * n, -1), "text"),
+        sources=np.repeat(np.arange(n), 2),
+        gallery=F8k(data).gallery,
     )
 
     def corpus(kind: np.ndarray) -> Corpus:
@@ -88,7 +91,7 @@ def _with_mini(name: str, mix: Benchmark, whole: Sequence[Document]) -> Mixed:
     mini = encoders.load("mini", batch=64)
     return Mixed(
         name,
-        [encoded(mix, mini)],
+        [encoded(mix, mini, gallery=True)],
         {kind: encoded(replace(mix, documents=_as(whole, kind)), mini) for kind in MODALITIES},
     )
 

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from isthmus import Document, Query
+from isthmus import Document, Query, encoders
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadFile, BadInput, UnknownName
 from isthmus.evaluate.benchmarks import BENCHMARKS, Benchmark, Question, expand, load
+from isthmus.evaluate.encode import encoded
 
 PNG = b"\x89PNG and so on"
 
@@ -351,13 +354,18 @@ def test_mmqa_asks_text_and_image_questions_of_every_paragraph_and_picture(
     assert load("mmqa", tmp_path).documents == read.documents
 
 
-def test_webqa_asks_the_val_split_of_all_its_facts(mini: Callable[[str], Benchmark], tmp_path: Path) -> None:
+def test_webqa_asks_the_val_split_among_the_facts_of_all_questions(
+    mini: Callable[[str], Benchmark], tmp_path: Path
+) -> None:
     read = mini("webqa")
     images = {"30000001": "image", "30000002": "image"}
-    assert modalities(read) == {"s_1": "text", "s_2": "text"} | images
+    assert modalities(read) == {"s_1": "text", "s_2": "text", "s_9": "text"} | images
     assert asked(read) == {"a": ("Which?", "TextQ"), "b": ("Which?", "ImageQ")}
     assert read.qrels == {"a": {"s_1": 1}, "b": {"30000001": 1, "30000002": 1}}
-    assert read.references == [(Query("Which?"), None)]
+    assert read.references == [(Query("Which?"), "s_9")]
+    smaller = load("webqa:val", tmp_path)
+    assert modalities(smaller) == {"s_1": "text", "s_2": "text"} | images
+    assert (smaller.qrels, smaller.references) == (read.qrels, [(Query("Which?"), None)])
     assert modalities(load("webqa:captions", tmp_path))["30000001"] == "image+text"
     shutil.move(tmp_path / "images", tmp_path / "imgs.tsv")
     with pytest.raises(BadInput, match="pictures as files"):
@@ -483,3 +491,18 @@ def test_mixtures_are_loaded_one_by_one_and_their_names_stand_for_several(tmp_pa
     assert expand("mixtures:held-out", tmp_path) == ["mixtures:pages"]
     with pytest.raises(BadInput, match="Choose one mixture: mixtures:pages, mixtures:photos-dev"):
         load("mixtures", tmp_path)
+
+
+def test_the_gallery_of_dbnorm_is_the_documents_of_the_other_split_or_the_bank() -> None:
+    encoder = encoders.load("mini")
+    searched, others = [Document("a", "a cat"), Document("b", "a dog")], [Document("c", "a tram")]
+    asked_for = [Question("q", Query("cat"))], {"q": {"a": 1}}
+    split = encoded(Benchmark("split", searched, *asked_for, [(Query("tram"), "c")], others), encoder, gallery=True)
+    assert split.references.gallery is not None
+    expected = encoder.encode_documents(others).parts["text"]
+    np.testing.assert_allclose(split.references.gallery.parts["text"], expected, atol=1e-6)
+    alone = Benchmark("alone", searched, *asked_for)
+    bank = encoded(alone, encoder, gallery=True).references.gallery
+    assert bank is not None
+    assert len(bank) == len(bank_vectors(encoder, limit=SHIPPED_QUERIES))
+    assert encoded(alone, encoder).references.gallery is None

@@ -399,6 +399,18 @@ def test_evaluate_compares_calibrations_on_a_benchmark(encoder: str, tmp_path: P
     shown = run(app, ["evaluate", "beir", *options, "--form", "markdown"])
     assert shown.exit_code == 0, shown.output
     assert "| none |" in shown.stdout
+    asked_for += [json.dumps({"_id": f"r{n}", "text": f"the {word}"}) for n, word in enumerate(words)]
+    (tmp_path / "queries.jsonl").write_text("\n".join(asked_for))
+    train = "".join(f"r{n}\td{n}\t1\n" for n in range(len(words)))
+    (tmp_path / "qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\n" + train)
+    options = ["--data", str(tmp_path), "--encoder", encoder, "--measure", "MRR@20,NDCG@20"]
+    published = ["--calibration", "dbnorm,standardize", "--positives", "labelled", "--sources", "as-published"]
+    rows = asked("evaluate", "beir", *options, *published)
+    assert {row["measure"] for row in rows} == {"RR@20", "nDCG@20"}
+    assert {row["calibration"] for row in rows} == {"dbnorm", "standardize"}
+    wrong = run(app, ["evaluate", "beir", *options, "--positives", "labeled"])
+    assert "Did you mean 'labelled'?" in str(wrong.exception)
+    assert "encoding" not in wrong.output  # said before anything is encoded
 
 
 def test_evaluate_adds_the_means_of_several_mixtures(encoder: str, tmp_path: Path) -> None:

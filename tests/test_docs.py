@@ -164,6 +164,8 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("evaluate", "headline"),
         ("evaluate", "trade"),
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
+        *(("papers/nnn", name) for name in ("recalls", "hub_counts", "groups_clip")),
+        *(("papers/standardize", name) for name in ("standardize_moments", "standardize_skewness")),
         ("queries", "queries"),
         ("queries", "tagger"),
         ("lens", "lens"),
@@ -182,6 +184,7 @@ def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -
     ("page", "names"),
     [
         *(("experiments", [name]) for name in ("hubs", "shares", "standardize")),
+        ("papers/standardize", ["standardize"]),
         *(("calibration", [name]) for name in ("strengths", "wants")),
         ("evaluate", ["mixtures", "mixtures_held_out"]),
         ("collections", ["match_mixtures", "match_mixtures_held_out"]),

@@ -104,14 +104,66 @@ def test_qbnorm_is_the_log_of_the_inverted_softmax(w: World, shift: str) -> None
 
 @worlds
 @shifts
-def test_dbnorm_is_the_log_of_the_product_of_two_inverted_softmaxes(w: World, shift: str) -> None:
+@pytest.mark.parametrize("betas", [(4.0, 6.0), (0.0, 6.0), (4.0, 0.0)])
+def test_dbnorm_is_the_log_of_the_product_of_two_inverted_softmaxes(
+    w: World, shift: str, betas: tuple[float, float]
+) -> None:
     hand = ByHand(w, shift)
 
     def score(s: float, m: str, M: str, d: Matrix) -> float:
         gallery = [eq.dot(g, d) for g in hand.gallery]
-        return eq.log_dual_inverted_softmax(s, gallery, [eq.dot(r, d) for r in hand.references_of(m)], 4.0, 6.0)
+        return eq.log_dual_inverted_softmax(s, gallery, [eq.dot(r, d) for r in hand.references_of(m)], *betas)
 
-    check(f"{shift}+dbnorm(beta_gallery=4.0,beta_query=6.0)", w, hand.table(score))
+    check(f"{shift}+dbnorm(beta_gallery={betas[0]},beta_query={betas[1]})", w, hand.table(score))
+
+
+@pytest.mark.parametrize("dynamic", ["false", "true"])
+def test_dbnorm_without_a_gallery_is_qbnorm(dynamic: str) -> None:
+    w = world(2, queries=12)
+    fitted = [
+        calibration.fit(spec, w.documents, w.queries)
+        for spec in (
+            f"standardize+dbnorm(beta_gallery=0,beta_query=2,dynamic={dynamic})",
+            f"standardize+qbnorm(beta=2,dynamic={dynamic})",
+        )
+    ]
+    dense, expected = (one.scores(w.asked, w.documents) for one in fitted)
+    np.testing.assert_array_equal(dense, expected)
+    folded, by_qbnorm = (one.fold(w.documents).vectors for one in fitted)
+    np.testing.assert_array_equal(folded, by_qbnorm)
+
+
+def test_a_small_beta_tends_to_leaving_its_bank_out() -> None:
+    w = world(2)
+    near, at = (
+        calibration.fit(f"dbnorm(beta_gallery={beta})", w.documents, w.queries, reference_documents=w.gallery)
+        for beta in ("1e-6", "0")
+    )
+    np.testing.assert_allclose(near.scores(w.asked, w.documents), at.scores(w.asked, w.documents), atol=1e-6)
+
+
+def test_dynamic_dbnorm_with_one_bank_corrects_by_that_bank_alone_and_folds() -> None:
+    seen = set()
+    for w in (world(seed, queries=9) for seed in range(8)):
+        hand = ByHand(w, "none")
+        expected = hand.table(lambda s, m, M, d: s)
+        in_gallery = activation_set(hand.gallery, hand.documents)
+        for row in range(len(expected)):
+            on = int(expected[row].argmax()) in in_gallery
+            seen.add(on)
+            if on:
+                expected[row] = [
+                    eq.log_inverted_softmax(s, [eq.dot(g, d) for g in hand.gallery], 4.0)
+                    for s, d in zip(expected[row], hand.documents, strict=True)
+                ]
+        spec = "dbnorm(beta_gallery=4,beta_query=0,dynamic=true)"
+        check(spec, w, expected)
+        fitted = calibration.fit(spec, w.documents, w.queries, reference_documents=w.gallery)
+        folded = fitted.fold(w.documents)
+        asked = fitted.fold_queries(w.asked, active=fitted.activation(w.asked, folded))
+        inner = asked.vectors @ folded.vectors.T
+        np.testing.assert_allclose(fitted.finish(inner, asked.modality, folded.modality), expected, atol=1e-5)
+    assert seen == {True, False}
 
 
 @worlds

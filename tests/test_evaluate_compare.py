@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -128,6 +129,51 @@ def test_auto_chooses_as_fit_does() -> None:
     expected = calibration.fit("auto", of.documents, known.queries, sources=known.sources)
     assert chosen["auto"] is not None
     assert chosen["auto"].spec == expected.spec
+
+
+@pytest.mark.parametrize("kind", ["here", "elsewhere"])
+def test_conditions_pass_the_known_pairs_to_the_fit_and_no_longer_keep_them_apart(kind: str) -> None:
+    of = corpus(3, elsewhere=kind == "elsewhere")
+    documents = of.documents if kind == "here" else of.references.documents
+    assert documents is not None
+    pairs = [(q, d) for q in range(len(of.references.queries)) for d in range(0, len(documents), 2)]
+    of = replace(of, references=replace(of.references, sources=pairs))
+    known = of.references
+    for positives, sources in product(("pseudo", "labelled"), ("apart", "as-published")):
+        hidden = known.sources if sources == "apart" else None
+        expected = calibration.fit(
+            "standardize",
+            documents,
+            known.queries,
+            positives=known.sources if positives == "labelled" else None,
+            sources=hidden,
+        )
+        changed = of.with_conditions(positives=positives, sources=sources)
+        fitted = fit(changed, "standardize")
+        assert fitted.scale is not None
+        assert expected.scale is not None
+        assert fitted.scale.statistics == expected.scale.statistics
+    assert of.with_conditions().references.sources is known.sources
+
+
+def test_as_published_a_bias_meets_the_sources_again() -> None:
+    of = corpus(3)
+    published = of.with_conditions(sources="as-published")
+    scores = np.concatenate([block for _, block in scored(published, fit(published, "nnn(k=3)"))])
+    expected = calibration.fit("nnn(k=3)", of.documents, of.references.queries).scores(of.queries, of.documents)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert np.abs(expected - by_hand(of, "nnn(k=3)")).max() > 1e-3
+
+
+def test_conditions_that_do_not_exist_or_need_what_is_not_known_are_rejected() -> None:
+    of = corpus()
+    with pytest.raises(UnknownName, match="Did you mean 'labelled'"):
+        of.with_conditions(positives="labeled")
+    with pytest.raises(UnknownName, match="as-published"):
+        of.with_conditions(sources="as-publishd")
+    unknown = replace(of, references=replace(of.references, sources=None))
+    with pytest.raises(BadInput, match="no known right documents"):
+        unknown.with_conditions(positives="labelled")
 
 
 def test_alone_searches_only_the_modalities_of_the_right_documents() -> None:

@@ -68,6 +68,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(text: str, said: str) -
         ("qbnorm(beta=1e39)", "beta between"),
         ("qbnorm(dynamic=1)", "needs dynamic as bool"),
         ("dbnorm(beta_query=-1)", "beta_query between"),
+        ("dbnorm(beta_gallery=0,beta_query=0)", "beta_gallery or beta_query above 0"),
         ("learned(l2=0)", "positive, finite l2"),
         ("learned(candidates=0)", "candidates ≥ 1"),
         ("minmax(k=0)", "minmax needs k ≥ 1"),

@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from isthmus import calibration, errors
 from isthmus.calibration import tune as tune_function
 from isthmus.calibration.auto import AUTO_GRID
+from isthmus.calibration.dbnorm import DualBankNormalization
 from isthmus.calibration.fitting import fit_spec
 from isthmus.calibration.tune import (
-    DN_PAPER_GRID,
+    DBNORM_PAPER_GRID,
+    DBNORM_WIDE_GRID,
+    DN_GRID,
     NNN_PAPER_GRID,
-    QBNORM_PAPER_GRID,
+    QBNORM_GRID,
     Trial,
     Tuned,
     _folds,
@@ -269,9 +272,23 @@ def test_dynamic_and_per_query_candidates_can_be_tuned_too() -> None:
 
 
 def test_the_papers_grids_can_be_read() -> None:
-    for grid in (AUTO_GRID, NNN_PAPER_GRID, DN_PAPER_GRID, QBNORM_PAPER_GRID):
+    for grid in (AUTO_GRID, NNN_PAPER_GRID, DBNORM_WIDE_GRID, DBNORM_PAPER_GRID, DN_GRID, QBNORM_GRID):
         assert len({calibration.Spec.parse(text) for text in grid}) == len(grid)
     assert len(NNN_PAPER_GRID) == 110
+
+
+def test_the_papers_grid_of_dbnorm_has_twenty_values_and_zero_for_each_bank() -> None:
+    tried = [calibration.Spec.parse(text).bias for text in DBNORM_PAPER_GRID]
+    assert len(tried) == 21 * 21 - 1
+    for name, lowest, highest in (("beta_gallery", 0.001, 15), ("beta_query", 25, 200)):
+        values = sorted({getattr(one, name) for one in tried})
+        assert len(values) == 21
+        assert (values[0], values[1], values[-1]) == (0, lowest, highest)
+        assert lowest <= getattr(DualBankNormalization(), name) <= highest  # the default is in the paper's range
+
+
+def test_auto_tries_what_it_has_always_tried() -> None:
+    assert not any("dbnorm" in spec for spec in AUTO_GRID)
 
 
 @given(seed=st.integers(0, 10_000), documents=st.integers(1, 30), relevant=st.integers(1, 15))

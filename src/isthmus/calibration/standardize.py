@@ -14,9 +14,9 @@ With labelled pairs, t runs over the similarities of the pairs (q, d) instead.
 
 What it means: σ > 0, so the order inside one modality never changes; only the merge of modalities does.
 
-Reference: Yamashita et al., similarity standardisation with pseudo-positives: μ and σ from labelled or
-pseudo pairs, population variance. A reference query that was generated from a document can be
-kept apart from it (``sources``): its own source is not a typical best match.
+Reference: Yamashita et al., *Bridging the Modality Gap by Similarity Standardization with Pseudo-Positive
+Samples*, §4, Equations 1 to 4: μ and σ from labelled or pseudo pairs, population variance. A reference query that was
+generated from a document can be kept apart from it (``sources``): its own source is not a typical best match.
 
 >>> from isthmus.calibration import fit
 >>> from isthmus.types import Vectors

@@ -18,7 +18,7 @@ from isthmus.errors import BadInput
 COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)+standardize,auto,alone"
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - one name per option
     benchmark: Annotated[
         str, typer.Argument(help="the benchmark: flickr8k-mix, beir:scifact, mixtures:coco, mixtures …")
     ],
@@ -30,8 +30,14 @@ def evaluate(
         str, typer.Option(help="comma-separated specs; auto; alone: each modality searched separately")
     ] = COMPARED,
     measure: Annotated[
-        str, typer.Option(help="comma-separated measures: nDCG@10, R@1, RR@10, hit@5, P@10, MRR …")
+        str, typer.Option(help="comma-separated measures: nDCG@10, R@1, MRR@20, hit@5, P@10 …")
     ] = "nDCG@10",
+    positives: Annotated[
+        str, typer.Option(help="statistics of standardize from pseudo-positives (pseudo) or known pairs (labelled)")
+    ] = "pseudo",
+    sources: Annotated[
+        str, typer.Option(help="reference queries apart from their own documents (apart), or not (as-published)")
+    ] = "apart",
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
     threads: Threads = None,
@@ -43,10 +49,12 @@ def evaluate(
         isthmus evaluate flickr8k-mix --data DIR --calibration none,rrf,auto
 
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
-    has none. A name that stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
+    has none; the gallery of dbnorm is the documents of that split, or the bank. A name that stands for several
+    benchmarks (mixtures, mixtures:dev) adds a table of their means.
     """
     from isthmus.evaluate import compare, render
     from isthmus.evaluate.benchmarks import expand, load
+    from isthmus.evaluate.compare import conditions, needs_gallery
     from isthmus.evaluate.encode import encoded
     from isthmus.evaluate.table import mean_rows
 
@@ -61,13 +69,16 @@ def evaluate(
         if not quiet:
             echo(f"evaluating {name}{chosen}", err=True)
 
+    specs, measures = split(calibration), split(measure)
+    gallery = needs_gallery(specs)
+    conditions(positives, sources)
     read = [load(name, data) for name in expand(benchmark, data)]
     for each in [] if quiet else read:
         echo(repr(each), err=True)
     with progress.counting("encoding", "items", quiet=quiet) as update:
         loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
-        corpora = [encoded(each, loaded, skip) for each in read]
-    specs, measures = split(calibration), split(measure)
+        corpora = [encoded(each, loaded, skip, gallery=gallery) for each in read]
+    corpora = [corpus.with_conditions(positives=positives, sources=sources) for corpus in corpora]
     rows = [row for corpus in corpora for row in compare(corpus, specs, measures, notice=notice)]
     if len(corpora) > 1:
         rows += mean_rows(rows, f"mean of {benchmark}")

@@ -194,7 +194,7 @@ def calibrate(
         echo(calibrated.fitted.describe())
         for name, value in (calibrated.match.held_out if calibrated.match else {}).items():
             if value:
-                echo(f"P(match), {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f} ({value['answers']:.0f} answers)")
+                echo(f"P(match), {name} queries: {show.reliability(value)}")
 
 
 def delete(

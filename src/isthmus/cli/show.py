@@ -98,3 +98,8 @@ def skipped(several: Sequence[Skipped], what: str = "skipped") -> None:
         echo(f"  and {len(several) - LISTED:,} more; `isthmus stats` lists them all. Most frequent reasons:", err=True)
         for reason, count in reasons.most_common(5):
             echo(f"    {count} × {line(reason)}", err=True)
+
+
+def reliability(held_out: Mapping[str, float]) -> str:
+    """Return how well P(match) did on queries it was not fitted on, in one line."""
+    return f"AUROC {held_out['auroc']:.3f}, ECE {held_out['ece']:.3f} ({held_out['answers']:.0f} answers)"

@@ -62,6 +62,6 @@ def _show(facts: Stats) -> None:
         echo(facts.calibration["described"])
         for name, value in facts.calibration["match"].items():
             if value:
-                echo(f"P(match)     {name} queries: AUROC {value['auroc']:.3f}, ECE {value['ece']:.3f} ({value['answers']:.0f} answers)")
+                echo(f"P(match)     {name} queries: {show.reliability(value)}")
     for place, why in facts.skipped:
         echo(f"skipped      {place!r}: {line(why)}")

@@ -12,7 +12,7 @@ Scores are computed from folded vectors, as in a search; methods that do not fol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from isthmus.evaluate.measures import Measure, values
 from isthmus.evaluate.runs import Ids, Qrels, run_of
 from isthmus.evaluate.slices import slices
 from isthmus.evaluate.table import Row
+from isthmus.registry import lookup
 from isthmus.types import Matrix, Vectors
 
 ALONE = "alone"
@@ -43,6 +44,7 @@ class References:
 
     ``sources``: the document that each query was made from, as for ``calibration.fit``; row numbers of ``documents`` if
     given, of the searched documents otherwise. ``owner``: the document of each row of ``documents``.
+    ``positives``: labelled pairs, as for ``calibration.fit``; without them ``standardize`` uses pseudo-positives.
     ``gallery``: the bank of documents that ``dbnorm`` needs.
     """
 
@@ -51,6 +53,7 @@ class References:
     documents: Vectors | None = None
     owner: OwnerLike | None = None
     gallery: Vectors | None = None
+    positives: PairsLike | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -98,6 +101,24 @@ class Corpus:
         found = Passages.of(self.documents, self.owner).modality
         return {str(name): str(kind) for name, kind in zip(self.document_ids, found, strict=True)}
 
+    def with_conditions(self, *, positives: str = "pseudo", sources: str = "apart") -> Corpus:
+        """Return the corpus with its references used under other conditions, such as a paper's.
+
+        ``positives``: where ``standardize`` takes its statistics from: ``pseudo``, each reference query's best document
+        of a modality; ``labelled``, the document it was made from. ``sources``: ``apart``, a reference query never
+        meets the document it was made from; ``as-published``, it does, as in the papers.
+        """
+        labelled, published = conditions(positives, sources)
+        known = self.references
+        pairs = known.sources if known.positives is None else known.positives
+        if labelled and pairs is None:
+            raise BadInput(
+                f"The reference queries of {self.benchmark or 'this corpus'} have no known right documents. Use "
+                "positives 'pseudo', or a benchmark whose other split has judgements."
+            )
+        used = replace(known, positives=pairs if labelled else None, sources=None if published else known.sources)
+        return replace(self, references=used)
+
 
 def compare(
     corpus: Corpus,
@@ -141,6 +162,7 @@ def fit(corpus: Corpus, spec: str | Spec) -> Fitted:
         spec,
         corpus.documents if known.documents is None else known.documents,
         known.queries,
+        positives=known.positives,
         sources=known.sources,
         reference_documents=known.gallery,
         owner=known.owner if elsewhere else corpus.owner,
@@ -213,6 +235,28 @@ def _run(corpus: Corpus, blocks: Iterable[tuple[slice, Matrix]], k: int, queries
     for rows, scores in blocks:
         out |= run_of(scores, queries[rows], corpus.document_ids, k)
     return out
+
+
+def conditions(positives: str, sources: str) -> tuple[bool, bool]:
+    """Return whether positives are labelled, and whether sources are used as published; reject other words.
+
+    >>> conditions("labelled", "apart")
+    (True, False)
+    """
+    return (
+        lookup({"pseudo": False, "labelled": True}, positives, "kind of positives"),
+        lookup({"apart": False, "as-published": True}, sources, "way to use sources"),
+    )
+
+
+def needs_gallery(specs: Iterable[str | Spec]) -> bool:
+    """Return whether a spec needs a gallery bank.
+
+    >>> needs_gallery(["none", "dbnorm", "auto"]), needs_gallery(["dbnorm(beta_gallery=0)", "alone"])
+    (True, False)
+    """
+    parsed = [Spec.parse(spec) for spec in specs if spec not in (ALONE, AUTO)]
+    return any(spec.correction is not None and spec.correction.needs_gallery for spec in parsed)
 
 
 def _checked(spec: str | Spec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,13 +16,26 @@ from isthmus.evaluate.compare import Corpus, References
 from isthmus.types import Rows, Vectors
 
 
-def encoded(benchmark: Benchmark, encoder: Encoder, skip: Callable[[str, BadInput], None] | None = None) -> Corpus:
+def encoded(
+    benchmark: Benchmark,
+    encoder: Encoder,
+    skip: Callable[[str, BadInput], None] | None = None,
+    *,
+    gallery: bool = False,
+) -> Corpus:
     """Encode documents by passage, queries, and reference queries; ``skip`` receives what cannot be read.
 
-    A benchmark without reference queries is calibrated on the built-in bank.
+    A benchmark without reference queries is calibrated on the built-in bank. ``gallery``: also provide the bank of
+    documents that ``dbnorm`` needs, none of them searched: those of the other split if the benchmark has it as
+    documents of their own, the built-in bank otherwise.
     """
     ids, documents, owner = passages(encoder, benchmark.documents, skip)
     questions = benchmark.questions
+    references = _references(benchmark, encoder, ids, skip)
+    if gallery:
+        other = references.documents
+        bank = bank_vectors(encoder, limit=SHIPPED_QUERIES) if other is None else other
+        references = replace(references, gallery=bank)
     return Corpus(
         document_ids=ids,
         documents=documents,
@@ -30,7 +44,7 @@ def encoded(benchmark: Benchmark, encoder: Encoder, skip: Callable[[str, BadInpu
         queries=encoder.encode_queries([question.query for question in questions]),
         qrels=benchmark.qrels,
         types={question.id: question.kind for question in questions if question.kind},
-        references=_references(benchmark, encoder, ids, skip),
+        references=references,
         benchmark=benchmark.name,
         encoder=encoder.name,
     )

@@ -5,10 +5,12 @@
     DIR/images/30000001.jpg        the pictures by ``image_id``
 
 WebQA publishes its pictures as one table, ``imgs.tsv`` (id ⇥ base64): write them to files first, which takes 50 GB
-either way. The corpus is every fact of the val split, right or wrong, and its questions are the queries; those of the
-train split are references (their facts are not read). ``webqa:captions`` makes a picture and its caption one
-image+text document; without it captions are not used. The test split has no judgements. Reference: Chang et al.,
-WebQA, CVPR 2022; TextQ and ImageQ as in similarity standardisation (Yamashita et al.).
+either way. The queries are the questions of the val split. The corpus is every fact of every question, of the train
+split too, right or wrong, as in Yamashita et al. (§5.1). ``webqa:val`` searches only the facts of the val split. The
+questions of the train split are references, each with its first right fact (with ``val``, without).
+``webqa:captions`` makes a picture and its caption one image+text document; without it captions are not used. The test
+split has no judgements and is not read. Reference: Chang et al., WebQA, CVPR 2022; TextQ and ImageQ as in similarity
+standardisation (Yamashita et al.).
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ FILE = "WebQA_train_val.json"
 
 
 def load(data: Path, chosen: Sequence[str]) -> Benchmark:
-    """Read the val split."""
+    """Read the questions of the val split, and the facts of all."""
     for word in chosen:
-        lookup({"captions": True}, word, "variant of webqa")
+        lookup({"captions": True, "val": True}, word, "variant of webqa")
     folder = BenchmarkFolder(data, "webqa", HOME)
     path = folder.file(FILE)
     if not (pictures := folder.find("images", "imgs")) and folder.find("imgs.tsv"):
@@ -40,17 +42,20 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
     if not isinstance(held, Mapping):
         raise BadFile(f"{path} has no questions by guid. It is not {FILE}.")
     documents: dict[str, Document] = {}
-    questions, qrels, references = [], {}, []
+    questions, qrels = [], {}
+    references: list[tuple[Query, str | None]] = []
     try:
         for guid, row in held.items():
-            asked = Query(_unquoted(row["Q"]))
-            if row["split"] != "val":
+            asked, searched = Query(_unquoted(row["Q"])), row["split"] == "val"
+            if not searched and "val" in chosen:
                 references.append((asked, None))
                 continue
             right = _facts(row, "pos", pictures, "captions" in chosen)
             for fact in [*right, *_facts(row, "neg", pictures, "captions" in chosen)]:
                 documents.setdefault(fact.id, fact)
-            if right:
+            if not searched:
+                references.append((asked, right[0].id if right else None))
+            elif right:
                 questions.append(Question(guid, asked, "ImageQ" if row["img_posFacts"] else "TextQ"))
                 qrels[guid] = {fact.id: 1 for fact in right}
     except (KeyError, TypeError) as error:
