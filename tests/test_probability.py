@@ -92,10 +92,10 @@ def test_an_encoder_without_a_prior_has_none(encoder: Encoder) -> None:
 @given(st.lists(numbers, min_size=2, max_size=20), st.floats(0.1, 10), numbers)
 def test_a_prior_reads_scores_of_any_scale_alike(scores: list[float], scale: float, offset: float) -> None:
     curve = Curve(intercept=-1.0, slope=2.0, field=-1.5, first=-0.5)
-    plain = np.sort(np.array(scores))[::-1]
+    plain = np.sort(np.round(scores, 2))[::-1]  # equal scores are equal on every scale
     moved = plain * scale + offset
     assert rescaled(curve, Gap(1.0))(plain, top_of(plain)) == pytest.approx(
-        rescaled(curve, Gap(scale))(moved, top_of(moved)), abs=1e-6
+        rescaled(curve, Gap(scale, offset))(moved, top_of(moved)), abs=1e-6
     )
 
 
