@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ def webqa(data: Path) -> None:
 
     text = row("val", txt_posFacts=[fact(1)], txt_negFacts=[fact(2)], img_negFacts=[image(30000001)])
     picture = row("val", img_posFacts=[image(30000001), image(30000002)], txt_negFacts=[fact(1)])
-    write_json(data / "WebQA_train_val.json", {"a": text, "b": picture, "c": row("train", txt_posFacts=[fact(9)])})
+    other = row("train", txt_posFacts=[fact(9), fact(8)])
+    write_json(data / "WebQA_train_val.json", {"a": text, "b": picture, "c": other})
     write(data / "images/30000001.jpg", PNG)
 
 
@@ -347,7 +349,7 @@ def test_mmqa_asks_text_and_image_questions_of_every_paragraph_and_picture(
     assert asked(read) == {"q1": ("q1?", "TextQ"), "q2": ("q2?", "ImageQ")}
     assert read.qrels == {"q1": {"t1": 1}, "q2": {"i1": 1}}
     assert read.documents[1].image == tmp_path / "final_dataset_images/Taipei.jpg"
-    assert read.references == [(Query("q5?"), "i1")]
+    assert read.references == [(Query("q5?"), ("i1",))]
     for path in tmp_path.glob("*.gz"):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
         path.unlink()
@@ -359,10 +361,10 @@ def test_webqa_asks_the_val_split_among_the_facts_of_all_questions(
 ) -> None:
     read = mini("webqa")
     images = {"30000001": "image", "30000002": "image"}
-    assert modalities(read) == {"s_1": "text", "s_2": "text", "s_9": "text"} | images
+    assert modalities(read) == {"s_1": "text", "s_2": "text", "s_8": "text", "s_9": "text"} | images
     assert asked(read) == {"a": ("Which?", "TextQ"), "b": ("Which?", "ImageQ")}
     assert read.qrels == {"a": {"s_1": 1}, "b": {"30000001": 1, "30000002": 1}}
-    assert read.references == [(Query("Which?"), "s_9")]
+    assert read.references == [(Query("Which?"), ("s_9", "s_8"))]
     smaller = load("webqa:val", tmp_path)
     assert modalities(smaller) == {"s_1": "text", "s_2": "text"} | images
     assert (smaller.qrels, smaller.references) == (read.qrels, [(Query("Which?"), None)])
@@ -491,6 +493,15 @@ def test_mixtures_are_loaded_one_by_one_and_their_names_stand_for_several(tmp_pa
     assert expand("mixtures:held-out", tmp_path) == ["mixtures:pages"]
     with pytest.raises(BadInput, match="Choose one mixture: mixtures:pages, mixtures:photos-dev"):
         load("mixtures", tmp_path)
+
+
+def test_every_right_document_of_a_reference_query_is_a_pair() -> None:
+    documents = [Document("a", "a cat"), Document("b", "a dog"), Document("c", "a tram")]
+    references = [(Query("pets"), ("c", "a")), (Query("nothing"), None), (Query("dogs"), "b")]
+    read = Benchmark("three", documents, [Question("q", Query("cat"))], {"q": {"a": 1}}, references)
+    assert encoded(read, encoders.load("mini")).references.sources == [(0, 2), (0, 0), (2, 1)]
+    with pytest.raises(BadInput, match="'z'"):
+        replace(read, references=[(Query("pets"), ("a", "z"))])
 
 
 def test_the_gallery_of_dbnorm_is_the_documents_of_the_other_split_or_the_bank() -> None:

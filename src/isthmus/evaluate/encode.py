@@ -12,6 +12,7 @@ from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadInput
 from isthmus.evaluate.benchmarks import Benchmark
+from isthmus.evaluate.benchmarks.base import keys
 from isthmus.evaluate.compare import Corpus, References
 from isthmus.types import Rows, Vectors
 
@@ -60,9 +61,13 @@ def _references(
     if benchmark.reference_documents:
         ids, documents, owner = passages(encoder, benchmark.reference_documents, skip)
     place = {name: row for row, name in enumerate(ids)}
-    sources = np.array([place.get(source, -1) if source else -1 for _, source in benchmark.references])
-    known = sources if (sources >= 0).any() else None
-    return References(queries=queries, sources=known, documents=documents, owner=owner)
+    pairs = [
+        (query, place[key])
+        for query, (_, source) in enumerate(benchmark.references)
+        for key in keys(source)
+        if key in place
+    ]
+    return References(queries=queries, sources=pairs or None, documents=documents, owner=owner)
 
 
 def passages(

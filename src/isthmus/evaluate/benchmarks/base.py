@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput
+
+Source: TypeAlias = str | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,9 @@ class Question:
 class Benchmark:
     """Documents, queries, and the relevance of documents by query.
 
-    ``references`` are queries to calibrate on, from another split, each with the id of the document it was made from,
-    or None if unknown: one of ``reference_documents``, or of ``documents`` if there are none. ``domains`` holds the
-    domain of each query, for benchmarks that average over domains.
+    ``references`` are queries to calibrate on, from another split, each with the id of the document it was made from or
+    that is right for it, several ids, or None if unknown: of ``reference_documents``, or of ``documents`` if there are
+    none. ``domains`` holds the domain of each query, for benchmarks that average over domains.
 
     >>> Benchmark("one", [Document("d", "a cat")], [Question("q", Query("cat"))], {"q": {"d": 1}})
     <Benchmark one: 1 text; 1 question>
@@ -35,7 +38,7 @@ class Benchmark:
     documents: Sequence[Document]
     questions: Sequence[Question]
     qrels: Mapping[str, Mapping[str, int]]
-    references: Sequence[tuple[Query, str | None]] = ()
+    references: Sequence[tuple[Query, Source]] = ()
     reference_documents: Sequence[Document] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,7 +50,7 @@ class Benchmark:
         if unjudged := asked - self.qrels.keys():
             raise BadInput(f"The query {min(unjudged)!r} of {self.name} has no qrels.")
         sources = {document.id for document in self.reference_documents} or known
-        if astray := {source for _, source in self.references if source is not None} - sources:
+        if astray := {key for _, source in self.references for key in keys(source)} - sources:
             raise BadInput(
                 f"A reference query of {self.name} was made from {min(astray)!r}, which is not one of its documents."
             )
@@ -57,6 +60,15 @@ class Benchmark:
         held = ", ".join(f"{count} {modality}" for modality, count in sorted(modalities.items()))
         n = len(self.questions)
         return f"<Benchmark {self.name}: {held}; {n} question{'s' if n != 1 else ''}>"
+
+
+def keys(source: Source) -> tuple[str, ...]:
+    """Return the documents of a reference query.
+
+    >>> keys("a"), keys(("a", "b")), keys(None)
+    (('a',), ('a', 'b'), ())
+    """
+    return (source,) if isinstance(source, str) else source or ()
 
 
 def _distinct(name: str, kind: str, ids: Sequence[str]) -> set[str]:

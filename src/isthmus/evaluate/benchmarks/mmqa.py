@@ -7,7 +7,7 @@
 
 or the same without ``.gz``. The corpus is every paragraph and every picture; the queries are the
 questions of those two types of the dev split (the others need tables, or several documents at once); those of the train
-split are references, each with its first supporting document. Reference: Talmor et al., MultiModalQA, ICLR 2021; TextQ and ImageQ as in
+split are references, each with its supporting documents. Reference: Talmor et al., MultiModalQA, ICLR 2021; TextQ and ImageQ as in
 similarity standardisation (Yamashita et al.).
 """  # noqa: E501
 
@@ -53,7 +53,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
         [question for question, _ in asked],
         {question.id: dict.fromkeys(right, 1) for question, right in asked},
         [
-            (question.query, next((key for key in right if key in held), None))
+            (question.query, tuple(key for key in right if key in held))
             for question, right in (_asked(train) if train else ())
         ],
     )

@@ -7,7 +7,7 @@
 WebQA publishes its pictures as one table, ``imgs.tsv`` (id ⇥ base64): write them to files first, which takes 50 GB
 either way. The queries are the questions of the val split. The corpus is every fact of every question, of the train
 split too, right or wrong, as in Yamashita et al. (§5.1). ``webqa:val`` searches only the facts of the val split. The
-questions of the train split are references, each with its first right fact (with ``val``, without).
+questions of the train split are references, each with its right facts (with ``val``, without).
 ``webqa:captions`` makes a picture and its caption one image+text document; without it captions are not used. The test
 split has no judgements and is not read. Reference: Chang et al., WebQA, CVPR 2022; TextQ and ImageQ as in similarity
 standardisation (Yamashita et al.).
@@ -21,7 +21,7 @@ from typing import Any
 
 from isthmus.documents import Document, Query
 from isthmus.errors import BadFile, BadInput
-from isthmus.evaluate.benchmarks.base import Benchmark, Question
+from isthmus.evaluate.benchmarks.base import Benchmark, Question, Source
 from isthmus.evaluate.benchmarks.files import BenchmarkFolder, content, words
 from isthmus.registry import lookup
 
@@ -43,7 +43,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
         raise BadFile(f"{path} has no questions by guid. It is not {FILE}.")
     documents: dict[str, Document] = {}
     questions, qrels = [], {}
-    references: list[tuple[Query, str | None]] = []
+    references: list[tuple[Query, Source]] = []
     try:
         for guid, row in held.items():
             asked, searched = Query(_unquoted(row["Q"])), row["split"] == "val"
@@ -54,7 +54,7 @@ def load(data: Path, chosen: Sequence[str]) -> Benchmark:
             for fact in [*right, *_facts(row, "neg", pictures, "captions" in chosen)]:
                 documents.setdefault(fact.id, fact)
             if not searched:
-                references.append((asked, right[0].id if right else None))
+                references.append((asked, tuple(fact.id for fact in right)))
             elif right:
                 questions.append(Question(guid, asked, "ImageQ" if row["img_posFacts"] else "TextQ"))
                 qrels[guid] = {fact.id: 1 for fact in right}
