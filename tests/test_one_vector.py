@@ -74,7 +74,8 @@ def test_auto_judges_by_documents_of_every_modality(tmp_path: Path, encoder: Enc
     """Pictures and texts that stand together are encoded alone where one of them is hidden on trial."""
     with Collection.open(tmp_path / "c", encoder, follow=False) as things:
         things.add(mixed(210, long=False))
-        assert things.calibrate().fitted.tuned is not None
+        chosen = {choice.modality: choice for choice in things.calibrate().fitted.choices}
+        assert "generated queries" in chosen["text"].evidence
         trial = things.references().trial
         assert set(trial.targets()) == {"image", "image+text", "text"}
         fair = np.flatnonzero(trial.judges & (trial.queries.modality == "image"))

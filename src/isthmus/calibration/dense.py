@@ -103,7 +103,7 @@ def _joint(
     slope, weight, offset, nearness, lowest, highest = table[documents.modality_code].T
     b = np.clip(method.columns(dense.as_banks())[:, 0], lowest, highest)
     values = dense.values
-    if coefficients.means:
+    if coefficients.means and len(documents):
         means = np.stack([coefficients.means[name] for name in documents.modalities]).astype(np.float64)
         values = values - nearness * (queries @ means.T)[:, documents.modality_code]
     return np.asarray(slope * values - weight * b + offset)
