@@ -64,8 +64,10 @@ def test_where_one_modality_drowns_the_other_it_is_calibrated_without_a_loss() -
 
 
 def test_where_nothing_is_gained_queries_stay_with_raw_cosine() -> None:
-    """Without a gap, a calibration has nothing to gain that is worth its cost."""
-    assert [choice.strength for choice in choose(references(gap=0.0)).choices] == [0, 0]
+    """Without a gap, a calibration has nothing to gain that is worth its cost; words pay none, and do not lose."""
+    found = {choice.modality: choice for choice in choose(references(gap=0.0)).choices}
+    assert found["image"].strength == 0
+    assert np.mean(list(found["text"].after.values())) >= np.mean(list(found["text"].before.values()))
 
 
 @pytest.mark.parametrize(("judges", "known"), [(FEWEST - 1, False), (FEWEST, True)])

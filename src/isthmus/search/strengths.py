@@ -5,7 +5,7 @@ under several strengths, and the ranks of their documents decide:
 
     evidence     queries of one modality whose source is known, by the modality of the source; at least ``FEWEST``
     allowed      strengths at which no modality of documents loses more than ``LOSS`` of nDCG@10
-    chosen       the allowed strength with the best mean over the modalities, less ``COST`` times the strength
+    chosen       the allowed strength with the best mean over the modalities; other kinds than words pay ``COST`` for it
     both         a query of several kinds has the mean strength of its kinds
     no evidence  ``DEFAULT_FOR_TEXT`` for words, ``DEFAULT`` for others; 0 where there is one modality of documents
     some         words need evidence for every modality of documents; where some lack it, the largest strength up to the
@@ -96,18 +96,19 @@ def _choice(references: ReferenceSets, modality: str, known: Mapping[str, Choice
         why = f"{'the default' if strength == unknown else 'less than the default, or other documents lose'}: "
         why += f"fewer than {FEWEST} queries with a known answer among {', '.join(missing)} documents"
         return Choice(modality, strength, why)
-    raw, best = tuned.trials[0], _best(tuned, judged, MARGIN if not several else 0.0)
+    cost = 0.0 if modality == TEXT else COST
+    raw, best = tuned.trials[0], _best(tuned, judged, 0.0 if several else MARGIN, cost)
     before, after = ({name: each.by_modality[name] for name in judged} for each in (raw, best))
     return Choice(modality, _strength(best), f"{queries} generated queries", before, after)
 
 
-def _best(tuned: Tuned, judged: Sequence[str], margin: float) -> Trial:
+def _best(tuned: Tuned, judged: Sequence[str], margin: float, cost: float) -> Trial:
     """Return the trial that gains most, and more than the margin, without a loss; raw cosine is the first."""
     raw, *others = tuned.trials
     best, most = raw, margin
     for trial in others:
         gains = [trial.by_modality[name] - raw.by_modality[name] for name in judged]
-        worth = float(np.mean(gains)) - COST * _strength(trial)
+        worth = float(np.mean(gains)) - cost * _strength(trial)
         if not _loses(tuned, trial, judged) and worth > most:
             best, most = trial, worth
     return best
