@@ -18,7 +18,7 @@ from isthmus.errors import BadInput
 COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)+standardize,auto,alone"
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - one name per option
     benchmark: Annotated[
         str, typer.Argument(help="the benchmark: flickr8k-mix, beir:scifact, mixtures:coco, mixtures …")
     ],
@@ -32,6 +32,13 @@ def evaluate(
     measure: Annotated[
         str, typer.Option(help="comma-separated measures: nDCG@10, R@1, RR@10, hit@5, P@10, MRR …")
     ] = "nDCG@10",
+    means: Annotated[
+        str | None,
+        typer.Option(help="means of: train (the benchmark's training split) or own (the searched documents)"),
+    ] = None,
+    fusion: Annotated[
+        float | None, typer.Option(min=0, max=1, help="weight of the text in documents of text and image; default: 0.5")
+    ] = None,
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
     threads: Threads = None,
@@ -43,13 +50,16 @@ def evaluate(
         isthmus evaluate flickr8k-mix --data DIR --calibration none,rrf,auto
 
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
-    has none. A name that stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
+    has none. The means that center and dn subtract are those of the other split's documents if it has some, else of the
+    searched ones; --means chooses. A name that stands for several benchmarks (mixtures, mixtures:dev) adds a table of
+    their means.
     """
-    from isthmus.evaluate import compare, render
+    from isthmus.evaluate import check_means, compare, render
     from isthmus.evaluate.benchmarks import expand, load
     from isthmus.evaluate.encode import encoded
     from isthmus.evaluate.table import mean_rows
 
+    check_means(means)
     skipped: list[str] = []
 
     def skip(name: str, problem: BadInput) -> None:
@@ -67,6 +77,9 @@ def evaluate(
     with progress.counting("encoding", "items", quiet=quiet) as update:
         loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
         corpora = [encoded(each, loaded, skip) for each in read]
+    corpora = [each.with_means(means) for each in corpora]
+    if fusion is not None:
+        corpora = [each.fused(fusion) for each in corpora]
     specs, measures = split(calibration), split(measure)
     rows = [row for corpus in corpora for row in compare(corpus, specs, measures, notice=notice)]
     if len(corpora) > 1:
