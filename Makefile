@@ -9,7 +9,7 @@ TEST = $(TEST_VENV)/bin
 .PHONY: help demo test test-all check docs bench reproduce clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated side by side
 	@$(BIN)/isthmus demo
@@ -40,6 +40,9 @@ bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machi
 
 reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA)
 	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || exit 1; done
+
+reproduce-%: $(TEST_VENV)/.made ## Remake one: reproduce-gr_clip runs reproduce/gr_clip.py
+	@$(TEST)/python reproduce/$*.py
 
 clean: ## Remove the virtual environments and what the targets wrote
 	rm -rf $(VENV) $(TEST_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
