@@ -9,7 +9,7 @@ TEST = $(TEST_VENV)/bin
 .PHONY: help demo test test-all check docs bench reproduce clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated side by side
 	@$(BIN)/isthmus demo

@@ -213,18 +213,27 @@ def test_fusion_weights_that_mean_nothing_are_refused(weights: Any, said: str) -
     assert said in str(caught.value)
 
 
-def test_a_borrowed_shift_must_be_the_one_the_spec_names() -> None:
+def test_means_from_elsewhere_must_fit_the_spec_and_the_vectors() -> None:
     centred = fit("center")
     small = Vectors.of(np.random.default_rng(0).normal(size=(9, 4)), "text")
     for attempt, said in (
-        (lambda: fit("none", shift=centred), "cannot take the shift of 'center'"),
-        (lambda: fit("dn(lam=0.1)", shift=fit("dn(lam=1.0)")), "cannot take the shift"),
-        (lambda: fit("center", shift=centred.shift), "takes a fitted calibration, not Centered"),
-        (lambda: fit("center", shift=centred, weights={"text": 1.0}), "not both"),
-        (lambda: fit("center", small, small, shift=centred), "fitted on 8 dimensions"),
+        (lambda: fit("none", means=centred), "cannot take the means of 'center'"),
+        (lambda: fit("dn(lam=0.1)", means=fit("dn(lam=1.0)")), "cannot take the means"),
+        (lambda: fit("center", means=centred.shift), "or a fitted calibration, not Centered"),
+        (lambda: fit("center", means=centred, weights={"text": 1.0}), "not both"),
+        (lambda: fit("center", small, small, means=centred), "The means have 8 dimensions; these vectors have 4"),
+        (lambda: fit("center", small, small, means=W.documents), "The means have 8 dimensions; these vectors have 4"),
+        (lambda: fit("nnn(k=3)", means=W.documents), "subtracts no means"),
     ):
         with pytest.raises(errors.BadInput, match=said):
             attempt()  # type: ignore[no-untyped-call]
+
+
+def test_means_of_nothing_and_of_too_few_modalities_are_refused() -> None:
+    with pytest.raises(errors.CannotFit, match="There are no documents in means="):
+        fit("center", means=W.documents.take(slice(0, 0)))
+    with pytest.raises(errors.UnknownModality, match="no mean was fitted for the document part 'image'"):
+        fit("center", means=TEXT).fold(W.documents)
 
 
 def test_what_is_no_vectors_and_no_spec_is_refused_with_what_to_write() -> None:

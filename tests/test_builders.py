@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 
@@ -112,8 +114,28 @@ def test_fusion_weighs_documents_of_both_parts_alone() -> None:
         assert made.modality.tolist() == vectors.modality.tolist()
     with pytest.raises(BadInput, match="from 0 to 1"):
         list(fusion_weights(vectors, [1.2]))
-    with pytest.raises(BadInput, match="no part 'image'"):
+    with pytest.raises(BadInput, match="a text and another part"):
         list(fusion_weights(Vectors.of(np.eye(2), "text"), [0.5]))
+
+
+def test_the_module_can_be_imported_first() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import isthmus.evaluate.builders"], capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_several_other_parts_share_what_the_text_leaves() -> None:
+    there = np.array([True, True, False])
+    vectors = Vectors(
+        {"text": np.eye(3), "video": np.ones((3, 3)), "audio": np.ones((3, 3))},
+        {"audio": there},
+    )
+    [(_, made)] = fusion_weights(vectors, [0.5])
+    assert made.weights is not None
+    assert made.weights["text"].tolist() == [0.5] * 3
+    assert made.weights["audio"].tolist()[:2] == [0.25, 0.25]
+    assert made.weights["video"].tolist() == [0.25, 0.25, 0.5]
 
 
 def test_documents_of_another_cone_push_the_right_one_down_and_fair_ones_do_not() -> None:

@@ -413,6 +413,28 @@ def test_evaluate_compares_calibrations_on_a_benchmark(encoder: str, tmp_path: P
     assert "encoding" not in wrong.output  # said before anything is encoded
 
 
+def test_evaluate_takes_the_origin_of_means_and_the_weight_of_texts(encoder: str, tmp_path: Path) -> None:
+    colours = {"cat": (255, 0, 0), "dog": (0, 255, 0), "house": (0, 0, 255)}
+    lines = []
+    for name, colour in colours.items():
+        Image.new("RGB", (32, 32), colour).save(tmp_path / f"{name}.png")
+        lines.append(json.dumps({"id": name, "text": f"the {name} and the {name}", "image": f"{name}.png"}))
+    (tmp_path / "documents.jsonl").write_text("\n".join(lines))
+    (tmp_path / "queries.jsonl").write_text("".join(f'{{"id": "{n}", "text": "{n}"}}\n' for n in colours))
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{n}\t{n}\t1\n" for n in colours))
+    command = ["evaluate", "mixtures:" + tmp_path.name, "--data", str(tmp_path.parent), "--encoder", encoder]
+    command += ["--calibration", "none,center", "--quiet"]
+    plain, half, text = (
+        asked(*command, *more) for more in ([], ["--fusion", "0.5", "--means", "own"], ["--fusion", "1"])
+    )
+    assert plain == half
+    assert [row["value"] for row in text if row["calibration"] == "none"] == [1.0] * 3  # the words alone decide
+    for wrong, said in ((["--means", "mine"], "No origin of means"), (["--means", "train"], "training split")):
+        refused = run(app, [*command, *wrong])
+        assert refused.exit_code != 0
+        assert said in str(refused.exception)
+
+
 def test_evaluate_adds_the_means_of_several_mixtures(encoder: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
         folder = tmp_path / name

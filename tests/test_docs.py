@@ -25,6 +25,7 @@ HELPERS = (
     "mixture",
     "mixture_things",
     "packed",
+    "paired",
     "tables",
     "yardsticks",
 )  # of reproduce: what its scripts share
@@ -213,6 +214,30 @@ def tables(page: str, header: list[str]) -> tuple[list[int], list[list[str]]]:
             found = names
             rows += [cells(row) for row in itertools.takewhile(lambda one: one.startswith("|"), lines[at + 2 :])]
     return [header.index(name) for name in found], rows
+
+
+@pytest.mark.parametrize(("page", "name"), [("papers/gr_clip", name) for name in ("gr_cases", "gr_clip", "gr_mixture")])
+def test_the_shorter_tables_of_a_paper_are_of_what_reproduce_expects(page: str, name: str) -> None:
+    with (ROOT / f"reproduce/expected/{name}.csv").open() as file:
+        header, *expected = list(csv.reader(file))
+    text = (ROOT / f"docs/{page}.md").read_text().split(f"| {' | '.join(header)} |")[1].split("\n\n")[0]
+    shown = [cells(line) for line in text.strip().splitlines()[1:]]
+    assert len(shown) >= 5
+    assert [row for row in shown if row not in expected] == []
+
+
+def test_what_stands_beside_gr_clips_own_numbers_is_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/gr_mixture.csv").open() as file:
+        rows = {(row["vectors"], row["text:image:both"], row["calibration"]): row for row in csv.DictReader(file)}
+    tuned = "CLIP, halves, tuned on the other, rate 5e-04"
+    text = (ROOT / "docs/papers/gr_clip.md").read_text().split("| measure | theirs |")[1].split("\n\n")[0]
+    for measure, _, _, *ours in map(cells, text.strip().splitlines()[2:]):
+        name, ratio = measure.split(", ")[:2]
+        sets = (tuned,) if "fine-tuned" in measure else ("CLIP", "mini")
+        first, sign = ("center, own means", ", ") if "means" in measure else ("none", " → ")
+        for vectors, shown in zip(sets, ours, strict=False):
+            expected = [rows[vectors, ratio, each][name].removeprefix("0") for each in (first, "center, train means")]
+            assert shown == sign.join(expected), (measure, vectors)
 
 
 def test_the_numbers_quoted_in_the_calibration_page_are_those_of_reproduce() -> None:

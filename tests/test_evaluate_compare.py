@@ -242,3 +242,62 @@ def test_wrong_names_are_refused_before_anything_is_fitted() -> None:
     text = Vectors.of(np.ones((3, 8)), "text")
     with pytest.raises(UnknownModality, match="image"):
         compare(replace(corpus(), references=References(queries=text)), ["none"])
+
+
+def test_means_of_the_searched_documents_or_of_the_training_split() -> None:
+    of = corpus(2, elsewhere=True)
+    known = of.references
+    assert known.documents is not None
+    for spec in ("center", "dn(lam=1.0)", "center+nnn(k=3)+standardize"):
+        shift = spec.partition("+")[0]
+        own, train = fit(of.with_means("own"), spec), fit(of.with_means("train"), spec)
+        for fitted, origin in ((own, of.documents), (train, known.documents)):
+            means = calibration.fit(shift, origin, known.queries)
+            by_hand = calibration.fit(spec, known.documents, known.queries, sources=known.sources, means=means)
+            np.testing.assert_array_equal(
+                fitted.scores(of.queries, of.documents), by_hand.scores(of.queries, of.documents)
+            )
+        assert ranked(of, own) != ranked(of, train)
+        assert ranked(of, train) == ranked(of, fit(of, spec))
+
+
+def test_a_calibration_without_means_does_not_depend_on_their_origin() -> None:
+    of = corpus(2, elsewhere=True)
+    for spec in ("none", "nnn(k=3)", "rrf"):
+        assert ranked(of, fit(of.with_means("own"), spec)) == ranked(of, fit(of, spec))
+    here = corpus(2)
+    assert ranked(here, fit(here.with_means("own"), "center")) == ranked(here, fit(here, "center"))
+
+
+def test_auto_keeps_its_choice_and_takes_it_with_the_means_of_the_searched_documents() -> None:
+    of = corpus(2, elsewhere=True)
+    usual, own = fit(of, "auto"), fit(of.with_means("own"), "auto")
+    assert (own.spec, own.tuned, own.note) == (usual.spec, usual.tuned, usual.note)
+    again = fit(of.with_means("own"), usual.spec)
+    np.testing.assert_array_equal(own.scores(of.queries, of.documents), again.scores(of.queries, of.documents))
+
+
+def test_an_unknown_origin_of_means_and_a_missing_training_split_are_refused() -> None:
+    with pytest.raises(UnknownName, match=r"No origin of means is called 'trian'\. Did you mean 'train'\?"):
+        corpus().with_means("trian")
+    with pytest.raises(BadInput, match="needs documents of a training split"):
+        corpus().with_means("train")
+
+
+def test_fusion_gives_texts_the_weight_it_says() -> None:
+    of = corpus(4, elsewhere=True)
+    both = np.flatnonzero(of.documents.modality == "image+text")
+    for alpha, part in ((0.0, "image"), (1.0, "text")):
+        scores = fit(of.fused(alpha), "none").scores(of.queries, of.fused(alpha).documents)[:, both]
+        lone = Vectors.of(of.documents.parts[part][both], part)
+        np.testing.assert_allclose(scores, fit(of, "none").scores(of.queries, lone), atol=1e-12)
+    rows = {alpha: compare(of.fused(alpha), ["center"], resamples=10) for alpha in (0.1, 0.5, 0.9)}
+    assert rows[0.5] == compare(of, ["center"], resamples=10)
+    assert rows[0.1] != rows[0.9]
+    seen = of.fused(0.1).references.documents
+    assert seen is not None and seen.weights is not None
+    texts = replace(of, documents=Vectors.of(np.random.default_rng(0).normal(size=(30, 8)), "text"))
+    with pytest.raises(BadInput, match="nothing to fuse"):
+        texts.fused(0.5)
+    with pytest.raises(BadInput, match="from 0 to 1"):
+        of.fused(1.5)

@@ -255,10 +255,23 @@ def test_the_weight_of_a_document_with_one_part_does_not_matter() -> None:
         np.testing.assert_allclose(calibration.fit(spec, heavy, queries).scores(asked, heavy), plain, atol=1e-12)
 
 
+@pytest.mark.parametrize("spec", ["center", "dn(lam=1.0)", "center+standardize+nnn(k=3)"])
+def test_means_of_a_training_split_are_those_of_a_fit_on_it(spec: str) -> None:
+    here, train = world(0), world(1)
+    borrowed = calibration.fit(spec, here.documents, here.queries, means=train.documents)
+    alone = calibration.fit(spec.partition("+")[0], train.documents, here.queries)
+    assert np.array_equal(borrowed.shift.documents(here.unseen, np.float32), alone.fold(here.unseen).vectors)
+    assert np.array_equal(borrowed.shift.queries(here.asked, np.float32), alone.fold_queries(here.asked).vectors)
+    own = calibration.fit(spec, here.documents, here.queries)
+    assert not np.allclose(borrowed.scores(here.asked, here.unseen), own.scores(here.asked, here.unseen), atol=1e-3)
+    same = calibration.fit(spec, here.documents, here.queries, means=here.documents)
+    assert np.array_equal(same.scores(here.asked, here.unseen), own.scores(here.asked, here.unseen))
+
+
 def test_a_shift_fitted_on_another_data_set_can_be_used(tmp_path: Path) -> None:
     here, elsewhere = world(0), world(1)
     means = calibration.fit("center", elsewhere.documents, elsewhere.queries)
-    borrowed = calibration.fit("center+standardize", here.documents, here.queries, shift=means)
+    borrowed = calibration.fit("center+standardize", here.documents, here.queries, means=means)
     local = calibration.fit("center+standardize", here.documents, here.queries)
     assert np.array_equal(
         borrowed.fold(here.documents).vectors, means.fold(here.documents).vectors

@@ -82,7 +82,7 @@ def test_auto_always_has_an_answer() -> None:
     assert str(one_query.spec) == "none"
     assert "auto took none: center needs at least 2" in one_query.note
     with pytest.raises(errors.BadSpec, match="chooses the shift"):
-        calibration.fit("auto", documents, queries, shift=one_query)
+        calibration.fit("auto", documents, queries, means=one_query)
 
 
 def test_auto_learns_from_positives_and_from_sources_alike() -> None:

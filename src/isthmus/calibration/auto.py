@@ -40,7 +40,7 @@ def fit(
     reference_documents: Vectors | None = None,
     sources: PairsLike | None = None,
     weights: Mapping[str, float] | None = None,
-    shift: Fitted | None = None,
+    means: Fitted | Vectors | None = None,
     neighbours: NeighbourSearch | None = None,
     owner: OwnerLike | None = None,
 ) -> Fitted:
@@ -53,7 +53,8 @@ def fit(
     ``sources``: the document each reference query was generated from, in the same forms; biases and
     statistics ignore the pair of a query and its source. Without it they use every pair, as in the papers.
     ``weights``: how much of each part goes into a document's fusion; a document's own weights take precedence.
-    ``shift``: another fitted calibration, whose shift is used instead of fitting one here.
+    ``means``: where ``center`` and ``dn`` take their means from, if not from ``documents`` and ``queries``: documents
+    of a training split (queries keep the means of ``queries``), or another fitted calibration, for both.
     ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
     ``owner``: which document each row is a passage of, 0, 0, 1, 2, 2 …; then ``positives`` and ``sources`` name
     documents by these numbers, a document's similarity is that of its best passage, and its weight in every mean is 1.
@@ -80,12 +81,12 @@ def fit(
             reference_documents=reference_documents,
             sources=sources,
             weights=weights,
-            shift=shift,
+            means=means,
             neighbours=neighbours,
             owner=owner,
         )
-    if shift is not None:
-        raise BadSpec("'auto' also chooses the shift: leave out shift=, or name the calibration.")
+    if means is not None:
+        raise BadSpec("'auto' also chooses the shift: leave out means=, or name the calibration.")
     must_be_vectors(documents, "document")
     must_be_vectors(queries, "query")
     passages = Passages.of(documents, owner)

@@ -14,7 +14,8 @@ documents. A row that equals its mean has no direction and becomes 0: it is simi
 
 Reference: Li et al., *Closing the Modality Gap for Mixed Modality Search* (2025), Algorithm 1. We normalise
 before centring, as the authors' code does; the algorithm does not mention it. Document means are over the
-documents passed to ``fit``, query means over the reference queries.
+documents passed to ``fit``, query means over the reference queries; Appendix C takes them from training splits, which
+``means=`` does.
 
 >>> import numpy as np
 >>> from isthmus.types import Vectors

@@ -13,6 +13,7 @@ from isthmus.calibration.fitted import Fitted, must_be_vectors
 from isthmus.calibration.folding import bias_columns
 from isthmus.calibration.known import Answers
 from isthmus.calibration.live import Statistics
+from isthmus.calibration.none import NoShift
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import OwnerLike, Passages
 from isthmus.calibration.shift import Shift
@@ -32,7 +33,7 @@ def fit_spec(
     reference_documents: Vectors | None = None,
     sources: PairsLike | None = None,
     weights: Mapping[str, float] | None = None,
-    shift: Fitted | None = None,
+    means: Fitted | Vectors | None = None,
     neighbours: NeighbourSearch | None = None,
     owner: OwnerLike | None = None,
 ) -> Fitted:
@@ -43,9 +44,14 @@ def fit_spec(
     known = Pairs.of(positives, queries=len(queries), documents=len(passages))
     made_from = None if sources is None else Pairs.of(sources, queries=len(queries), documents=len(passages))
     seen = Statistics.of(documents, owner)
-    fitted_shift = _shift(spec, passages, queries, weights, seen) if shift is None else _borrowed(spec, shift, weights)
-    if shift is not None and shift.dim != documents.dim:
-        raise BadVectors(f"The shift was fitted on {shift.dim} dimensions; these vectors have {documents.dim}.")
+    if means is not None and _checked_means(spec, means, weights).dim != documents.dim:
+        raise BadVectors(f"The means have {means.dim} dimensions; these vectors have {documents.dim}.")
+    if isinstance(means, Fitted):
+        fitted_shift = means.shift
+    elif isinstance(means, Vectors):
+        fitted_shift = _shift(spec, Passages.of(means), queries, weights, Statistics.of(means))
+    else:
+        fitted_shift = _shift(spec, passages, queries, weights, seen)
     fitted = Fitted(
         spec=spec,
         dim=documents.dim,
@@ -104,14 +110,21 @@ def _shift(
     return spec.shift.fit(documents, queries, checked, seen)
 
 
-def _borrowed(spec: Spec, other: Fitted, weights: Mapping[str, float] | None) -> Shift:
-    if not isinstance(other, Fitted):
-        raise BadInput(f"shift= takes a fitted calibration, not {type(other).__name__}.")
-    if other.spec.shift != spec.shift:
-        raise BadSpec(f"'{spec}' cannot take the shift of '{other.spec}': both must begin with the same shift.")
+def _checked_means(spec: Spec, means: Fitted | Vectors, weights: Mapping[str, float] | None) -> Fitted | Vectors:
+    """Return the origin of the means, or reject one that the spec cannot use."""
+    if isinstance(means, Vectors):
+        if isinstance(spec.shift, NoShift):
+            raise BadSpec(f"'{spec}' subtracts no means: leave out means=, or begin with 'center' or 'dn'.")
+        if not len(means):
+            raise CannotFit("There are no documents in means=. Pass some of each modality, or leave it out.")
+        return means
+    if not isinstance(means, Fitted):
+        raise BadInput(f"means= takes documents as Vectors, or a fitted calibration, not {type(means).__name__}.")
+    if means.spec.shift != spec.shift:
+        raise BadSpec(f"'{spec}' cannot take the means of '{means.spec}': both must begin with the same shift.")
     if weights is not None:
-        raise BadInput("shift= has its own fusion weights: pass shift= or weights=, not both.")
-    return other.shift
+        raise BadInput("A fitted calibration in means= has its own fusion weights: pass means= or weights=, not both.")
+    return means
 
 
 def _gallery(spec: Spec, shift: Shift, reference_documents: Vectors | None) -> Matrix | None:

@@ -38,6 +38,13 @@ def evaluate(  # noqa: PLR0913 - one name per option
     sources: Annotated[
         str, typer.Option(help="reference queries apart from their own documents (apart), or not (as-published)")
     ] = "apart",
+    means: Annotated[
+        str | None,
+        typer.Option(help="means of: train (the benchmark's training split) or own (the searched documents)"),
+    ] = None,
+    fusion: Annotated[
+        float | None, typer.Option(min=0, max=1, help="weight of the text in documents of text and image; default: 0.5")
+    ] = None,
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
     threads: Threads = None,
@@ -49,15 +56,17 @@ def evaluate(  # noqa: PLR0913 - one name per option
         isthmus evaluate flickr8k-mix --data DIR --calibration none,rrf,auto
 
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
-    has none; the gallery of dbnorm is the documents of that split, or the bank. A name that stands for several
-    benchmarks (mixtures, mixtures:dev) adds a table of their means.
+    has none; the gallery of dbnorm is the documents of that split, or the bank. The means that center and dn subtract
+    are those of the other split's documents if it has some, else of the searched ones; --means chooses. A name that
+    stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
     """
-    from isthmus.evaluate import compare, render
+    from isthmus.evaluate import check_means, compare, render
     from isthmus.evaluate.benchmarks import expand, load
     from isthmus.evaluate.compare import conditions, needs_gallery
     from isthmus.evaluate.encode import encoded
     from isthmus.evaluate.table import mean_rows
 
+    check_means(means)
     skipped: list[str] = []
 
     def skip(name: str, problem: BadInput) -> None:
@@ -79,6 +88,10 @@ def evaluate(  # noqa: PLR0913 - one name per option
         loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
         corpora = [encoded(each, loaded, skip, gallery=gallery) for each in read]
     corpora = [corpus.with_conditions(positives=positives, sources=sources) for corpus in corpora]
+    corpora = [each.with_means(means) for each in corpora]
+    if fusion is not None:
+        corpora = [each.fused(fusion) for each in corpora]
+    specs, measures = split(calibration), split(measure)
     rows = [row for corpus in corpora for row in compare(corpus, specs, measures, notice=notice)]
     if len(corpora) > 1:
         rows += mean_rows(rows, f"mean of {benchmark}")

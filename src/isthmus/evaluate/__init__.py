@@ -7,7 +7,7 @@
 It takes arrays, runs and judgements, never a model.
 """
 
-from isthmus.evaluate.compare import ALONE, Corpus, References, alone, compare, fit, ranked
+from isthmus.evaluate.compare import ALONE, Corpus, References, alone, check_means, compare, fit, ranked
 from isthmus.evaluate.groups import max_skew, ndkl, retrieval_bias, skews
 from isthmus.evaluate.intervals import Interval, Paired, interval, macro, paired
 from isthmus.evaluate.measures import MEASURES, Measure, left_out, values
@@ -29,6 +29,7 @@ __all__ = [
     "Row",
     "Run",
     "alone",
+    "check_means",
     "compare",
     "fit",
     "from_csv",

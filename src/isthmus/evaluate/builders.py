@@ -11,12 +11,14 @@ import numpy as np
 
 from isthmus.documents import Document, ImageLike, Query
 from isthmus.errors import BadInput
-from isthmus.evaluate.benchmarks.base import Benchmark, Question
+from isthmus.evaluate.fusion import several_parts, weighed
 from isthmus.queries import KINDS, Captions, Parser, corpus
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont, ImageFont
+
+    from isthmus.evaluate.benchmarks.base import Benchmark
 
 MODALITIES = ("text", "image", "image+text")  # the order of a ratio
 WIDTH = 448  # of a screenshot, in pixels
@@ -110,6 +112,8 @@ def from_documents(
     >>> from_documents([photo, Document("note", image="note.jpg")], {"photo": "people walk over a stone bridge"})
     <Benchmark made: 1 image, 1 image+text; 3 questions>
     """
+    from isthmus.evaluate.benchmarks.base import Benchmark, Question  # late: benchmarks are made with this module
+
     made = corpus(documents, captions, seed=seed, kinds=kinds, remove=remove, parser=parser)
     questions = [Question(key, Query(query.text), query.kind) for key, query in made.queries.items()]
     return Benchmark("made", made.documents, questions, made.qrels)
@@ -135,10 +139,10 @@ def screenshot(text: str) -> bytes:
 
 
 def fusion_weights(vectors: Vectors, alphas: Sequence[float]) -> Iterator[tuple[float, Vectors]]:
-    """Yield the vectors for each α, with documents of both parts fused as ``α·text + (1 − α)·image``.
+    """Yield the vectors for each α, with documents of several parts fused as ``α·text + (1 − α)·other``.
 
-    α = 0 is the image alone and α = 1 the text alone; documents of one part do not change. Without a gap, a
-    value in between beats both ends.
+    α = 0 is the image (or sound, or video) alone and α = 1 the text alone; documents of one part do not change.
+    Without a gap, a value in between beats both ends.
 
     Reference: Li et al. (2025), Section 4.2.
 
@@ -146,14 +150,10 @@ def fusion_weights(vectors: Vectors, alphas: Sequence[float]) -> Iterator[tuple[
     >>> [(alpha, made.weights["text"].tolist()) for alpha, made in fusion_weights(both, [0.0, 0.7])]
     [(0.0, [0.0, 1.0]), (0.7, [0.7, 1.0])]
     """
-    if missing := {"text", "image"} - vectors.parts.keys():
-        raise BadInput(f"Fusion needs a text and an image part; these vectors have no part {min(missing)!r}.")
-    whole = vectors.present["text"] & vectors.present["image"]
+    if not several_parts(vectors).any():
+        raise BadInput("Fusion needs documents of a text and another part; these vectors have none.")
     for alpha in alphas:
-        if not 0 <= alpha <= 1:
-            raise BadInput(f"α is the share of the text and must be from 0 to 1, not {alpha}.")
-        weights = {"text": np.where(whole, alpha, 1.0), "image": np.where(whole, 1 - alpha, 1.0)}
-        yield alpha, Vectors(vectors.parts, vectors.present, weights)
+        yield alpha, weighed(vectors, alpha)
 
 
 def pushed_down(right: Matrix, own: Matrix, others: Matrix, added: Sequence[int], *, rng: np.random.Generator) -> Rows:

@@ -18,10 +18,11 @@ from typing import TypeAlias
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Fitted, Spec
+from isthmus.calibration import Fitted, Spec, StepKind
 from isthmus.calibration.pairs import PairsLike
 from isthmus.calibration.passages import OwnerLike, Passages, best_columns
 from isthmus.errors import BadInput
+from isthmus.evaluate.fusion import several_parts, weighed
 from isthmus.evaluate.intervals import RESAMPLES, interval
 from isthmus.evaluate.measures import Measure, values
 from isthmus.evaluate.runs import Ids, Qrels, run_of
@@ -32,10 +33,17 @@ from isthmus.types import Matrix, Vectors
 
 ALONE = "alone"
 AUTO = "auto"
+OWN, TRAIN = "own", "train"  # origins of means
 DEPTH = 1000  # depth of a ranking for measures without a cut, as at TREC
 BLOCK_BYTES = 1 << 27  # of one block of scores in float64
 
 Notice: TypeAlias = Callable[[str, Fitted | None], None]
+
+
+def check_means(name: str | None) -> None:
+    """Reject an unknown origin of means; None is the default."""
+    if name is not None:
+        lookup({OWN: OWN, TRAIN: TRAIN}, name, "origin of means")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -45,7 +53,9 @@ class References:
     ``sources``: the document that each query was made from, as for ``calibration.fit``; row numbers of ``documents`` if
     given, of the searched documents otherwise. ``owner``: the document of each row of ``documents``.
     ``positives``: labelled pairs, as for ``calibration.fit``; without them ``standardize`` uses pseudo-positives.
-    ``gallery``: the bank of documents that ``dbnorm`` needs.
+    ``gallery``: the bank of documents that ``dbnorm`` needs. ``means``: whose means shifts subtract from documents,
+    "train" (of these ``documents``) or "own" (of the searched ones); default: "train" if there are ``documents``, else
+    "own". Means of queries are always those of the reference queries.
     """
 
     queries: Vectors
@@ -54,6 +64,12 @@ class References:
     owner: OwnerLike | None = None
     gallery: Vectors | None = None
     positives: PairsLike | None = None
+    means: str | None = None
+
+    def __post_init__(self) -> None:
+        check_means(self.means)
+        if self.means == TRAIN and self.documents is None:
+            raise BadInput("means='train' needs documents of a training split, and there are none. Use 'own'.")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -119,6 +135,22 @@ class Corpus:
         used = replace(known, positives=pairs if labelled else None, sources=None if published else known.sources)
         return replace(self, references=used)
 
+    def with_means(self, means: str | None) -> Corpus:
+        """Return the corpus with another origin of means: "own", "train", or None for the default."""
+        return replace(self, references=replace(self.references, means=means))
+
+    def fused(self, alpha: float) -> Corpus:
+        """Return the corpus with documents of a text and other parts fused as ``α·text + (1 − α)·other``."""
+        if not several_parts(self.documents).any():
+            raise BadInput(
+                f"No document of {self.benchmark or 'this corpus'} has one vector for its text and another for its "
+                "picture: there is nothing to fuse."
+            )
+        known = self.references
+        seen, bank = (None if each is None else weighed(each, alpha) for each in (known.documents, known.gallery))
+        references = replace(known, documents=seen, gallery=bank)
+        return replace(self, documents=weighed(self.documents, alpha), references=references)
+
 
 def compare(
     corpus: Corpus,
@@ -155,18 +187,30 @@ def compare(
 
 
 def fit(corpus: Corpus, spec: str | Spec) -> Fitted:
-    """Fit a calibration on the corpus's references."""
+    """Fit a calibration on the corpus's references; with means of the searched documents if the references say so."""
     known = corpus.references
-    elsewhere = known.documents is not None
-    return calibration.fit(
-        spec,
-        corpus.documents if known.documents is None else known.documents,
-        known.queries,
-        positives=known.positives,
-        sources=known.sources,
-        reference_documents=known.gallery,
-        owner=known.owner if elsewhere else corpus.owner,
-    )
+
+    def fitted(spec: str | Spec, means: Fitted | None = None) -> Fitted:
+        return calibration.fit(
+            spec,
+            corpus.documents if known.documents is None else known.documents,
+            known.queries,
+            positives=known.positives,
+            sources=known.sources,
+            reference_documents=known.gallery,
+            owner=corpus.owner if known.documents is None else known.owner,
+            means=means,
+        )
+
+    if known.means != OWN or known.documents is None:
+        return fitted(spec)
+    chosen = fitted(spec) if spec == AUTO else None  # it compares calibrations with the references' means
+    spec = Spec.parse(spec) if chosen is None else chosen.spec
+    if spec.steps[0].kind is not StepKind.SHIFT:
+        return fitted(spec) if chosen is None else chosen
+    means = calibration.fit(Spec(spec.steps[:1]), corpus.documents, known.queries, owner=corpus.owner)
+    moved = fitted(spec, means)
+    return moved if chosen is None else replace(moved, tuned=chosen.tuned, note=chosen.note)
 
 
 def ranked(corpus: Corpus, fitted: Fitted, k: int = DEPTH) -> dict[str, dict[str, float]]:
