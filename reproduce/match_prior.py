@@ -32,7 +32,7 @@ from isthmus.evaluate import Corpus
 from isthmus.evaluate.benchmarks import load
 from isthmus.search import calibrate, prior
 from isthmus.search.identical import CERTAIN
-from isthmus.search.prior import Gap, Prior
+from isthmus.search.prior import BankGap, Prior
 from isthmus.search.probability import Curve, Match, auroc, ece, logistic, sigmoid, top_of
 from isthmus.search.tops import likeness, query_parts
 from isthmus.types import Mask, Matrix
@@ -107,7 +107,7 @@ def observed(folder: Path, name: str, cache: Path) -> Iterator[Seen]:
 
 
 def _seen(
-    scores: Matrix, alike: float | None, gap: Gap, fitted: Match, modality: str
+    scores: Matrix, alike: float | None, gap: BankGap, fitted: Match, modality: str
 ) -> Iterator[tuple[int, float, float, float, float, float]]:
     top = top_of(scores, alike)
     p = fitted.probability(modality, scores, top)

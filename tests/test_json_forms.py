@@ -18,7 +18,7 @@ DOCUMENT = ["id", "text", "image", "parts", "metadata"]
 HIT = ["rank", "id", "score", "similarity", "probability", "modality", "text", "image", "parts", "metadata"]
 HIT += ["passage", "segments", "duplicates"]
 EXPLANATION = ["parts", "similarity", "shift", "bias", "slope", "offset", "score", "rank_before", "rank", "words"]
-EXPLANATION += ["rank_by_score", "matched"]
+EXPLANATION += ["raised", "rank_by_score", "matched"]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.encoders import Encoder
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.search import observations, prior, versions
-from isthmus.search.prior import Gap, Prior, rescaled, shipped
+from isthmus.search.prior import BankGap, Prior, rescaled, shipped
 from isthmus.search.probability import Curve, Match, Observed, auroc, ece, judged_prior, logistic, top_of
 from isthmus.search.tops import likeness
 from stock import unit
@@ -94,8 +94,8 @@ def test_a_prior_reads_scores_of_any_scale_alike(scores: list[float], scale: flo
     curve = Curve(intercept=-1.0, slope=2.0, field=-1.5, first=-0.5)
     plain = np.sort(np.round(scores, 2))[::-1]  # equal scores are equal on every scale
     moved = plain * scale + offset
-    assert rescaled(curve, Gap(1.0))(plain, top_of(plain)) == pytest.approx(
-        rescaled(curve, Gap(scale, offset))(moved, top_of(moved)), abs=1e-6
+    assert rescaled(curve, BankGap(1.0))(plain, top_of(plain)) == pytest.approx(
+        rescaled(curve, BankGap(scale, offset))(moved, top_of(moved)), abs=1e-6
     )
 
 

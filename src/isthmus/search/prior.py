@@ -18,7 +18,7 @@ bank's queries are scored by it, too.
 Reference: ours. ``reproduce/match_prior.py`` makes the file, and measures it on corpora that it was not learned from.
 
 >>> from isthmus.search.probability import Top
->>> curve = rescaled(Curve(intercept=-1.0, slope=2.0, field=-2.0), Gap(0.1))
+>>> curve = rescaled(Curve(intercept=-1.0, slope=2.0, field=-2.0), BankGap(0.1))
 >>> round(float(curve(np.array(0.6), Top(0.6, field=0.5))), 3)  # one gap ahead: 1 / (1 + exp(1 - 2))
 0.731
 """
@@ -76,26 +76,26 @@ def shipped(encoder: Encoder | None) -> Prior | None:
     return prior if prior.identity == encoder.identity else None
 
 
-class Gap(NamedTuple):
+class BankGap(NamedTuple):
     """How far the first answers of the bank's queries are ahead, and the score that such an answer usually has."""
 
     size: float
     usual: float = 0.0
 
 
-def rescaled(curve: Curve, gap: Gap) -> Curve:
+def rescaled(curve: Curve, gap: BankGap) -> Curve:
     """Return a curve of scores in gaps as one of a collection's own scores."""
     weights = {name: getattr(curve, name) / gap.size for name in ("slope", "field", "first")}
     return replace(curve, **weights, usual=gap.usual)
 
 
-def gaps(snapshot: Snapshot, encoder: Encoder) -> dict[str, Gap]:
+def gaps(snapshot: Snapshot, encoder: Encoder) -> dict[str, BankGap]:
     """Search for queries of the bank; return by query modality how far the first is ahead of the field, on average.
 
     Where there is no field, as in a collection of one document, the spread of the first scores takes its place.
     """
     bank = bank_vectors(encoder, limit=SHIPPED_QUERIES)
-    found: dict[str, Gap] = {}
+    found: dict[str, BankGap] = {}
     for modality in bank.modalities:
         if modality in snapshot.calibrated.fitted.query_modalities:
             rows = np.flatnonzero(bank.modality == modality)
@@ -105,5 +105,5 @@ def gaps(snapshot: Snapshot, encoder: Encoder) -> dict[str, Gap]:
             first = [top.first for top in tops] or [0.0]
             ahead = [top.first - top.field for top in tops if top.field is not None]
             size = float(np.mean(ahead) if ahead else np.std(first))
-            found[modality] = Gap(max(size, SMALLEST), float(np.mean(first)))
+            found[modality] = BankGap(max(size, SMALLEST), float(np.mean(first)))
     return found
