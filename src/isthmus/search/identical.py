@@ -161,10 +161,10 @@ def _same_file(store: Store, query: Query, kind: str) -> set[int]:
     """Return the documents that have a part of the query, byte for byte."""
     found: set[int] = set()
     for part in query.parts:
-        if part.kind == kind and isinstance(part.content, str | bytes):
+        if part.kind == kind and not part.is_empty:
             try:
-                digest = stored(kind).digest(part.content)
-            except BadInput:
+                digest = stored(kind).digest(stored(kind).keep(part.content))
+            except BadInput:  # the encoder says why it cannot be read
                 continue
             if digest is not None:
                 found |= {row for row, _ in store.same_part(kind, digest, SAME_FILE)}

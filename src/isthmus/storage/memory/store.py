@@ -230,6 +230,7 @@ class MemoryStore:
         return [
             (row, number)
             for row, held in self._held.items()
+            if digest in held.entry.hashes
             for number, (part, hashed) in enumerate(zip(held.document.parts, held.entry.hashes, strict=True))
             if part.kind == kind and hashed == digest
         ][:count]
