@@ -60,7 +60,7 @@ class Explanation:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         before = "beyond" if self.rank_before is None else f"rank {self.rank_before}"
         words = "" if self.words is None else f", words {self.words:+.2f} = {self.score + self.words:.2f}"
-        words += "" if self.raised is None else f", raised by {self.raised:.2f}: the same as the query"
+        words += "" if self.raised is None else f", raised by {self.raised:.2f}: the same as the query or nearly so"
         again = "" if self.rank_by_score is None else f"rank {self.rank_by_score} by score, "
         again += "" if self.matched is None else f"matched {self.matched:+.2f}, "
         return (
