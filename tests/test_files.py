@@ -130,6 +130,7 @@ def test_a_pipe_with_the_name_of_a_store_is_not_waited_for(tmp_path: Path) -> No
 OWN = {
     "search/export.py": ["draft.open"],
     "search/index_folder.py": ["(draft / name).open", "(place / ABOUT).read_text", "path.open"],
+    "search/prior.py": ["path.read_text"],  # of the package
     "sources/shards.py": ["tarfile.open"],  # of a file that is open
 }
 OPENERS = {"open", "read_text", "read_bytes"}

@@ -56,7 +56,7 @@ def test_it_is_calibrated_as_it_was_told_to_be(thirty: Path, other: str, asked: 
         things.reencode(other)
         assert things.calibration_spec == asked
         assert things.calibration is not None
-        assert str(things.calibration.fitted.spec) == (SPEC if asked == SPEC else "center+nnn(k=16)+standardize")
+        assert str(things.calibration.fitted.spec) == (SPEC if asked == SPEC else "blend")
         assert things._snapshots.own_queries() == [(Query(text="a red dog"), "d0-0")]
         assert not things.drifted
 
