@@ -93,8 +93,9 @@ def _choice(references: ReferenceSets, modality: str, known: Mapping[str, Choice
             for trial in tuned.trials
             if _strength(trial) <= unknown and not _loses(tuned, trial, judged, MARGIN)
         )
-        why = f"{'the default' if strength == unknown else 'less than the default, or other documents lose'}: "
-        why += f"fewer than {FEWEST} queries with a known answer among {', '.join(missing)} documents"
+        lower = "less than the default, at which other documents lose"
+        why = "the default" if strength == unknown else lower
+        why += f": fewer than {FEWEST} queries with a known answer among {', '.join(missing)} documents"
         return Choice(modality, strength, why)
     cost = 0.0 if modality == TEXT else COST
     raw, best = tuned.trials[0], _best(tuned, judged, 0.0 if several else MARGIN, cost)
