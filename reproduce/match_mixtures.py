@@ -29,11 +29,7 @@ from isthmus.types import Mask, Matrix
 TEN = 10
 LEAST = 0.5
 SEARCHES = ("vectors", "hybrid")
-OPTIONS = {
-    "packs": "packed photos and drawings",
-    "mixtures": "the mixtures; default: out/mixtures",
-    "cache": "vectors and collections; default: out/mixtures-cache",
-}
+OPTIONS = {key: mixtures.OPTIONS[key] for key in ("packs", "mixtures", "cache")}
 
 
 @dataclass(frozen=True)
