@@ -1,7 +1,7 @@
 """What was tried: variants of the recipes of ``base`` and ``mini``, trained for a part of their steps, measured on dev.
 
     python reproduce/recipes.py --data DIR --packs PACKS [--only base|mini] [--device cuda] [--scale 1]
-                (needs scifact/ and the packed sets without `coco-plain`; extra `train`; half an hour on one GPU)
+                (needs scifact/ and the packed sets without `coco-plain`; extra `train`; nine minutes on one GPU)
 
 Each variant changes one setting of the recipe in ``isthmus.train``. ``base`` is trained for ``BASE_STEPS``, ``mini``
 for ``MINI_STEPS``, so a row says which settings matter, not what the shipped files reach. Columns: text→image R@1 and
@@ -31,7 +31,7 @@ from isthmus.train.mini import Mini, MiniRecipe
 from isthmus.train.pictures import PictureSets
 from isthmus.train.towers import Pretrained, TrainableTextTower
 
-BASE_STEPS, MINI_STEPS = 600, 300
+BASE_STEPS, MINI_STEPS = 300, 150
 HELD = {"Flickr8k": "flickr8k dev", "COCO": "coco dev"}
 SEEN = 250  # pictures at once
 OPTIONS = {
