@@ -32,9 +32,9 @@ from isthmus.evaluate import Corpus
 from isthmus.evaluate.benchmarks import load
 from isthmus.search import calibrate, prior
 from isthmus.search.identical import CERTAIN
+from isthmus.search.list_tops import likeness, query_parts
 from isthmus.search.prior import BankGap, Prior
 from isthmus.search.probability import Curve, Match, auroc, ece, logistic, sigmoid, top_of
-from isthmus.search.tops import likeness, query_parts
 from isthmus.types import Mask, Matrix
 
 TEN = 10

@@ -16,9 +16,9 @@ from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.encoders import Encoder
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.search import observations, prior, versions
+from isthmus.search.list_tops import likeness
 from isthmus.search.prior import BankGap, Prior, rescaled, shipped
 from isthmus.search.probability import Curve, Match, Observed, auroc, ece, judged_prior, logistic, top_of
-from isthmus.search.tops import likeness
 from stock import unit
 from tiny import WORDS
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isthmus import calibration
 from isthmus.calibration import Fitted
 from isthmus.search import strengths
 from isthmus.search.calibrate import chosen, fitted
 from isthmus.search.references import ReferenceCorpus, ReferenceSets
-from isthmus.search.strengths import DEFAULT, DEFAULT_FOR_TEXT, FEWEST, LOSS, MOST_FOR_TEXT, by_evidence, spec_of
+from isthmus.search.strength_evidence import CHANGE, FEWEST, KnownAnswers, changed, copies, held_out, spec_of
+from isthmus.search.strengths import (
+    DEFAULT,
+    DEFAULT_FOR_TEXT,
+    LOSS,
+    MOST_FOR_TEXT,
+    STRENGTHS,
+    by_evidence,
+)
 from isthmus.types import Vectors
 from stock import unit
 
@@ -88,7 +97,7 @@ def test_words_need_evidence_for_every_modality_of_documents() -> None:
 
 
 def test_where_texts_clearly_lose_words_get_less_than_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strengths, "_loses", lambda tuned, trial, *_: trial is not tuned.trials[0])
+    monkeypatch.setattr(KnownAnswers, "loss", lambda _, strength, __: strength)
     found = {choice.modality: choice for choice in choose(references(images=FEWEST - 1)).choices}
     assert found["text"].strength == 0
     assert "less than the default" in found["text"].evidence
@@ -113,7 +122,7 @@ def test_a_collection_of_one_modality_keeps_raw_cosine() -> None:
 
 def test_a_query_of_both_has_the_mean_strength_of_its_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = references(asked=("text", "image", "image+text"))
-    monkeypatch.setattr(strengths, "evidence", lambda _, modality: (None, {}))
+    monkeypatch.setattr(strengths, "evidence", lambda *_: KnownAnswers())
     found = {choice.modality: choice.strength for choice in choose(sets).choices}
     assert found == {"text": DEFAULT_FOR_TEXT, "image": DEFAULT, "image+text": (DEFAULT_FOR_TEXT + DEFAULT) / 2}
 
@@ -137,3 +146,48 @@ def test_enough_answers_of_the_users_own_compare_every_method() -> None:
     assert found.tuned is not None
     assert {"none", "center"} <= {str(trial.spec) for trial in found.tuned.trials}
     assert chosen("auto", sets).tuned is None
+
+
+def test_the_evidence_of_a_strength_is_that_of_its_own_fit() -> None:
+    """Strengths between the ends are interpolated: the same as fitting and measuring each one."""
+    trial = references(asked=("text",)).trial
+    found = held_out(trial, "text", STRENGTHS)
+    assert found.counts == {"image": 24, "text": 24}
+    specs = [spec_of(strength) for strength in STRENGTHS]
+    tuned = calibration.tune(specs, trial.documents, trial.queries, positives=trial.sources, owner=trial.owner)
+    for strength, one in zip(STRENGTHS, tuned.trials, strict=True):
+        assert found.by_strength[strength] == pytest.approx(one.by_modality, abs=1e-9)
+
+
+@pytest.mark.parametrize("alike", [0.0, 5.0])
+def test_a_changed_copy_differs_a_little_in_units_of_what_documents_differ(alike: float) -> None:
+    rng = np.random.default_rng(0)
+    vectors = unit(rng.normal(size=(30, DIM)) + alike * np.eye(DIM)[0]).astype(np.float32)
+    made = changed(vectors, np.arange(30), np.arange(10), rng)
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-6)
+    distance = 1 - float((vectors @ vectors.T).mean())
+    np.testing.assert_allclose(1 - (made * vectors[:10]).sum(axis=1), CHANGE * distance, atol=1e-5)
+
+
+@pytest.mark.parametrize(("images", "known"), [(FEWEST - 1, False), (FEWEST, True)])
+def test_copies_are_asked_for_where_there_are_enough_documents(images: int, known: bool) -> None:
+    sets = references(images=images)
+    ends = tuple(fitted(spec_of(strength), sets) for strength in (0.0, 1.0))
+    found = copies(sets.real, "image", ends, STRENGTHS)
+    assert bool(found) == known
+    assert not known or (set(found) == set(STRENGTHS) and found[0.0] > 0.9)
+
+
+@pytest.mark.parametrize(("loss", "kept"), [(LOSS - 1e-6, True), (LOSS + 1e-6, False)])
+@pytest.mark.parametrize("judged", [True, False])
+def test_pictures_that_lose_their_copies_keep_raw_cosine(
+    monkeypatch: pytest.MonkeyPatch, loss: float, kept: bool, judged: bool
+) -> None:
+    """Whatever else they would gain, and without other evidence too."""
+    lost = {strength: 1 - loss * (strength > 0) for strength in STRENGTHS}
+    gained = {strength: {"text": strength} for strength in STRENGTHS}
+    known = KnownAnswers(gained, {"text": FEWEST}, lost) if judged else KnownAnswers(copies=lost)
+    monkeypatch.setattr(strengths, "evidence", lambda *_: known)
+    found = {choice.modality: choice for choice in choose(references()).choices}
+    assert (found["image"].strength > 0) == kept
+    assert judged or kept or "less than the default" in found["image"].evidence

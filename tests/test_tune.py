@@ -25,7 +25,7 @@ from isthmus.calibration.tune import (
     QBNORM_GRID,
     Trial,
     Tuned,
-    _folds,
+    folds_of,
     ndcg_at_10,
 )
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -108,7 +108,7 @@ def with_image_queries(n: int) -> tuple[Vectors, Vectors, Rows]:
 def test_queries_without_a_known_answer_are_fitted_on_and_never_held_out() -> None:
     documents, queries, right = with_image_queries(2)
     pairs = calibration.Pairs.of(right, queries=len(queries), documents=len(documents))
-    fold = _folds(pairs, queries, 2, np.random.default_rng(0))
+    fold = folds_of(pairs, queries, 2, np.random.default_rng(0))
     assert (fold[right == -1] == -1).all()
     assert abs((fold == 0).sum() - (fold == 1).sum()) <= 2
     tuned = calibration.tune(["none", "center"], documents, queries, positives=right)
@@ -180,19 +180,19 @@ def test_queries_of_one_document_are_held_out_together() -> None:
     right = np.repeat(np.arange(30), 3)
     pairs = calibration.Pairs.of(right, queries=90, documents=30)
     queries = Vectors.of(np.ones((90, 2)), "text")
-    fold = _folds(pairs, queries, 2, np.random.default_rng(0))
+    fold = folds_of(pairs, queries, 2, np.random.default_rng(0))
     assert (fold.reshape(30, 3) == fold.reshape(30, 3)[:, :1]).all()
     assert 10 <= fold.reshape(30, 3)[:, 0].sum() <= 20
 
     linked = calibration.Pairs.of([(0, 1), (0, 2), (1, 2), (2, 3)], queries=4, documents=9)
     for seed in range(20):
-        fold = _folds(linked, queries.take(slice(0, 4)), 2, np.random.default_rng(seed))
+        fold = folds_of(linked, queries.take(slice(0, 4)), 2, np.random.default_rng(seed))
         assert fold[0] == fold[1]
 
 
 def test_each_query_modality_is_spread_over_the_folds() -> None:
     queries = Vectors.of(np.ones((40, 2)), ["image"] * 4 + ["text"] * 36)
-    fold = _folds(None, queries, 2, np.random.default_rng(0))
+    fold = folds_of(None, queries, 2, np.random.default_rng(0))
     assert fold[:4].sum() == 2
     assert fold.sum() == 20
 

@@ -160,7 +160,7 @@ def tune(  # noqa: PLR0913 - the arguments of a fit, and how to measure it
         pairs = sources = Pairs.of(positives, queries=len(queries), documents=len(passages))
     if not len(pairs):
         raise CannotFit("tune needs known right documents and got none. Pass positives=, or positives='pseudo'.")
-    fold_of = _folds(sources, queries, folds, np.random.default_rng(rng))
+    fold_of = folds_of(sources, queries, folds, np.random.default_rng(rng))
     court = Court(passages, queries, pairs, sources, measure, reference_documents, weights, neighbours)
     trials: list[Trial] = []
     for spec in tried:
@@ -228,20 +228,30 @@ class Court:
 
     def scored(self, fitted: Fitted, queries: Vectors, sources: Pairs | None) -> Iterator[tuple[slice, Matrix]]:
         """Yield blocks of scores, by folding where the spec folds."""
-        vectors, owner = self.documents.vectors, self.documents.owner
         if fitted.spec.per_query is not None:
-            yield slice(0, len(queries)), fitted.scores(queries, vectors, owner=owner)
+            scores = fitted.scores(queries, self.documents.vectors, owner=self.documents.owner)
+            yield slice(0, len(queries)), scores
             return
-        folded = fitted.fold(vectors, sources=sources, neighbours=self.neighbours, owner=owner)
-        active = fitted.activation(queries, folded) if fitted.spec.dynamic else None
-        side = fitted.fold_queries(queries, active=active)
-        found = self.documents.modality
-        for rows, inner in similarity_blocks(side.vectors, folded.vectors):
-            best = best_columns(inner, self.documents.starts)
-            yield rows, fitted.finish(best, side.modality[rows], found)
+        yield from folded_scores(fitted, self.documents, queries, sources, self.neighbours)
 
 
-def _folds(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.Generator) -> Rows:
+def folded_scores(
+    fitted: Fitted,
+    documents: Passages,
+    queries: Vectors,
+    sources: Pairs | None,
+    neighbours: NeighbourSearch | None = None,
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield blocks of rows of queries and their scores of all documents, computed from the folded vectors."""
+    folded = fitted.fold(documents.vectors, sources=sources, neighbours=neighbours, owner=documents.owner)
+    active = fitted.activation(queries, folded) if fitted.spec.dynamic else None
+    side = fitted.fold_queries(queries, active=active)
+    for rows, inner in similarity_blocks(side.vectors, folded.vectors):
+        best = best_columns(inner, documents.starts)
+        yield rows, fitted.finish(best, side.modality[rows], documents.modality)
+
+
+def folds_of(sources: Pairs | None, queries: Vectors, folds: int, rng: np.random.Generator) -> Rows:
     """Give each query a fold: those that share a document share a fold, and each query modality is spread over all.
 
     A query without a known answer cannot measure anything, so it is never held out: its fold is -1.

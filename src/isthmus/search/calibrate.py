@@ -24,11 +24,12 @@ from isthmus.search import observations, prior, probability
 from isthmus.search.probability import Match
 from isthmus.search.references import ReferenceCorpus, ReferenceSets
 from isthmus.search.snapshot import Snapshot
-from isthmus.search.strengths import FEWEST, STRENGTHS, by_evidence, spec_of
+from isthmus.search.strength_evidence import FEWEST, spec_of
+from isthmus.search.strengths import by_evidence
 from isthmus.storage.protocols import Store
 from isthmus.types import Rows
 
-GRID = (*AUTO_GRID, *(spec_of(strength) for strength in STRENGTHS if strength))
+GRID = (*AUTO_GRID, *(spec_of(strength) for strength in (0.25, 0.5, 0.75, 1.0)))
 STEPS = len(GRID)  # at most, of ``chosen``
 
 

@@ -31,10 +31,10 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.errors import BadInput
 from isthmus.kinds import TEXT, atoms, stored
+from isthmus.search.list_tops import likeness, parts_of
 from isthmus.search.ranking import Allowed, Ranking, by_index, ranked
 from isthmus.search.results import Answer
 from isthmus.search.snapshot import Snapshot
-from isthmus.search.tops import likeness, parts_of
 from isthmus.storage.protocols import Store
 from isthmus.storage.segments import Segment
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -50,7 +50,7 @@ EQUAL = 2.0  # in place of the cosine of the same file: before every copy
 CERTAIN = 0.97  # P(match) of a raised document, at least: the share of relevant ones (reproduce/raised.py)
 
 
-def holders(
+def documents_with_part(
     snapshot: Snapshot,
     store: Store,
     asked: Sequence[Query],

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from isthmus.search.explain import fused_vectors
+from isthmus.search.list_tops import likeness, parts_of, query_parts
 from isthmus.search.probability import FIELD, Observed, Top, top_of
 from isthmus.search.ranking import Ranking, folded_queries, ranked
 from isthmus.search.references import ReferenceCorpus
 from isthmus.search.results import ALIKE, mean_direction
 from isthmus.search.snapshot import Snapshot
-from isthmus.search.tops import likeness, parts_of, query_parts
 from isthmus.storage.protocols import Store
 from isthmus.types import Mask, Matrix, Rows
 

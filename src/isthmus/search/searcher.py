@@ -24,6 +24,7 @@ from isthmus.index.threads import Turns, cores
 from isthmus.search import arguments, explain, hybrid, identical
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
+from isthmus.search.list_tops import list_tops
 from isthmus.search.probability import FIELD
 from isthmus.search.query_log import QueryLog
 from isthmus.search.query_vectors import query_vectors
@@ -33,7 +34,6 @@ from isthmus.search.reranking import Rerankers, check_words, reranked
 from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
-from isthmus.search.tops import tops
 from isthmus.search.writer import BATCH
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
@@ -214,8 +214,8 @@ def _answers(
     together = [merged(several, depth) for several in lists]
     if allowed is not None or modalities is not None:  # a filter changes neither P(match) nor what is a copy
         lists = by_index(snapshot, vectors, FIELD + 1)
-    seen = tops(match, store, vectors, [merged(several, FIELD + 1) for several in lists])
-    same = identical.holders(snapshot, store, asked, vectors, lists)
+    seen = list_tops(match, store, vectors, [merged(several, FIELD + 1) for several in lists])
+    same = identical.documents_with_part(snapshot, store, asked, vectors, lists)
     may = _within(snapshot, allowed, modalities)
     answers: list[Answer] = []
     for row, (query, ranking) in enumerate(zip(asked, together, strict=True)):

@@ -13,7 +13,7 @@ from isthmus.storage.segments import Segment
 from isthmus.types import Matrix, Vectors
 
 
-def tops(match: Match | None, store: Store, queries: Vectors, found: Sequence[Ranking]) -> list[Top]:
+def list_tops(match: Match | None, store: Store, queries: Vectors, found: Sequence[Ranking]) -> list[Top]:
     """Return the top of each list; parts are compared where a curve of the match asks for it."""
     compared = [match is not None and match.compares_parts(str(name)) for name in queries.modality]
     first = {at: int(ranking.documents[0]) for at, ranking in enumerate(found) if compared[at] and len(ranking)}
