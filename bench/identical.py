@@ -51,7 +51,7 @@ def collection(folder: str, rows: int, rng: np.random.Generator) -> Collection:
 def main(rows: int) -> None:
     """Measure and print."""
     rng = np.random.default_rng(0)
-    found = identical.holders
+    found = identical.documents_with_part
     queries = [Query(vectors={"image": vector}) for vector in unit(rng.normal(size=(QUERIES, DIM)))]
     files = [Query(parts=[Image(bytes([at]))]) for at in range(QUERIES)]
 
@@ -65,7 +65,7 @@ def main(rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder, collection(f"{folder}/c", rows, rng) as things:
         for _ in range(TURNS):
             for name, compare in (("without", nothing), ("file", as_files), ("ready vectors", found)):
-                with mock.patch.object(identical, "holders", compare):
+                with mock.patch.object(identical, "documents_with_part", compare):
                     times[name].append(timed(lambda one: things.search(one, k=10), queries))
     base = statistics.median(times["without"])
     for name, several in times.items():

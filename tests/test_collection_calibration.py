@@ -262,6 +262,48 @@ def test_a_refit_that_fails_leaves_the_old_calibration_and_is_not_tried_for_ever
         assert len(tries) == 2
 
 
+def test_means_of_a_training_split_are_subtracted_and_kept(tmp_path: Path, encoder: Encoder) -> None:
+    """Given as documents, as vectors or as a fitted calibration; a re-fit keeps them, another calibration does not."""
+    both = [document for document in mixed(60) if document.modality == "image+text"]
+    others = [document for document in mixed(60) if document.modality != "image+text"]
+    split = [Document(f"s{i}", "tree tree tree") for i in range(20)] + mixed(10)
+    queries, documents = encoder.encode_queries(ASKED[:1]), encoder.encode_documents(others)
+
+    def scores(fitted: Fitted) -> Any:
+        return fitted.scores(queries, documents)
+
+    with Collection.open(tmp_path / "c", encoder, calibration="center", follow=False) as things:
+        things.add(others)
+        plain = things.calibrate("center").fitted
+        given = things.calibrate("center", means=split).fitted
+        assert (plain.given_means, given.given_means) == (False, True)
+        assert np.abs(scores(given) - scores(plain)).max() > 1e-3
+        for origin in (encoder.encode_documents(split), given):
+            np.testing.assert_allclose(
+                scores(things.calibrate("center", means=origin).fitted), scores(given), atol=1e-6
+            )
+        things.add(both)  # a modality that was not fitted
+        things.search(ASKED[0])
+        assert things.calibration is not None
+        refitted = things.calibration.fitted
+        assert "image+text" in refitted.document_modalities
+        assert refitted.given_means
+        np.testing.assert_allclose(scores(refitted), scores(given), atol=1e-6)
+        things.add([Document("v", vectors={"sound": np.arange(1.0, 9.0)})])  # a part without a given mean
+        things.search(ASKED[0])
+        assert not things.calibration.fitted.given_means
+
+
+def test_means_need_a_shift_and_something_to_encode_them(things: Collection, tmp_path: Path) -> None:
+    with pytest.raises(BadSpec, match="leave out means="):
+        things.calibrate("auto", means=mixed(5))
+    with pytest.raises(BadSpec, match="subtracts no means"):
+        things.calibrate("standardize", means=mixed(5))
+    with Collection.open(tmp_path / "v", "none") as vectors, pytest.raises(BadInput, match="no encoder"):
+        vectors.add([Document("a", vectors={"text": np.arange(1.0, 9.0)})])
+        vectors.calibrate("center", means=mixed(5))
+
+
 def test_without_following_drift_stays_until_somebody_calibrates(things: Collection) -> None:
     things.search("dog")
     things.add([Document(f"b{i}", "tree tree tree") for i in range(90)])

@@ -301,3 +301,15 @@ def test_ndcg_at_10_is_trec_evals(seed: int, documents: int, relevant: int) -> N
     run = {"q": {f"d{i}": float(scores[0, i]) for i in range(documents)}}
     expected = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(run)["q"]["ndcg_cut_10"]
     assert ndcg_at_10(scores, mask)[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_given_means_serve_the_specs_that_subtract_some() -> None:
+    documents, queries, right = two_cones(0)
+    split = documents.take(np.arange(len(documents)) % 3 == 0)
+    own, given = (
+        calibration.tune(["none", "center"], documents, queries, positives=right, means=means)
+        for means in (None, split)
+    )
+    assert own.trials[0] == given.trials[0]
+    assert own.trials[1].value != given.trials[1].value
+    assert not given.trials[1].refused

@@ -61,6 +61,7 @@ class Fitted:
     tuned: Tuned | None = None
     note: str = ""
     choices: tuple[Choice, ...] = ()  # of ``blend``: the strength of each query modality, if evidence chose it
+    given_means: bool = False  # ``means=`` was passed: the shift is not of these documents
 
     def scores(
         self,

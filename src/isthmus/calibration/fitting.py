@@ -61,6 +61,7 @@ def fit_spec(
         shift=fitted_shift,
         references=ReferenceBank.of(fitted_shift.queries(queries, np.float32), queries),
         gallery=_gallery(spec, fitted_shift, reference_documents),
+        given_means=means is not None,
     )
     if spec.bias is not None:
         for bank in fitted.references.vectors.values():

@@ -48,6 +48,7 @@ def to_bytes(fitted: Fitted) -> bytes:
         "coefficients": _terms(fitted.coefficients) if fitted.coefficients else None,
         "balance": dict(fitted.balance),
         "note": fitted.note,
+        "given_means": fitted.given_means,
         "choices": [asdict(choice) for choice in fitted.choices],
         "tuned": [[str(t.spec), t.value, dict(t.by_modality), t.refused] for t in fitted.tuned.trials]
         if fitted.tuned
@@ -82,6 +83,7 @@ def from_bytes(data: bytes, name: str = "the calibration") -> Fitted:
         coefficients=_coefficients(header["coefficients"], groups["means"]) if header["coefficients"] else None,
         balance=header["balance"],
         note=header["note"],
+        given_means=header.get("given_means", False),
         choices=tuple(Choice(**choice) for choice in header.get("choices", ())),
         tuned=Tuned(tuple(Trial(Spec.parse(text), *rest) for text, *rest in header["tuned"]))
         if header["tuned"]

@@ -22,7 +22,7 @@ import numpy as np
 from isthmus.calibration.bank import NeighbourSearch, similarity_blocks
 from isthmus.calibration.fitted import Fitted
 from isthmus.calibration.fitting import fit_spec
-from isthmus.calibration.none import Raw
+from isthmus.calibration.none import NoShift, Raw
 from isthmus.calibration.pairs import Pairs, PairsLike
 from isthmus.calibration.passages import OwnerLike, Passages, best_columns
 from isthmus.calibration.spec import Spec
@@ -131,6 +131,7 @@ def tune(  # noqa: PLR0913 - the arguments of a fit, and how to measure it
     folds: int = 2,
     reference_documents: Vectors | None = None,
     weights: Mapping[str, float] | None = None,
+    means: Vectors | None = None,
     neighbours: NeighbourSearch | None = None,
     rng: np.random.Generator | int = 0,
     owner: OwnerLike | None = None,
@@ -143,6 +144,7 @@ def tune(  # noqa: PLR0913 - the arguments of a fit, and how to measure it
     but not the right order inside one.
     ``measure(scores, relevant)`` returns a number per query; it is averaged within each document modality of the
     right documents, then over modalities.
+    ``means``: documents whose means ``center`` and ``dn`` subtract, as in ``fit``; other specs ignore them.
     ``owner``: which document each row is a passage of; ``positives`` then names documents by these numbers.
     ``progress(done, specs)`` is called after each.
     """
@@ -161,7 +163,7 @@ def tune(  # noqa: PLR0913 - the arguments of a fit, and how to measure it
     if not len(pairs):
         raise CannotFit("tune needs known right documents and got none. Pass positives=, or positives='pseudo'.")
     fold_of = folds_of(sources, queries, folds, np.random.default_rng(rng))
-    court = Court(passages, queries, pairs, sources, measure, reference_documents, weights, neighbours)
+    court = Court(passages, queries, pairs, sources, measure, reference_documents, weights, means, neighbours)
     trials: list[Trial] = []
     for spec in tried:
         trials.append(court.trial(spec, fold_of))
@@ -183,6 +185,7 @@ class Court:
     measure: Measure
     reference_documents: Vectors | None
     weights: Mapping[str, float] | None
+    means: Vectors | None
     neighbours: NeighbourSearch | None
 
     def trial(self, spec: Spec, fold_of: Rows) -> Trial:
@@ -208,6 +211,7 @@ class Court:
             reference_documents=self.reference_documents,
             sources=sources,
             weights=self.weights,
+            means=None if isinstance(spec.shift, NoShift) else self.means,
             neighbours=self.neighbours,
             owner=self.documents.owner,
         )

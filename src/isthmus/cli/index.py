@@ -10,6 +10,7 @@ import typer
 
 from isthmus import sources
 from isthmus._optional import need
+from isthmus.calibration import load as load_calibration
 from isthmus.cli import INTERRUPTED, progress, show
 from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, references
 from isthmus.cli.terminal import echo, echo_json
@@ -162,6 +163,10 @@ def calibrate(
         Path | None,
         typer.Option(help="a file with your own queries: one per line, or JSON lines with query and, optionally, id"),
     ] = None,
+    means: Annotated[
+        Path | None,
+        typer.Option(help="a calibration file whose means center or dn subtracts; default: those of the collection"),
+    ] = None,
     log_queries: Annotated[
         bool | None,
         typer.Option(help="log queries from now on, for the next calibration; or stop, and delete the log"),
@@ -186,8 +191,9 @@ def calibrate(
             raise BadInput(f"{into} is empty: there is nothing to calibrate. Index some documents first.")
         own = references(queries)
         checked(spec or "auto")  # before any progress is shown
+        origin = load_calibration(means) if means else None
         with progress.counting("calibrating", "steps", quiet=quiet or json) as update:
-            calibrated = things.calibrate(spec or "auto", own, progress=update)
+            calibrated = things.calibrate(spec or "auto", own, means=origin, progress=update)
         if json:
             echo_json(things.stats().calibration)
             return

@@ -10,27 +10,31 @@ match        P(match): the encoder's prior on the scale of the collection       
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from isthmus import calibration
 from isthmus.calibration import AUTO_GRID, Fitted, Spec
+from isthmus.documents import Document
 from isthmus.encoders import Encoder
-from isthmus.errors import BadSpec, CannotFit
+from isthmus.errors import BadInput, BadSpec, CannotFit
 from isthmus.kinds import TEXT
-from isthmus.search import observations, prior, probability
+from isthmus.search import arguments, observations, prior, probability
 from isthmus.search.probability import Match
 from isthmus.search.references import ReferenceCorpus, ReferenceSets
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.strength_evidence import FEWEST, spec_of
 from isthmus.search.strengths import by_evidence
 from isthmus.storage.protocols import Store
-from isthmus.types import Rows
+from isthmus.types import Rows, Vectors
 
 GRID = (*AUTO_GRID, *(spec_of(strength) for strength in (0.25, 0.5, 0.75, 1.0)))
 STEPS = len(GRID)  # at most, of ``chosen``
+
+Means: TypeAlias = Fitted | Vectors | None  # where a shift takes its means from; None: from the documents themselves
 
 
 def checked(spec: str | Spec) -> Spec | None:
@@ -50,11 +54,14 @@ def chosen(
     spec: str | Spec,
     references: ReferenceSets,
     progress: Callable[[int, int], None] = lambda _, __: None,
+    means: Means = None,
 ) -> Fitted:
-    """Fit the requested calibration."""
+    """Fit the requested calibration; ``means`` as in ``calibration.fit``."""
     asked = checked(spec)
     if asked is not None:
-        return fitted(asked, references)
+        return fitted(asked, references, means)
+    if means is not None:
+        raise BadSpec("'auto' also chooses the shift: leave out means=, or name the calibration.")
     try:
         if references.answered >= FEWEST:
             return _by_answers(references, progress)
@@ -76,7 +83,18 @@ def _by_answers(references: ReferenceSets, progress: Callable[[int, int], None])
     return replace(fitted(tuned.best, references), tuned=tuned)
 
 
-def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
+def means_of(given: Means | Iterable[Document], load: Callable[[], Encoder | None]) -> Means:
+    """Return where means come from, as ``calibration.fit`` takes it; documents are encoded."""
+    if given is None or isinstance(given, Fitted | Vectors):
+        return given
+    documents = list(arguments.documents(given))
+    encoder = load()
+    if encoder is None:
+        raise BadInput("This collection has no encoder: give means= as Vectors, or as a fitted calibration.")
+    return encoder.encode_documents(documents)
+
+
+def fitted(spec: str | Spec, references: ReferenceSets, means: Means = None) -> Fitted:
     """Fit one spec on the real corpus; ``learned`` needs answers of every modality and uses the trial corpus."""
     parsed = Spec.parse(spec)
     learns = parsed.learned is not None and parsed.learned.needs_answers
@@ -84,7 +102,7 @@ def fitted(spec: str | Spec, references: ReferenceSets) -> Fitted:
     known = corpus.sources if (corpus.sources >= 0).any() else None
     answers = np.where(corpus.judges, corpus.sources, -1) if learns else None
     return calibration.fit(
-        parsed, corpus.documents, corpus.queries, positives=answers, sources=known, owner=corpus.owner
+        parsed, corpus.documents, corpus.queries, positives=answers, sources=known, means=means, owner=corpus.owner
     )
 
 

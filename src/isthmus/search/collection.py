@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from isthmus import sources
 from isthmus._optional import need
+from isthmus.calibration import Fitted
 from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
@@ -49,6 +50,7 @@ from isthmus.sources.folder import FolderSource
 from isthmus.storage.base import Compacted
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
+from isthmus.types import Vectors
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
@@ -390,6 +392,7 @@ class Collection:
         spec: str = "auto",
         queries: Iterable[str | Query | tuple[str | Query, str]] | None = None,
         *,
+        means: Fitted | Vectors | Iterable[Document] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Calibrated:
         """Calibrate on what is there now; ``progress(done, steps)`` is called after each step.
@@ -397,6 +400,9 @@ class Collection:
         ``queries`` are your own reference queries, each with the id of its right document if you know it:
         ``("a cat", "cat.jpg")``. Those of words alone are kept for later calibrations, until others are given; ``[]``
         forgets them.
+
+        ``means``: documents (or their raw vectors, or another fitted calibration) whose means ``center`` and ``dn``
+        subtract, such as those of a training split; later re-fits keep them. Default: the collection's own.
         """
         if not self._handle.database.writable:
             raise CannotWrite(
@@ -413,9 +419,9 @@ class Collection:
         if queries is not None:
             self._log.keep(own)
             own = [(query, answer) for query, answer in own if not of_words(query)]
-        tell = progress or _ignore
+        tell, origin = progress or _ignore, calibrate.means_of(means, self._handle.load)
         return self.retry_if_reencoded(
-            lambda: self._snapshots.calibrated(spec, own, replacing=True, progress=tell)
+            lambda: self._snapshots.calibrated(spec, own, replacing=True, means=origin, progress=tell)
         ).calibrated
 
     @property

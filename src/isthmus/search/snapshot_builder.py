@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Statistics
+from isthmus.calibration import Fitted, Statistics
 from isthmus.errors import BadFile, CannotWrite, IsthmusError
 from isthmus.index import AUTO, fits
 from isthmus.kinds import TEXT
 from isthmus.search import calibrate, hybrid, index_folder, query_log, references, versions
+from isthmus.search.calibrate import Means
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
 from isthmus.search.snapshot import Calibrated, FoldedBlock, Snapshot, folded, in_memory, unknown
@@ -62,6 +63,14 @@ class SnapshotBuilder:
     def requested_spec(self) -> str:
         """The spec that was requested for the collection, or ``auto``."""
         return self.store.calibrations.spec() or self.spec
+
+    def given_means(self) -> Fitted | None:
+        """Return the published calibration if its means were given, of every part: a re-fit keeps them."""
+        version = self.version()
+        fitted = versions.read(self.store.calibrations, version).fitted if version else None
+        if fitted is None or not fitted.given_means:
+            return None
+        return fitted if self.store.statistics().parts.keys() <= fitted.statistics.parts.keys() else None
 
     @property
     def index_kind(self) -> str:
@@ -236,6 +245,7 @@ class SnapshotBuilder:
         keep: bool = True,
         asked: str | None = None,
         replacing: bool = False,
+        means: Means = None,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
         """Fit a calibration on what is there now, build its indexes, fit P(match), and publish it.
@@ -252,7 +262,7 @@ class SnapshotBuilder:
                 before = None if replacing else self.version()
                 if not self.store.count():
                     return self._nothing()
-                snapshot = self.fitted(spec, own, keep=keep, on_disk=mine, progress=progress)
+                snapshot = self.fitted(spec, own, keep=keep, on_disk=mine, means=means, progress=progress)
             calibrated = snapshot.calibrated
             if keep:
                 with self._about_to_serve(calibrated.version):
@@ -278,6 +288,7 @@ class SnapshotBuilder:
         *,
         keep: bool,
         on_disk: bool,
+        means: Means = None,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
         """Fit and build; with ``keep`` under a number of its own in the store, not served yet."""
@@ -288,7 +299,7 @@ class SnapshotBuilder:
         encoder = self.opened.load()
         gathered = references.gather(self.store, encoder, [*self.own_queries(), *own])
         progress(1, steps)
-        fitted = calibrate.chosen(spec, gathered, lambda done, of: progress(1 + done * trials // of, steps))
+        fitted = calibrate.chosen(spec, gathered, lambda done, of: progress(1 + done * trials // of, steps), means)
         progress(1 + trials, steps)
         fitted = replace(fitted, statistics=self.store.statistics())
         made = datetime.now(UTC).isoformat(timespec="seconds")

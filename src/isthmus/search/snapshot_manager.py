@@ -30,6 +30,7 @@ from isthmus import calibration
 from isthmus.calibration import Fitted
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
 from isthmus.search import index_folder, references
+from isthmus.search.calibrate import Means
 from isthmus.search.handle import encodings
 from isthmus.search.maintenance import MaintenanceWorker
 from isthmus.search.snapshot import REBUILD, Calibrated, Snapshot, in_memory
@@ -147,17 +148,17 @@ class SnapshotManager(SnapshotBuilder):
         self._in_background(lambda builder: builder.loaded_or_built(version), version)
         return served.snapshot, served.version
 
-    def _first(self, spec: str, asked: str | None = None) -> Snapshot:
+    def _first(self, spec: str, asked: str | None = None, means: Means = None) -> Snapshot:
         """Calibrate because a search needs it: where nothing can be written, for this process alone."""
         try:
-            return self.calibrated(spec, asked=asked)
+            return self.calibrated(spec, asked=asked, means=means)
         except CannotWrite:
-            return self.calibrated(spec, keep=False)
+            return self.calibrated(spec, keep=False, means=means)
 
     def _followed(self, current: Snapshot, state: State) -> Snapshot:
         if current.unknown(self.store) and not (self.follows and self.writable and self.store.count() > PATIENT):
             try:
-                return self._first(self.requested_spec)
+                return self._first(self.requested_spec, means=self.given_means())
             except CannotFit:  # the requested spec no longer fits the documents
                 return self._first("auto", asked=self.requested_spec)
         return self._nearest(current).followed(self.store, state)
@@ -188,11 +189,12 @@ class SnapshotManager(SnapshotBuilder):
         keep: bool = True,
         asked: str | None = None,
         replacing: bool = False,
+        means: Means = None,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
         """Fit, build and publish a calibration, as ``made`` does, and serve it."""
         encoding = encodings(self.store.database)
-        snapshot = self.made(spec, own, keep=keep, asked=asked, replacing=replacing, progress=progress)
+        snapshot = self.made(spec, own, keep=keep, asked=asked, replacing=replacing, means=means, progress=progress)
         try:
             return self._serve(snapshot, encoding) if snapshot.calibrated.made else snapshot
         finally:
@@ -255,7 +257,7 @@ class SnapshotManager(SnapshotBuilder):
             return
         self.checked = snapshot.sequence  # what fails is not tried again before the documents change
         if snapshot.unknown(self.store) or self.drifted(snapshot.calibrated.fitted.statistics):
-            self._in_background(lambda builder: builder.made(builder.requested_spec))
+            self._in_background(lambda builder: builder.made(builder.requested_spec, means=builder.given_means()))
         elif snapshot.needs_rebuild or self.other_index(snapshot):
             self._in_background(lambda builder: builder.built(snapshot.calibrated, trim=False))
 
