@@ -67,6 +67,9 @@ def compared(name: str, rows: list[Row], write: bool) -> int:
     if len(rows) != len(expected):
         print(f"\n{len(rows)} rows, expected {len(expected)} ({path.name})", file=sys.stderr)
         return 1
+    if new := set(columns) ^ set(expected[0]):
+        print(f"\nother columns than expected: {', '.join(sorted(new))} ({path.name})", file=sys.stderr)
+        return 1
     wrong = [
         f"{row[columns[0]]}: {column} is {_cell(row[column])}, expected {before[column]}"
         for row, before in zip(rows, expected, strict=True)
