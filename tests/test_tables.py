@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from collections.abc import Iterable
@@ -62,6 +63,23 @@ def test_a_table_of_numbers_has_a_file_or_says_that_the_numbers_are_a_papers(
         file = table.source(files)
         assert file is not None, f"no file in reproduce/expected has the columns {table.header}"
         assert table.found(file) == len(table.rows), f"rows that {file.name}.csv does not have: {table.header}"
+
+
+def test_a_script_that_needs_packs_is_skipped_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = importlib.util.spec_from_file_location("reproduce_tables", ROOT / "reproduce/tables.py")
+    assert described is not None and described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISTHMUS_PACKS", raising=False)
+    monkeypatch.setattr(sys, "argv", ["things.py", "--data", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        module.arguments("Things.", {"packs": "packed sets"})
+    assert (ended.value.code, "things.py: skipped, it needs --packs" in capsys.readouterr().out) == (0, True)
+    monkeypatch.setenv("ISTHMUS_PACKS", "elsewhere")
+    assert module.arguments("Things.", {"packs": "packed sets"}).packs == "elsewhere"
 
 
 def test_a_changed_number_a_new_row_and_a_table_of_all_are_written() -> None:
