@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import doc_tables as tables  # noqa: E402 - the tools are not installed
 
+PAPERS = sorted((ROOT / "docs/papers").glob("*.md"))
 # Tables of numbers whose columns are not those of a file, and what keeps them true.
 ELSEWHERE = {
     ("align.md", "searched"): "test_docs: one column per retriever",
@@ -91,6 +92,14 @@ def test_a_changed_number_a_new_row_and_a_table_of_all_are_written() -> None:
     assert tables.renewed(some, []) == some
 
 
+def test_the_list_names_every_paper_and_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.main(["--list"])
+    shown = capsys.readouterr().out
+    assert re.search(r"Tables A3, A4: R@1 over k +make reproduce-nnn_settings\n", shown)
+    assert re.search(r"Table 5: MMEB +not here: MMEB", shown)
+    assert all(page.read_text().splitlines()[0].removeprefix("# ") in shown for page in PAPERS)
+
+
 def numbers(name: str) -> set[tuple[str, str]]:
     """Return the tables and figures that the first cell of a row names.
 
@@ -111,7 +120,7 @@ def test_every_table_and_figure_of_a_paper_has_a_row(paper: str) -> None:
     assert found == {(kind, str(number)) for kind, several in NUMBERED[paper].items() for number in several}
 
 
-ROWS = [row for page in sorted((ROOT / "docs/papers").glob("*.md")) for row in tables.repeated(page)]
+ROWS = [row for page in PAPERS for row in tables.repeated(page)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
