@@ -6,10 +6,10 @@ TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check docs bench reproduce clean
+.PHONY: help demo test test-all check docs tables bench reproduce reproduce-list clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated side by side
 	@$(BIN)/isthmus demo
@@ -31,6 +31,9 @@ docs: $(TEST_VENV)/.made ## Build the documentation site in out/site; a broken l
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	$(TEST)/mkdocs build --strict --quiet
 
+tables: ## Write the expected values of reproduce/ into the tables of the documentation
+	@$(PYTHON) tools/doc_tables.py
+
 bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machine's limits
 	@$(TEST)/python bench/bias.py
 	@$(TEST)/python bench/fold.py
@@ -38,11 +41,15 @@ bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machi
 	@$(TEST)/python bench/search.py
 	@$(TEST)/python bench/whole.py
 
-reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA)
-	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || exit 1; done
+reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA; ISTHMUS_PACKS for some)
+	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-reproduce-%: $(TEST_VENV)/.made ## Remake one table: make reproduce-hubs
-	$(TEST)/python reproduce/$*.py
+reproduce-list: ## List the tables and figures of the papers, each with its command
+	@$(PYTHON) tools/doc_tables.py --list
+
+reproduce-%: $(TEST_VENV)/.made ## Remake one table: make reproduce-hubs, with OPTIONS="--out DIR" if it needs some
+	$(TEST)/python reproduce/$*.py $(OPTIONS)
 
 clean: ## Remove the virtual environments and what the targets wrote
 	rm -rf $(VENV) $(TEST_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,8 +5,9 @@
 Real CLIP vectors. *Flickr8k, text → image*: captions 0 and 1 of 100 photos, asked of 1,090 photos; references are
 captions 2 to 4, kept apart from their own photo. *Flickr8k, image → text*: 595 photos, asked of 500 captions;
 references are 495 other photos. *Unsplash*: 250 texts asked of 500 photos, and the other way round; references are the
-other 250, kept apart from their own pair. N is the number of queries whose first document it is: its excess kurtosis,
-its mean absolute distance from an even share (MAE), its maximum; *never*: the share of documents that are never first.
+other 250, kept apart from their own pair. The gallery bank of dbnorm is the photos, or the texts, of the other set. N
+is the number of queries whose first document it is: its excess kurtosis, its mean absolute distance from an even share
+(MAE), its maximum; *never*: the share of documents that are never first.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from isthmus import calibration
 from isthmus.diagnose.hubs import occurrences
 from isthmus.types import Rows, Vectors
 
-SPECS = ("none", "center", "dn", "qbnorm", "nnn(k=16)", "nnn(k=128)")
+SPECS = ("none", "center", "dn", "qbnorm", "dbnorm", "nnn(k=16)", "nnn(k=128)")
 DRAWN = {"none": "#c1502e", "nnn(k=16)": "#2a6f97"}
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "hub_counts.png"
 Counts = dict[str, Rows]
 
 
 class Search(NamedTuple):
-    """Documents, queries, references, and which reference belongs to which document."""
+    """Documents, queries, references, a gallery bank, and which reference belongs to which document."""
 
     documents: Vectors
     queries: Vectors
     references: Vectors
+    gallery: Vectors
     own: Sequence[tuple[int, int]] = ()
 
     def counted(self) -> Counts:
@@ -41,7 +43,9 @@ class Search(NamedTuple):
         sources = self.own or None
         found: Counts = {}
         for spec in SPECS:
-            fitted = calibration.fit(spec, self.documents, self.references, sources=sources)
+            fitted = calibration.fit(
+                spec, self.documents, self.references, sources=sources, reference_documents=self.gallery
+            )
             scores = fitted.scores(self.queries, self.documents, sources=sources)
             found[spec] = occurrences(scores.argmax(axis=1)[:, None], len(self.documents))
         return found
@@ -60,16 +64,28 @@ def searches(data: Path) -> dict[str, Search]:
             Vectors.of(photos, "image"),
             Vectors.of(captions[:, :2].reshape(200, -1), "text"),
             Vectors.of(captions[:, 2:].reshape(300, -1), "text"),
+            Vectors.of(images, "image"),
             [(row, row // 3) for row in range(300)],
         ),
         "Flickr8k, image → text": Search(
-            Vectors.of(said, "text"), Vectors.of(photos[:595], "image"), Vectors.of(photos[595:], "image")
+            Vectors.of(said, "text"),
+            Vectors.of(photos[:595], "image"),
+            Vectors.of(photos[595:], "image"),
+            Vectors.of(texts, "text"),
         ),
         "Unsplash, text → image": Search(
-            Vectors.of(images, "image"), Vectors.of(texts[::2], "text"), Vectors.of(texts[1::2], "text"), pairs
+            Vectors.of(images, "image"),
+            Vectors.of(texts[::2], "text"),
+            Vectors.of(texts[1::2], "text"),
+            Vectors.of(photos, "image"),
+            pairs,
         ),
         "Unsplash, image → text": Search(
-            Vectors.of(texts, "text"), Vectors.of(images[::2], "image"), Vectors.of(images[1::2], "image"), pairs
+            Vectors.of(texts, "text"),
+            Vectors.of(images[::2], "image"),
+            Vectors.of(images[1::2], "image"),
+            Vectors.of(said, "text"),
+            pairs,
         ),
     }
 

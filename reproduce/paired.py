@@ -23,6 +23,7 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 
 TEXT = "text"
 RAW, OWN, TRAIN = "none", "center, own means", "center, train means"
+ONE = "center, one mean of texts"  # I0T without training: queries are texts like others
 DOWN, BELOW = "none, push-down", "none, pushed below"
 EACH = "each dimension standardised"
 OURS = "center+nnn(k=16)+standardize"
@@ -72,8 +73,11 @@ def scores(of: Paired, documents: Vectors, method: str) -> Matrix:
     """Return the scores of all documents for all queries, by the name of a method of this module or by a spec."""
     if method == EACH:
         return _standardised(of, documents)
-    spec, means = (method.partition(",")[0], None) if method != TRAIN else ("center", of.train)
-    fitted = calibration.fit(spec, documents, of.references, sources=of.sources, means=means)
+    if method in (TRAIN, ONE):
+        texts = Vectors.of(of.train.parts[TEXT][of.train.present[TEXT]], TEXT)
+        fitted = calibration.fit("center", documents, of.references if method == TRAIN else texts, means=of.train)
+    else:
+        fitted = calibration.fit(method.partition(",")[0], documents, of.references, sources=of.sources)
     found = fitted.scores(of.queries, documents, sources=of.sources if fitted.spec.bias else None)
     other = documents.modality != TEXT
     if method == DOWN:  # equal scores in random order

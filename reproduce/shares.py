@@ -8,17 +8,18 @@ a test claim cites, or pictures of their text; train claims about other abstract
 at p = 1 there is nothing to find, with or without a gap. *Videos*: 100 clips of MSR-VTT with one text each, which
 cannot be both query and document: the right document of a text is its video, every *other* document is its video or,
 with probability p, its text (means of 10 draws); half of the texts are queries, half are references. At p = 1 no other
-video is left for the mean.
+video is left for the mean. The gallery bank of dbnorm is the photos and captions of Flickr8k's dev split, and the first
+500 abstracts that no test claim cites, as texts and as pictures; all clips are searched, so there is none for videos.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from curves import SHARES, drawn
-from curves import SPECS as ALL
+from curves import SHARES, SPECS, drawn
+from paired import replaced
 from tables import Row, arguments, compared
 
 from isthmus import calibration, encoders
@@ -28,35 +29,43 @@ from isthmus.encoders.base import Encoder
 from isthmus.evaluate.benchmarks import load
 from isthmus.evaluate.benchmarks.files import BenchmarkFolder
 from isthmus.evaluate.benchmarks.flickr8k import HOME, split
-from isthmus.evaluate.builders import replaced, screenshot
+from isthmus.evaluate.builders import screenshot
 from isthmus.types import Mask, Rows, Vectors
 
-SPECS = tuple(spec for spec in ALL if spec != "dbnorm")  # the videos leave none for a gallery
+GALLERY = 500  # abstracts of dbnorm's bank, each as a text and as a picture
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "shares.png"
-Values = Callable[[float, int], list[float]]  # of every spec, at a share, in a draw
+Values = Callable[[float, int], list[float | str]]  # of every spec, at a share, in a draw
 
 
 def curve(name: str, values: Values, draws: int, shares: tuple[float, ...] = SHARES) -> list[Row]:
-    """Return a row per share."""
+    """Return a row per share; a text, such as that of a method without a gallery, stays as it is."""
     rows: list[Row] = []
     for share in shares:
-        means = np.mean([values(share, draw) for draw in range(draws)], axis=0)
-        rows.append({"curve": f"{name} {share}"} | dict(zip(SPECS, means.tolist(), strict=True)))
+        each = list(zip(*(values(share, draw) for draw in range(draws)), strict=True))
+        means = [found[0] if isinstance(found[0], str) else float(np.mean(found)) for found in each]
+        rows.append({"curve": f"{name} {share}", **dict(zip(SPECS, means, strict=True))})
     return rows
+
+
+def apart(documents: Vectors) -> Vectors:
+    """Return the texts and the pictures of documents as documents of their own."""
+    return Vectors.concat([Vectors.of(documents.parts[part], part) for part in documents.parts])
 
 
 def photos(encoder: Encoder, data: Path) -> Values:
     """Replace captions by their photos."""
-    test = split(BenchmarkFolder(data / "flickr8k", "flickr8k", HOME), "test")
+    folder = BenchmarkFolder(data / "flickr8k", "flickr8k", HOME)
+    test, dev = (split(folder, name) for name in ("test", "dev"))
     asked, referring = (encoder.encode_queries([Query(photo.captions[n]) for photo in test]) for n in (0, 2))
-    captions = [Document(photo.id, photo.captions[1]) for photo in test]
-    images = {photo.id: photo.image for photo in test}
-    own, relevant = np.arange(len(test)), np.eye(len(test), dtype=bool)
+    both, others = (
+        encoder.encode_documents([Document(photo.id, photo.captions[1], photo.image) for photo in photos])
+        for photos in (test, dev)
+    )
+    own, relevant, gallery = np.arange(len(test)), np.eye(len(test), dtype=bool), apart(others)
 
-    def values(share: float, draw: int) -> list[float]:
-        made = replaced(captions, images, share, rng=np.random.default_rng(draw))
-        documents = encoder.encode_documents(made)
-        fitted = [calibration.fit(spec, documents, referring, sources=own) for spec in SPECS]
+    def values(share: float, draw: int) -> list[float | str]:
+        documents = replaced(both, share, np.random.default_rng(draw))
+        fitted = [calibration.fit(s, documents, referring, sources=own, reference_documents=gallery) for s in SPECS]
         return [float(ndcg_at_10(f.scores(asked, documents, sources=own), relevant).mean()) for f in fitted]
 
     return values
@@ -67,16 +76,21 @@ def screenshots(encoder: Encoder, data: Path) -> Values:
     scifact = load("beir:scifact", data)
     cited = {document for judged in scifact.qrels.values() for document in judged}
     abstracts = [document for document in scifact.documents if document.id in cited]
-    pages = {document.id: screenshot(document.text or "") for document in abstracts}  # drawn once, for every share
+    others = [document for document in scifact.documents if document.id not in cited][:GALLERY]
+
+    def pictured(texts: Sequence[Document]) -> Vectors:
+        return encoder.encode_documents([Document(d.id, d.text, screenshot(d.text or "")) for d in texts])
+
+    both, gallery = pictured(abstracts), apart(pictured(others))
     asked = encoder.encode_queries([question.query for question in scifact.questions])
     referring = encoder.encode_queries([claim for claim, source in scifact.references if source not in cited])
     relevant: Mask = np.array(
         [[d.id in scifact.qrels[question.id] for d in abstracts] for question in scifact.questions]
     )
 
-    def values(share: float, draw: int) -> list[float]:
-        documents = encoder.encode_documents(replaced(abstracts, pages, share, rng=np.random.default_rng(draw)))
-        fitted = [calibration.fit(spec, documents, referring) for spec in SPECS]
+    def values(share: float, draw: int) -> list[float | str]:
+        documents = replaced(both, share, np.random.default_rng(draw))
+        fitted = [calibration.fit(spec, documents, referring, reference_documents=gallery) for spec in SPECS]
         return [float(ndcg_at_10(f.scores(asked, documents), relevant).mean()) for f in fitted]
 
     return values
@@ -95,14 +109,14 @@ def videos(data: Path) -> Values:
         scores = fitted.scores(Vectors.of(text[[row]], "text"), documents, sources=sources)
         return float(ndcg_at_10(scores, np.arange(n)[None, :] == n - 1)[0])
 
-    def values(share: float, draw: int) -> list[float]:
+    def values(share: float, draw: int) -> list[float | str]:
         rng = np.random.default_rng(draw)
         written, order = rng.random(n) < share, rng.permutation(n)
         asking, referring = order[: n // 2], order[n // 2 :]
         others = Vectors.of(np.where(written[:, None], text, video), np.where(written, "text", "video"))
         asked = Vectors.of(text[referring], "text")
-        fitted = [calibration.fit(spec, others, asked, sources=referring) for spec in SPECS]
-        return [float(np.mean([found(f, others, row, referring) for row in asking])) for f in fitted]
+        fitted = [None if s == "dbnorm" else calibration.fit(s, others, asked, sources=referring) for s in SPECS]
+        return [np.mean([found(f, others, row, referring) for row in asking]).item() if f else "–" for f in fitted]
 
     return values
 

@@ -44,6 +44,12 @@ def arguments(
     options = parser.parse_args()
     if options.data is None or not options.data.is_dir():
         parser.error("needs the data folder: --data DIR or ISTHMUS_DATA=DIR; see reproduce/README.md for its contents")
+    if "packs" in (more or {}):
+        options.packs = options.packs or os.environ.get("ISTHMUS_PACKS")
+        built = "mixtures" in (more or {}) and Path(options.mixtures or "out/mixtures").is_dir()
+        if not (options.packs or built):
+            print(f"{parser.prog}: skipped, it needs --packs PACKS or ISTHMUS_PACKS=PACKS; see reproduce/README.md")
+            raise SystemExit(0)
     return options
 
 
@@ -66,6 +72,9 @@ def compared(name: str, rows: list[Row], write: bool) -> int:
         expected = list(csv.DictReader(file))
     if len(rows) != len(expected):
         print(f"\n{len(rows)} rows, expected {len(expected)} ({path.name})", file=sys.stderr)
+        return 1
+    if new := set(columns) ^ set(expected[0]):
+        print(f"\nother columns than expected: {', '.join(sorted(new))} ({path.name})", file=sys.stderr)
         return 1
     wrong = [
         f"{row[columns[0]]}: {column} is {_cell(row[column])}, expected {before[column]}"

@@ -390,6 +390,30 @@ def test_karpathys_test_split_has_five_captions_a_photo(
     assert back.questions[0].query.modality == "image"
 
 
+@pytest.mark.parametrize("name", ["coco", "flickr30k"])
+def test_a_fifth_of_karpathys_training_split_may_be_the_references(
+    name: str, mini: Callable[[str], Benchmark], tmp_path: Path
+) -> None:
+    usual = mini(name)
+    held = json.loads((tmp_path / f"dataset_{name}.json").read_text())
+    for number in range(18):  # beside the two that are there
+        split = "restval" if name == "coco" and number % 2 else "train"
+        said = [{"raw": f"caption {number}.{n}"} for n in range(5)]
+        held["images"].append({"filename": f"t{number}.jpg", "split": split, "sentences": said})
+    (tmp_path / f"dataset_{name}.json").write_text(json.dumps(held))
+    read = load(f"{name}:train", tmp_path)
+    assert (read.documents, read.qrels) == (usual.documents, usual.qrels)
+    chosen = [document.id for document in read.reference_documents]
+    train = {image["filename"] for image in held["images"] if image["split"] in ("train", "restval")}
+    assert len(chosen) == 4
+    assert set(chosen) < train
+    assert [source for _, source in read.references] == [one for one in chosen for _ in range(5)]
+    back = load(f"{name}:to-texts,train", tmp_path)
+    assert [query.image.name for query, _ in back.references if isinstance(query.image, Path)] == chosen
+    with pytest.raises(UnknownName, match="Did you mean 'train'"):
+        load(f"{name}:to-texts,trian", tmp_path)
+
+
 def test_flickr8k_takes_the_small_copies_too(mini: Callable[[str], Benchmark], tmp_path: Path) -> None:
     read = mini("flickr8k")
     assert [document.image for document in read.documents] == [tmp_path / f"img224/{n}_a.webp" for n in (0, 1)]

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from isthmus import Collection, Document, __version__
+from isthmus import Collection, Document, Query, __version__, calibration, encoders
 from isthmus.calibration import Spec, Tuned
 from isthmus.calibration.tune import Trial
 from isthmus.cli import app
@@ -429,6 +429,10 @@ def test_evaluate_takes_the_origin_of_means_and_the_weight_of_texts(encoder: str
     )
     assert plain == half
     assert [row["value"] for row in text if row["calibration"] == "none"] == [1.0] * 3  # the words alone decide
+    towers = encoders.load(encoder)
+    documents = towers.encode_documents([Document(name, f"a {name}", tmp_path / f"{name}.png") for name in colours])
+    calibration.fit("center", documents, towers.encode_queries([Query(n) for n in colours])).save(tmp_path / "means")
+    assert len(asked(*command, "--means", str(tmp_path / "means"))) == len(plain)
     for wrong, said in ((["--means", "mine"], "No origin of means"), (["--means", "train"], "training split")):
         refused = run(app, [*command, *wrong])
         assert refused.exit_code != 0

@@ -165,7 +165,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("evaluate", "headline"),
         ("evaluate", "trade"),
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
-        *(("papers/nnn", name) for name in ("recalls", "hub_counts", "groups_clip")),
+        *(("papers/nnn", name) for name in ("recalls", "hub_counts", "groups_clip", "nnn_settings")),
         *(("papers/standardize", name) for name in ("standardize_moments", "standardize_skewness")),
         ("queries", "queries"),
         ("queries", "tagger"),

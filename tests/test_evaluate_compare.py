@@ -11,7 +11,7 @@ import pytest
 from isthmus import calibration
 from isthmus.calibration import Fitted, ndcg_at_10
 from isthmus.calibration.passages import Passages
-from isthmus.errors import BadInput, UnknownModality, UnknownName
+from isthmus.errors import BadInput, BadSpec, UnknownModality, UnknownName
 from isthmus.evaluate import Corpus, References, alone, compare, fit, ranked, values
 from isthmus.evaluate.compare import scored
 from isthmus.types import Mask, Matrix, Rows, Vectors
@@ -259,6 +259,34 @@ def test_means_of_the_searched_documents_or_of_the_training_split() -> None:
             )
         assert ranked(of, own) != ranked(of, train)
         assert ranked(of, train) == ranked(of, fit(of, spec))
+
+
+def test_means_of_a_fitted_calibration_serve_documents_and_queries() -> None:
+    of, elsewhere = corpus(2), corpus(5)
+    other = calibration.fit("center", elsewhere.documents, elsewhere.queries)
+    given = of.with_means(other)
+    known = of.references
+    by_hand = calibration.fit("center+nnn(k=3)", of.documents, known.queries, sources=known.sources, means=other)
+    found = fit(given, "center+nnn(k=3)")
+    np.testing.assert_array_equal(found.scores(of.queries, of.documents), by_hand.scores(of.queries, of.documents))
+    assert ranked(given, fit(given, "center")) != ranked(of, fit(of, "center"))
+    assert ranked(given, fit(given, "nnn(k=3)")) == ranked(of, fit(of, "nnn(k=3)"))
+    with pytest.raises(BadSpec, match="same shift"):
+        fit(given, "dn")
+
+
+def test_references_of_a_kind_without_given_means_are_left_out() -> None:
+    of, elsewhere = corpus(2), corpus(5)
+    texts = elsewhere.queries.take(elsewhere.queries.modality == "text")
+    other = calibration.fit("center", elsewhere.documents, texts)
+    queries = of.references.queries
+    mixed = Vectors.concat([queries.take(queries.modality == "text"), Vectors.of(np.eye(8)[:4], "image")])
+    of = replace(of, references=References(queries=mixed))
+    asked = of.queries.take(of.queries.modality == "text")
+    found = fit(of.with_means(other), "center+nnn(k=3)").scores(asked, of.documents)
+    alone = mixed.take(mixed.modality == "text")
+    by_hand = calibration.fit("center+nnn(k=3)", of.documents, alone, means=other).scores(asked, of.documents)
+    np.testing.assert_array_equal(found, by_hand)
 
 
 def test_a_calibration_without_means_does_not_depend_on_their_origin() -> None:

@@ -44,11 +44,20 @@ def test_a_gap_buries_any_kind_of_part_and_centring_finds_it(paired: ModuleType,
     assert set(half.modality) == {"text", "+".join(sorted(parts))}
     value = {
         name: paired.measured(paired.scores(of, half, name))["nDCG@10"]
-        for name in (paired.RAW, paired.DOWN, paired.BELOW, paired.OWN, paired.TRAIN, paired.EACH, paired.OURS)
+        for name in (
+            paired.RAW,
+            paired.DOWN,
+            paired.BELOW,
+            paired.OWN,
+            paired.TRAIN,
+            paired.ONE,
+            paired.EACH,
+            paired.OURS,
+        )
     }
     assert abs(value[paired.RAW] - value[paired.BELOW]) < 0.02  # the push-down explains the loss
     assert value[paired.DOWN] <= value[paired.BELOW]
-    for name in (paired.OWN, paired.TRAIN, paired.EACH, paired.OURS):
+    for name in (paired.OWN, paired.TRAIN, paired.ONE, paired.EACH, paired.OURS):
         assert value[name] > value[paired.RAW] + 0.2, name
 
 

@@ -17,17 +17,8 @@ from isthmus.calibration import tune as tune_function
 from isthmus.calibration.auto import AUTO_GRID
 from isthmus.calibration.dbnorm import DualBankNormalization
 from isthmus.calibration.fitting import fit_spec
-from isthmus.calibration.tune import (
-    DBNORM_PAPER_GRID,
-    DBNORM_WIDE_GRID,
-    DN_GRID,
-    NNN_PAPER_GRID,
-    QBNORM_GRID,
-    Trial,
-    Tuned,
-    folds_of,
-    ndcg_at_10,
-)
+from isthmus.calibration.grids import DBNORM_PAPER_GRID, DBNORM_WIDE_GRID, DN_GRID, NNN_PAPER_GRID, QBNORM_GRID
+from isthmus.calibration.tune import Trial, Tuned, folds_of, ndcg_at_10, recall_at_1
 from isthmus.types import Mask, Matrix, Rows, Vectors
 from test_learned import two_cones
 from worlds import world
@@ -301,6 +292,15 @@ def test_ndcg_at_10_is_trec_evals(seed: int, documents: int, relevant: int) -> N
     run = {"q": {f"d{i}": float(scores[0, i]) for i in range(documents)}}
     expected = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(run)["q"]["ndcg_cut_10"]
     assert ndcg_at_10(scores, mask)[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_settings_can_be_chosen_by_r_at_1_as_the_nnn_paper_does() -> None:
+    documents, queries, right = two_cones(0, n=40)
+    grid = ["nnn(k=1,alpha=0.25)", "nnn(k=8,alpha=0.75)"]
+    tuned = calibration.tune(grid, documents, queries, positives=right, measure=recall_at_1)
+    assert all(0 < trial.value < 1 for trial in tuned.trials)
+    scores = np.array([[0.5, 0.5, 0.1], [0.2, 0.3, 0.9]])
+    assert recall_at_1(scores, np.array([[False, True, True], [False, False, True]])).tolist() == [0, 1]
 
 
 def test_given_means_serve_the_specs_that_subtract_some() -> None:

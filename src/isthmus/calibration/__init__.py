@@ -12,15 +12,17 @@ from isthmus.calibration.auto import AUTO_GRID, fit
 from isthmus.calibration.bank import NeighbourSearch
 from isthmus.calibration.bias import Bank, Banks, BiasMethod, Coefficients, JointMethod
 from isthmus.calibration.fitted import Fitted
+from isthmus.calibration.grids import DBNORM_PAPER_GRID, NNN_PAPER_GRID
 from isthmus.calibration.live import Moments, Statistics, drift
 from isthmus.calibration.methods import METHODS, Method, StepKind
 from isthmus.calibration.pairs import Pairs
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.storage import load
-from isthmus.calibration.tune import NNN_PAPER_GRID, Tuned, ndcg_at_10, tune
+from isthmus.calibration.tune import Tuned, ndcg_at_10, recall_at_1, tune
 
 __all__ = [
     "AUTO_GRID",
+    "DBNORM_PAPER_GRID",
     "METHODS",
     "NNN_PAPER_GRID",
     "Bank",
@@ -41,5 +43,6 @@ __all__ = [
     "fit",
     "load",
     "ndcg_at_10",
+    "recall_at_1",
     "tune",
 ]

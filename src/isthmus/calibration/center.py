@@ -12,10 +12,10 @@ Formula, with e unit vectors and w the fusion weights:
 What it means: fusing then shifting equals shifting then fusing, so one shift serves single and fused
 documents. A row that equals its mean has no direction and becomes 0: it is similar to nothing.
 
-Reference: Li et al., *Closing the Modality Gap for Mixed Modality Search* (2025), Algorithm 1. We normalise
-before centring, as the authors' code does; the algorithm does not mention it. Document means are over the
-documents passed to ``fit``, query means over the reference queries; Appendix C takes them from training splits, which
-``means=`` does.
+Reference: Li et al., *Closing the Modality Gap for Mixed Modality Search* (2025), §2.3 and Appendix C, Algorithm 1. We
+normalise before centring, as the authors' code does; the algorithm does not mention it. Document means are over the
+documents passed to ``fit``, query means over the reference queries. Appendix C takes both from training splits: pass
+training queries as references, and training documents as ``means=``.
 
 >>> import numpy as np
 >>> from isthmus.types import Vectors

@@ -11,8 +11,9 @@ What it means: inside one modality the terms that depend on d are s − λ⟨mea
 the mean similarity of d to all reference queries: DN(λ) ranks like NNN(k = all, α = λ).
 
 Reference: Zhou et al., *Test-Time Distribution Normalization for Contrastively Learned Vision-language
-Models* (2023); λ and its default as in the code of Chowdhury et al. (2024), whose paper does not mention it. For fused
-documents we take the mean of the fused vectors of their modality, so that the relation above holds for them too.
+Models* (2023); λ and its default as in the code of Chowdhury et al. (2024), whose paper does not mention it and speaks
+of zero means, λ = 1 (Appendix A3). For fused documents we take the mean of the fused vectors of their modality, so that
+the relation above holds for them too.
 
 >>> from isthmus.types import Vectors
 >>> two = Vectors.of(np.array([[1.0, 0.0], [0.0, 1.0]]), "text")

@@ -134,7 +134,8 @@ def _gallery(spec: Spec, shift: Shift, reference_documents: Vectors | None) -> M
     if reference_documents is None or not len(reference_documents):
         raise CannotFit(
             f"'{spec}' needs a gallery bank: pass reference_documents=, a sample of documents that are not "
-            "searched (a document must not be normalised by a copy of itself). Without one, use 'qbnorm'."
+            "searched (a document must not be normalised by a copy of itself). Without one, and in a collection, use "
+            "'qbnorm'."
         )
     return shift.documents(reference_documents, np.float32)
 

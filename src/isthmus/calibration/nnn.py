@@ -13,9 +13,9 @@ the query's side: α can change at any time without touching an index. b falls a
 correction, k = 1 that of an infinitely sharp inverted softmax.
 
 Reference: Chowdhury et al., *Nearest Neighbor Normalization Improves Multimodal Retrieval* (EMNLP 2024),
-§2, Equations 1 and 2; the defaults are those of CLIP on Flickr30k (Table A1). Each query modality has references and a
-bias of its own. The default k is the smaller of 128 and the number of references; a k larger than the number of
-references raises an error.
+§2, Equations 1 and 2; the defaults are those of CLIP on Flickr30k's photos (Table A1). Each query modality has
+references and a bias of its own. The default k is the smaller of 128 and the number of references; a k larger than the
+number of references raises an error.
 
 >>> from isthmus.calibration.bank import DenseBank
 >>> similarity = np.array([[0.9, 0.5, 0.1], [0.3, 0.2, 0.1]])       # two documents, three reference queries

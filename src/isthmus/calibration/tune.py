@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -32,36 +31,6 @@ from isthmus.types import Mask, Matrix, Rows, Vectors
 Measure: TypeAlias = Callable[[Matrix, Mask], Matrix]
 
 
-def grid(name: str, settings: Mapping[str, Iterable[float]]) -> list[str]:
-    """Return the specs of every combination of settings.
-
-    >>> grid("nnn", {"k": [1, 2], "alpha": [0.5]})
-    ['nnn(k=1,alpha=0.5)', 'nnn(k=2,alpha=0.5)']
-    """
-    return [
-        f"{name}({','.join(f'{key}={value}' for key, value in zip(settings, values, strict=True))})"
-        for values in product(*settings.values())
-    ]
-
-
-def _logarithmic(lowest: float, highest: float, steps: int = 20) -> list[float]:
-    return [float(f"{value:.4g}") for value in np.geomspace(lowest, highest, steps)]
-
-
-# The grids that Chowdhury et al. (2024) search: Appendix B1 for nnn; Appendix B2 for dbnorm, first widely and then
-# where the best values were, 0 included (qbnorm is dbnorm with beta_gallery=0: Appendix A2).
-NNN_PAPER_GRID = tuple(
-    grid("nnn", {"k": [2**i for i in range(10)], "alpha": [round(0.25 + 0.125 * i, 3) for i in range(11)]})
-)
-_WIDE = [0.0, *_logarithmic(0.001, 400)]
-_DENSE = {"beta_gallery": [0.0, *_logarithmic(0.001, 15)], "beta_query": [0.0, *_logarithmic(25, 200)]}
-DBNORM_WIDE_GRID = tuple(grid("dbnorm", {"beta_gallery": _WIDE, "beta_query": _WIDE})[1:])  # all but 0, 0
-DBNORM_PAPER_GRID = tuple(grid("dbnorm", _DENSE)[1:])
-# Ours: the paper states none for these two.
-DN_GRID = tuple(grid("dn", {"lam": [round(0.125 * i, 3) for i in range(1, 17)]}))
-QBNORM_GRID = tuple(grid("qbnorm", {"beta": [float(b) for b in (1, 2, 5, 10, 20, 40, 80, 160)]}))
-
-
 def ndcg_at_10(scores: Matrix, relevant: Mask) -> Matrix:
     """Return each query's nDCG@10 from dense scores and a mask of right documents, ``(n_queries,)``.
 
@@ -76,6 +45,18 @@ def ndcg_at_10(scores: Matrix, relevant: Mask) -> Matrix:
     gain = np.take_along_axis(relevant, order, axis=1) @ discount
     ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(relevant.sum(axis=1), depth)]
     return np.asarray(np.divide(gain, ideal, out=np.zeros_like(gain), where=ideal > 0))
+
+
+def recall_at_1(scores: Matrix, relevant: Mask) -> Matrix:
+    """Return 1 for each query whose first document is right, 0 for others, ``(n_queries,)``.
+
+    Equal scores rank in the order of the documents. Chowdhury et al. (2024) choose their settings by it (Appendix B1).
+
+    >>> recall_at_1(np.array([[0.9, 0.5], [0.1, 0.7]]), np.array([[True, False], [True, False]]))
+    array([1., 0.])
+    """
+    first = scores.argmax(axis=1)[:, None]
+    return np.take_along_axis(relevant, first, axis=1)[:, 0].astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

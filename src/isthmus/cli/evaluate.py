@@ -9,6 +9,7 @@ import typer
 
 from isthmus import encoders
 from isthmus.calibration import Fitted
+from isthmus.calibration import load as load_calibration
 from isthmus.cli import progress
 from isthmus.cli.index import SKIPPED
 from isthmus.cli.options import Device, Json, Quiet, Threads
@@ -40,7 +41,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
     ] = "apart",
     means: Annotated[
         str | None,
-        typer.Option(help="means of: train (the benchmark's training split) or own (the searched documents)"),
+        typer.Option(help="means of: train (the benchmark's training split), own (the searched documents), or a file"),
     ] = None,
     fusion: Annotated[
         float | None, typer.Option(min=0, max=1, help="weight of the text in documents of text and image; default: 0.5")
@@ -57,8 +58,8 @@ def evaluate(  # noqa: PLR0913 - one name per option
 
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
     has none; the gallery of dbnorm is the documents of that split, or the bank. The means that center and dn subtract
-    are those of the other split's documents if it has some, else of the searched ones; --means chooses. A name that
-    stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
+    are those of the other split's documents if it has some, else of the searched ones; --means chooses, also those of a
+    saved calibration. A name that stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
     """
     from isthmus.evaluate import check_means, compare, render
     from isthmus.evaluate.benchmarks import expand, load
@@ -66,7 +67,8 @@ def evaluate(  # noqa: PLR0913 - one name per option
     from isthmus.evaluate.encode import encoded
     from isthmus.evaluate.table import mean_rows
 
-    check_means(means)
+    origin = load_calibration(means) if means and Path(means).is_file() else means
+    check_means(origin)
     skipped: list[str] = []
 
     def skip(name: str, problem: BadInput) -> None:
@@ -88,7 +90,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
         loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
         corpora = [encoded(each, loaded, skip, gallery=gallery) for each in read]
     corpora = [corpus.with_conditions(positives=positives, sources=sources) for corpus in corpora]
-    corpora = [each.with_means(means) for each in corpora]
+    corpora = [each.with_means(origin) for each in corpora]
     if fusion is not None:
         corpora = [each.fused(fusion) for each in corpora]
     specs, measures = split(calibration), split(measure)

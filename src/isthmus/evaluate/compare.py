@@ -18,7 +18,8 @@ from typing import TypeAlias
 import numpy as np
 
 from isthmus import calibration
-from isthmus.calibration import Fitted, Spec, StepKind
+from isthmus.calibration import Fitted, Spec
+from isthmus.calibration.none import NoShift
 from isthmus.calibration.pairs import PairsLike
 from isthmus.calibration.passages import OwnerLike, Passages, best_columns
 from isthmus.errors import BadInput
@@ -40,10 +41,10 @@ BLOCK_BYTES = 1 << 27  # of one block of scores in float64
 Notice: TypeAlias = Callable[[str, Fitted | None], None]
 
 
-def check_means(name: str | None) -> None:
+def check_means(origin: str | Fitted | None) -> None:
     """Reject an unknown origin of means; None is the default."""
-    if name is not None:
-        lookup({OWN: OWN, TRAIN: TRAIN}, name, "origin of means")
+    if isinstance(origin, str):
+        lookup({OWN: OWN, TRAIN: TRAIN}, origin, "origin of means")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -55,7 +56,7 @@ class References:
     ``positives``: labelled pairs, as for ``calibration.fit``; without them ``standardize`` uses pseudo-positives.
     ``gallery``: the bank of documents that ``dbnorm`` needs. ``means``: whose means shifts subtract from documents,
     "train" (of these ``documents``) or "own" (of the searched ones); default: "train" if there are ``documents``, else
-    "own". Means of queries are always those of the reference queries.
+    "own". Means of queries are then those of the reference queries. A fitted calibration provides both.
     """
 
     queries: Vectors
@@ -64,7 +65,7 @@ class References:
     owner: OwnerLike | None = None
     gallery: Vectors | None = None
     positives: PairsLike | None = None
-    means: str | None = None
+    means: str | Fitted | None = None
 
     def __post_init__(self) -> None:
         check_means(self.means)
@@ -135,9 +136,16 @@ class Corpus:
         used = replace(known, positives=pairs if labelled else None, sources=None if published else known.sources)
         return replace(self, references=used)
 
-    def with_means(self, means: str | None) -> Corpus:
-        """Return the corpus with another origin of means: "own", "train", or None for the default."""
-        return replace(self, references=replace(self.references, means=means))
+    def with_means(self, means: str | Fitted | None) -> Corpus:
+        """Return the corpus with other means: "own", "train", those of a fitted calibration, or None, the default.
+
+        A fitted calibration has no means for kinds of queries that it was not fitted on; references of such kinds are
+        left out, if the references have no known documents, as those of the built-in bank.
+        """
+        known = self.references
+        if isinstance(means, Fitted) and known.sources is None and known.positives is None:
+            known = replace(known, queries=known.queries.take(np.isin(known.queries.modality, means.query_modalities)))
+        return replace(self, references=replace(known, means=means))
 
     def fused(self, alpha: float) -> Corpus:
         """Return the corpus with documents of a text and other parts fused as ``α·text + (1 − α)·other``."""
@@ -187,7 +195,7 @@ def compare(
 
 
 def fit(corpus: Corpus, spec: str | Spec) -> Fitted:
-    """Fit a calibration on the corpus's references; with means of the searched documents if the references say so."""
+    """Fit a calibration on the corpus's references, with the means that these name."""
     known = corpus.references
 
     def fitted(spec: str | Spec, means: Fitted | None = None) -> Fitted:
@@ -202,14 +210,15 @@ def fit(corpus: Corpus, spec: str | Spec) -> Fitted:
             means=means,
         )
 
-    if known.means != OWN or known.documents is None:
+    given = known.means if isinstance(known.means, Fitted) else None
+    if given is None and (known.means != OWN or known.documents is None):
         return fitted(spec)
     chosen = fitted(spec) if spec == AUTO else None  # it compares calibrations with the references' means
     spec = Spec.parse(spec) if chosen is None else chosen.spec
-    if spec.steps[0].kind is not StepKind.SHIFT:
+    if isinstance(spec.shift, NoShift):
         return fitted(spec) if chosen is None else chosen
-    means = calibration.fit(Spec(spec.steps[:1]), corpus.documents, known.queries, owner=corpus.owner)
-    moved = fitted(spec, means)
+    shift = Spec(spec.steps[:1])
+    moved = fitted(spec, given or calibration.fit(shift, corpus.documents, known.queries, owner=corpus.owner))
     return moved if chosen is None else replace(moved, tuned=chosen.tuned, note=chosen.note)
 
 

@@ -6,8 +6,9 @@
 
 WebQA publishes its pictures as one table, ``imgs.tsv`` (id ⇥ base64): write them to files first, which takes 50 GB
 either way. The queries are the questions of the val split. The corpus is every fact of every question, of the train
-split too, right or wrong, as in Yamashita et al. (§5.1). ``webqa:val`` searches only the facts of the val split. The
-questions of the train split are references, each with its right facts (with ``val``, without).
+split too, right or wrong, as in Yamashita et al. (§5.1: all that is "relevant to all queries", 787,000 texts and
+389,000 images). ``webqa:val`` searches only the facts of the val split. The questions of the train split are
+references, each with its right facts (with ``val``, without).
 ``webqa:captions`` makes a picture and its caption one image+text document; without it captions are not used. The test
 split has no judgements and is not read. Reference: Chang et al., WebQA, CVPR 2022; TextQ and ImageQ as in similarity
 standardisation (Yamashita et al.).
