@@ -85,7 +85,7 @@ def observed(folder: Path, name: str, cache: Path) -> Iterator[Seen]:
         print(f"{name}: {things.calibrate().fitted.spec}", file=sys.stderr)
         gaps = prior.gaps(things.snapshot(), mixtures.mini(cache))
         fitted = calibrate.matched(things.snapshot(), things.store, things.references(), None)
-        asked = mixtures.encoded_queries(benchmark, encoded)
+        asked = mixtures.encoded_queries(benchmark, encoded, files=False)  # what no hash decides
         lists = things.search_many(asked, DEEP)
         raised = [
             {hit.id for hit in hits if hit.explanation is not None and hit.explanation.raised is not None}

@@ -93,12 +93,16 @@ def collection(benchmark: Benchmark, cache: Path) -> Collection:
     return things
 
 
-def encoded_queries(benchmark: Benchmark, encoded: Corpus) -> list[Query]:
-    """Return the questions with their vectors, so that no search encodes them again."""
+def encoded_queries(benchmark: Benchmark, encoded: Corpus, *, files: bool = True) -> list[Query]:
+    """Return the questions with their vectors, so that no search encodes them again.
+
+    ``files``: a question keeps its picture, whose hash the collection looks up, as it does for people.
+    """
     held = encoded.queries
     return [
         Query(
             question.query.text,
+            image=question.query.image if files else None,
             vectors={part: held.parts[part][row] for part in held.parts if held.present[part][row]},
         )
         for row, question in enumerate(benchmark.questions)
