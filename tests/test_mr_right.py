@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from typer.testing import CliRunner
 
+import isthmus
 import tiny
 from isthmus import Document, encoders
 from isthmus.cli import app
@@ -26,7 +28,7 @@ from isthmus.train.augment import normalised
 from isthmus.train.fusion.model import FusedDocuments
 from isthmus.train.fusion.queues import Queue
 from isthmus.train.fusion.run import FusionRun
-from isthmus.train.mr_right import export, loop, maps, start, step
+from isthmus.train.mr_right import export, loop, make, maps, start, step
 from isthmus.train.mr_right.matcher import ClassMatcher
 from isthmus.train.mr_right.measure import held_out
 from isthmus.train.mr_right.model import MrRight, ReadTexts
@@ -385,3 +387,39 @@ def test_a_map_shows_what_raises_the_match_and_leaves_the_model_alone() -> None:
     assert seen.logit == pytest.approx(float((classes[1] - classes[0]).detach()), abs=1e-5)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(type(layer.own).__name__ == "Attention" for layer in model.matcher.layers)
+
+
+def test_the_command_trains_the_towers_of_mini_and_writes_an_encoder(tmp_path: Path) -> None:
+    pictures = sorted((Path(isthmus.__file__).parent / "samples").rglob("*.jpg"))[:2]
+    rows = [
+        {"id": str(n), "doc_text": f"text {n}", "doc_image": picture.name, "query_text": f"{n}", "query_img": "a dog"}
+        for n, picture in enumerate(pictures)
+    ]
+    (tmp_path / "images").mkdir()
+    for picture in pictures:
+        (tmp_path / "images" / picture.name).write_bytes(picture.read_bytes())
+    for name in ("pretrain", "val"):
+        (tmp_path / f"multimodal_{name}_pairs.json").write_text(json.dumps(rows))
+    out = tmp_path / "out"
+    options = ["--paper", "--data", str(tmp_path), "--out", str(out), "--epochs", "1", "--batch", "2", "--float"]
+    sizes = [
+        "--size",
+        "32",
+        "--query-tokens",
+        "6",
+        "--document-tokens",
+        "8",
+        "--merge-layers",
+        "0",
+        "--match-layers",
+        "1",
+    ]
+    ran = CliRunner().invoke(app, ["train", "fusion", *options, *sizes, "--rate", "1e-3"])
+    assert ran.exit_code == 0, ran.output
+    assert f"onnx:{out}" in ran.output
+    _, recipe = make.load_trained(out)
+    assert (recipe.size, recipe.match, recipe.rate, recipe.queue) == (32, 1, 1e-3, 9600)
+    encoder = encoders.load(f"onnx:{out}")
+    vectors = encoder.encode_documents([Document("d", "text 0", pictures[0])]).parts["image+text"]
+    assert vectors.shape == (1, 384)
+    assert float(np.linalg.norm(vectors)) == pytest.approx(1, abs=1e-4)

@@ -9,6 +9,7 @@ import torch
 from isthmus.encoders.folder import describe
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadInput
+from isthmus.train import checkpoint
 from isthmus.train.fusion import data as pairs
 from isthmus.train.fusion.features import Report
 from isthmus.train.fusion.make import check_device
@@ -37,7 +38,7 @@ def make_mr_right(
     """
     recipe = recipe or MrRightRecipe()
     check_device(device)
-    folder = EMBEDDED[towers] if towers in EMBEDDED else Path(towers.removeprefix("onnx:")).expanduser()
+    folder = tower_folder(towers)
     if out.resolve() == folder.resolve():
         raise BadInput(f"{out} is the folder of the towers. Write the new encoder to another one.")
     words = describe(folder).text
@@ -50,11 +51,32 @@ def make_mr_right(
     report(f"pairs: {counts}, {len(read.held)} held out; {read.left_out} incomplete rows left out")
     stages = {name: PairTensors.of(several, folder, recipe, device, report) for name, several in read.stages.items()}
     held = PairTensors.of(read.held, folder, recipe, device, report)
-    torch.manual_seed(recipe.seed)
-    text, image = text_tower(folder), image_tower(folder, recipe.size, recipe.drop)
-    model = MrRight(text, image, recipe.shape(text.bert.config.hidden_size), recipe.temperature)  # type: ignore[union-attr,arg-type]
-    model = train(model, recipe, stages, held, out / "run", report=report)
+    model = train(_untrained(folder, recipe), recipe, stages, held, out / "run", report=report)
     last = held_out(model, held, match=True)
     report("held out: " + ", ".join(f"{name} {value:.3f}" for name, value in last.items()))
     report("writing the encoder")
     export(model, folder / words.tokenizer, out, name=out.resolve().name, recipe=recipe, small=small)
+
+
+def load_trained(out: Path, towers: str = "mini") -> tuple[MrRight, MrRightRecipe]:
+    """Return the model of a training, with the weights that it kept, and its recipe; ``towers`` as in the training."""
+    saved = checkpoint.load(out / "run")
+    if saved is None:
+        raise BadInput(f"{out / 'run'} has no checkpoint. Train a model first: isthmus train fusion --paper.")
+    recipe = MrRightRecipe(**saved["recipe"])
+    model = _untrained(tower_folder(towers), recipe)
+    model.load_state_dict(saved["kept"])
+    return model.eval(), recipe
+
+
+def tower_folder(towers: str) -> Path:
+    """Return the folder of an embedded encoder, or of ``onnx:FOLDER``."""
+    return EMBEDDED[towers] if towers in EMBEDDED else Path(towers.removeprefix("onnx:")).expanduser()
+
+
+def _untrained(folder: Path, recipe: MrRightRecipe) -> MrRight:
+    """Return the model that a training starts from."""
+    torch.manual_seed(recipe.seed)
+    text, image = text_tower(folder), image_tower(folder, recipe.size, recipe.drop)
+    dim: int = text.state_dict()["bert.embeddings.word_embeddings.weight"].shape[1]
+    return MrRight(text, image, recipe.shape(dim), recipe.temperature)
