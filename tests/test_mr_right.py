@@ -209,6 +209,15 @@ def test_gradients_of_either_loss_reach_both_towers(loss: str) -> None:
         assert max(grads) > 0
 
 
+def test_a_step_works_in_half_precision_as_on_a_gpu() -> None:
+    model, data = made(), pairs(16)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = step.losses(model, step.draw(data, torch.arange(16), generator()), queues(), TRY, generator())
+    assert found.contrast.dtype == found.matching.dtype == torch.float32
+    (found.contrast + found.matching).backward()  # type: ignore[no-untyped-call]
+    assert all(bool(one.grad.isfinite().all()) for one in model.parameters() if one.grad is not None)
+
+
 def test_the_queues_hold_the_last_vectors_of_the_model_itself() -> None:
     model, data, held = made(replace(TRY, drop=0.0)), pairs(24), queues()
     model.text.bert.config.hidden_dropout_prob = 0.0  # type: ignore[union-attr]

@@ -32,12 +32,13 @@ def rand_augmented(
     ``operations`` are their number and their strength.
     """
     count, strength = operations
-    out = cropped(pixels, size, smallest, rng).clamp(0, 255)
-    for _ in range(count):
-        chosen = torch.randint(len(OPERATIONS), (len(out),), generator=rng, device=out.device)
-        sign = torch.randint(2, (len(out),), generator=rng, device=out.device) * 2.0 - 1.0
-        out = changed(out, chosen, sign * strength / STRONGEST)
-    return normalised(out)
+    with torch.autocast(pixels.device.type, enabled=False):  # levels need float32
+        out = cropped(pixels, size, smallest, rng).clamp(0, 255)
+        for _ in range(count):
+            chosen = torch.randint(len(OPERATIONS), (len(out),), generator=rng, device=out.device)
+            sign = torch.randint(2, (len(out),), generator=rng, device=out.device) * 2.0 - 1.0
+            out = changed(out, chosen, sign * strength / STRONGEST)
+        return normalised(out)
 
 
 def changed(pixels: Tensor, chosen: Tensor, amount: Tensor) -> Tensor:

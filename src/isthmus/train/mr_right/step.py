@@ -71,8 +71,9 @@ def losses(model: MrRight, batch: PairBatch, queues: Queues, recipe: MrRightReci
     found = encode(model, batch, recipe, rng)
     documents = found.documents.vectors.float()
     past = tuple((queue.vectors, queue.ids) for queue in queues)
-    dqc = contrast(found.queries, documents, (batch.ids, batch.ids), (past[0], past[1]), model.temperature)
-    negatives = hard_negatives(found.queries @ documents.T, batch.ids, model.temperature.detach(), rng)
+    with torch.autocast(documents.device.type, enabled=False):  # similarities over a small temperature need float32
+        dqc = contrast(found.queries, documents, (batch.ids, batch.ids), (past[0], past[1]), model.temperature)
+        negatives = hard_negatives(found.queries @ documents.T, batch.ids, model.temperature.detach(), rng)
     count = recipe.matched or len(batch.ids)
     dqm = matching(model, found, negatives[0][:count], negatives[1][:count])
     for queue, vectors in zip(queues, (found.queries, documents), strict=True):
