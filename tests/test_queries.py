@@ -17,11 +17,13 @@ from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate import slices
 from isthmus.evaluate.benchmarks.mr_right import KINDS as PUBLISHED
 from isthmus.evaluate.builders import from_documents
-from isthmus.queries import KINDS, Embedded, MadeQuery, about, corpus, made, without
+from isthmus.queries import KINDS, Embedded, MadeQuery, about, corpus, made, published, without
 from isthmus.queries.captions import nameless
 from isthmus.queries.filters import kept, objection
 from isthmus.queries.overlap import SHARE, SHARED, copied, longest_shared
 from isthmus.queries.parse import Sentence
+from isthmus.queries.published import after_verb
+from isthmus.queries.unique import ambiguous
 from isthmus.queries.words import sentences, tokens
 
 PARSER = Embedded()
@@ -294,6 +296,50 @@ def test_what_is_drawn_for_a_document_does_not_depend_on_the_others() -> None:
     assert half.queries == {key: query for key, query in whole.queries.items() if int(query.source_id) % 2 == 0}
     assert whole == corpus(several, seed=5)
     assert whole.queries != corpus(several, seed=6).queries
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "snippet"),
+    [
+        (
+            "Rhine",
+            "The Rhine (German: Rhein) is one of the major rivers in Europe.",
+            "one of the major rivers in Europe",
+        ),
+        ("Borani", "Borani, which is a starter, is an appetizer with spinach.", "an appetizer with spinach"),
+        ("Old Bridge", "The old bridge was built of red stone in 1905, and stands.", "of red stone in 1905"),
+        ("", "A man in a red shirt climbs a steep rock. He is tired.", "a steep rock"),
+        ("Rain", "Rain in the north.", None),
+        ("Rain", "In the north it rains.", None),
+        ("", "", None),
+    ],
+)
+def test_the_papers_query_is_what_follows_the_titles_verb(title: str, text: str, snippet: str | None) -> None:
+    span = after_verb(text, title, PARSER)
+    assert (span and text[slice(*span)]) == snippet
+
+
+def test_the_papers_queries_are_of_three_kinds_and_leave_the_text_without_the_snippet() -> None:
+    rhine = Document("r", "The Rhine is one of the major rivers in Europe. It is long.", "r.jpg", {"title": "Rhine"})
+    found = published(rhine, "a river with boats", parser=PARSER)
+    assert [query.kind for query in found] == list(KINDS)
+    assert found[2].text == "one of the major rivers in Europe a river with boats"
+    assert without(rhine, found[0]).text == "The Rhine is . It is long."
+    assert [query.kind for query in published(rhine, parser=PARSER)] == [TEXT]
+    made_so = corpus([rhine], {"r": "a river with boats"}, parser=PARSER, make=published)
+    assert made_so.queries["r text-related"].text == "one of the major rivers in Europe"
+    assert made_so.documents[0].text == "The Rhine is . It is long."
+    with pytest.raises(UnknownName):
+        published(rhine, kinds=["mixd"])
+
+
+def test_a_query_is_ambiguous_if_two_documents_are_nearly_as_good() -> None:
+    scores = np.array([[10.0, 4.0, 1.0], [10.0, 9.6, 1.0], [0.0, 0.0, 0.0]])
+    assert ambiguous(scores).tolist() == [False, True, True]
+    assert ambiguous(scores, margin=0.0).tolist() == [False, False, True]
+    assert ambiguous(scores[:, :1]).tolist() == [False, False, False]
+    with pytest.raises(BadInput, match="margin must be from 0 to 1"):
+        ambiguous(scores, margin=1.5)
 
 
 def test_where_texts_stay_whole_queries_that_repeat_too_much_are_left_out() -> None:

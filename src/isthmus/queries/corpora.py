@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +17,22 @@ from isthmus.queries.filters import kept
 from isthmus.queries.kinds import KINDS, MadeQuery
 from isthmus.queries.parse import Parser, best
 from isthmus.queries.recipe import made, without
+
+
+class QueryMaker(Protocol):
+    """Whoever makes the queries of a document: ``made``, or ``published``."""
+
+    def __call__(
+        self,
+        document: Document,
+        caption: str | None = None,
+        *,
+        rng: np.random.Generator,
+        kinds: Sequence[str] = KINDS,
+        parser: Parser | None = None,
+    ) -> list[MadeQuery]:
+        """Return the queries of a document."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +61,14 @@ def corpus(
     kinds: Sequence[str] = KINDS,
     remove: bool = True,
     parser: Parser | None = None,
+    make: QueryMaker = made,
 ) -> GeneratedCorpus:
     """Make the queries of every document, and remove their text from it.
 
     ``captions`` maps document ids (to a string, or to several of which one is drawn), or is a function from a document
     with an image to its caption. With ``remove=False`` texts stay whole, and queries that repeat too much are left out.
-    What is drawn for a document depends on ``seed`` and its id, not on other documents.
+    What is drawn for a document depends on ``seed`` and its id, not on other documents. ``make=published`` makes them
+    as Mr. Right does.
 
     >>> fox = Document("fox", "The red fox sleeps in deep snow. Winter is long and cold here.")
     >>> corpus([fox, Document("dog", image="dog.jpg")], {"dog": "a dog runs over the grass"})
@@ -63,7 +82,7 @@ def corpus(
     queries: dict[str, MadeQuery] = {}
     for document in documents:
         rng = np.random.default_rng([seed, zlib.crc32(document.id.encode())])
-        found = made(document, caption_of(document, captions, rng), rng=rng, kinds=kinds, parser=parser)
+        found = make(document, caption_of(document, captions, rng), rng=rng, kinds=kinds, parser=parser)
         repeats = [query for query in found if query.removed is not None]
         if not remove:
             found = [query for query in found if kept(query, document, parser)]

@@ -40,10 +40,7 @@ def make_fusion(
     encoder is written to ``out``, the log to ``out/run``.
     """
     recipe = recipe or FusionRecipe()
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise BadInput(
-            f"The device {device!r} is not available: torch finds no GPU. Leave --device out to train on the CPU."
-        )
+    check_device(device)
     folder = EMBEDDED[towers] if towers in EMBEDDED else Path(towers.removeprefix("onnx:")).expanduser()
     if out.resolve() == folder.resolve():
         raise BadInput(f"{out} is the folder of the towers. Write the new encoder to another one.")
@@ -74,3 +71,11 @@ def choose_echo(out: Path, towers: Towers, held: Sequence[TrainingPair], report:
     report(f"echo: {found.vectors} in vectors, {found.matcher} in the matcher (text, image)")
     told = {"echo": found.vectors, "match_echo": found.matcher}
     describe(out, towers, name=out.resolve().name, dim=encoder.dim, sides=encoder.query.count, **told)
+
+
+def check_device(device: str) -> None:
+    """Reject a GPU that does not exist, before anything is read."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise BadInput(
+            f"The device {device!r} is not available: torch finds no GPU. Leave --device out to train on the CPU."
+        )

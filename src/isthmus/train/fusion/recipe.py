@@ -26,7 +26,7 @@ class FusionRecipe:
     warm: float = 0.05  # of the steps of a stage
     temperature: float = 0.05
     matching: float = 1.0  # weight of the matching losses relative to the contrast
-    paper: bool = False  # wrong documents and losses as in the paper
+    paper: bool = False  # a pseudo-negative that is still right is called wrong, and no ranking loss: as in the paper
     anew: bool = True  # a query about one part sees it with another document's other part
     alone: float = 0.1  # share of documents that lose the part not described by the query
     noise: float = 0.85  # of the difference of two other pictures, added to a picture's vector
@@ -58,7 +58,7 @@ class FusionRecipe:
         return Shape(**sizes, drop=self.drop, pool=self.pool)
 
 
-PAPERS = FusionRecipe(
+ONE_MEAN = FusionRecipe(
     slow=1e-5,
     match_rate=1e-4,
     paper=True,
@@ -69,4 +69,7 @@ PAPERS = FusionRecipe(
     merge=2,
     match=2,
 )
-"""The paper's model on frozen towers: one mean, merge attention, a transformer in the matcher."""
+"""One mean over all tokens, an unsplit query, merge attention, a transformer in the matcher; on frozen towers.
+
+It is nearer to Mr. Right than the default, and is not Mr. Right: ``isthmus.train.mr_right`` is.
+"""

@@ -6,37 +6,52 @@ import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from isthmus.errors import BadInput
 from isthmus.train import checkpoint, noise
 from isthmus.train.checkpoint import LOG
-from isthmus.train.fusion.model import Fusion
 from isthmus.train.fusion.queues import Queue
-from isthmus.train.fusion.recipe import FusionRecipe
+
+
+class QueuedRecipe(Protocol):
+    """The settings of a training with queues: a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def queue(self) -> int: ...  # noqa: D102
+
+
+Model = TypeVar("Model", bound=nn.Module)
+Recipe = TypeVar("Recipe", bound=QueuedRecipe)
 
 
 @dataclass(slots=True, eq=False)
-class FusionRun:
-    """A model in training, its momentum copy, the queues, and the best weights so far."""
+class FusionRun(Generic[Model, Recipe]):
+    """A model in training, its momentum copy, the queues, and the best weights so far.
 
-    recipe: FusionRecipe
+    ``copied=False`` is for a training without a momentum copy: ``slow`` is then the model itself.
+    """
+
+    recipe: Recipe
     lessons: str  # a digest of the training data
-    model: Fusion
+    model: Model
     rng: torch.Generator
     stage: int = 0
-    step: int = 0  # of the stage
+    step: int = 0  # of the stage; or epoch
     best: float = -1.0
     kept: dict[str, Tensor] = field(default_factory=dict)
-    slow: Fusion = field(init=False)
+    copied: bool = True
+    slow: Model = field(init=False)
     queues: tuple[Queue, Queue] = field(init=False)
     _optimiser: Any = None  # the saved state, until the optimiser exists
 
     def __post_init__(self) -> None:
-        self.slow = copy.deepcopy(self.model).eval()
+        self.slow = copy.deepcopy(self.model).eval() if self.copied else self.model
         self._empty()
 
     def begin(self, stage: int, optimiser: torch.optim.Optimizer) -> None:
@@ -64,7 +79,7 @@ class FusionRun:
             "done": [self.stage, self.step, self.best],
             "kept": self.kept,
             "model": self.model.state_dict(),
-            "slow": self.slow.state_dict(),
+            "slow": self.slow.state_dict() if self.copied else {},
             "queues": [[queue.vectors, queue.ids] for queue in self.queues],
             "optimiser": optimiser.state_dict(),
             "draws": [self.rng.get_state(), noise.state()],
@@ -82,7 +97,8 @@ class FusionRun:
         self.stage, self.step, self.best = saved["done"]
         self.kept = {name: tensor.cpu() for name, tensor in saved["kept"].items()}
         self.model.load_state_dict(saved["model"])
-        self.slow.load_state_dict(saved["slow"])
+        if self.copied:
+            self.slow.load_state_dict(saved["slow"])
         for queue, (vectors, ids) in zip(self.queues, saved["queues"], strict=True):
             queue.vectors, queue.ids = vectors, ids
         self._optimiser = saved["optimiser"]
