@@ -31,7 +31,7 @@ from isthmus.search import Collection
 EXTRAS = {
     "align": ("text recognition in pictures, for search --align", "rapidocr"),
     "ann": ("Faiss: fast search in large collections", "faiss"),
-    "hf": ("local Hugging Face models, for search --align", "transformers"),
+    "hf": ("Hugging Face models: encoders hf:NAME, and search --align", "transformers"),
     "pdf": ("PDF pages", "pypdfium2"),
     "html": ("HTML pages", "selectolax"),
     "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),

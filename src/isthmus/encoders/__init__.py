@@ -30,6 +30,7 @@ def load(
     name: str,
     *,
     device: str = "cpu",
+    precision: str = "float32",
     threads: int | None = None,
     cache: str | PathLike[str] | Cache | None = None,
     batch: int = 32,
@@ -50,9 +51,14 @@ def load(
         raise BadInput(f"{shown(name)} is not an encoder's name. Write {', '.join([*EMBEDDED, *NAMED])}.")
     kind, colon, which = name.partition(":")
     family = find_family(KINDS, kind)
-    settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
+    settings = Settings(
+        device=device, precision=precision, threads=threads, cache=cache, batch=batch, progress=progress
+    )
     if bool(family.rest) != bool(colon) or (colon and not which):
         raise BadInput(f"{name!r} is not an encoder's full name. Write {full_name(kind, family)}.")
+    if precision != "float32" and not family.halves:
+        able = ", ".join(word for word, family in KINDS.items() if family.halves)
+        raise BadInput(f"{name!r} cannot run in {precision}. Leave precision out; these can: {able}.")
     return family.open(which or kind, settings)
 
 
@@ -96,6 +102,9 @@ KINDS: Mapping[str, EncoderFamily] = MappingProxyType(
     {
         **dict.fromkeys(EMBEDDED, _EMBEDDED),
         "onnx": EncoderFamily(open=_onnx, rest="FOLDER", summary="exported models, with an encoder.toml"),
+        "hf": built_in(
+            "hf", "NAME_OR_PATH", "CLIP, SigLIP and their like", "transformers", "torch", extra="hf", halves=True
+        ),
         "st": built_in("st", "NAME_OR_PATH", "sentence-transformers models", "sentence_transformers", extra="st"),
         "mteb": built_in("mteb", "NAME_OR_PATH", "models of mteb", "mteb", extra="mteb"),
     }

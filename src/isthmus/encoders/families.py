@@ -35,7 +35,7 @@ class EncoderFamily:
 
     ``open`` takes what follows the colon, and the settings. ``rest`` says what that is, as in ``NAME_OR_PATH``; it is
     empty for a family of one encoder, whose name has no colon. ``needs`` are modules that must be installed,
-    ``install`` is the command that installs them.
+    ``install`` is the command that installs them. ``halves`` says whether it heeds ``Settings.precision``.
     """
 
     open: Opener
@@ -43,6 +43,7 @@ class EncoderFamily:
     summary: str = ""
     needs: tuple[str, ...] = ()
     install: str = ""
+    halves: bool = False
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -50,10 +51,11 @@ class EncoderFamily:
         return tuple(module for module in self.needs if find_spec(module) is None)
 
 
-def built_in(module: str, rest: str, summary: str, *needs: str, extra: str = "") -> EncoderFamily:
+def built_in(module: str, rest: str, summary: str, *needs: str, extra: str = "", halves: bool = False) -> EncoderFamily:
     """Return the row of a module of this package, which has a function ``open_model(rest, settings)``."""
     install = f"pip install 'isthmus[{extra}]'" if extra else ""
-    return EncoderFamily(open=partial(_open_by, module), rest=rest, summary=summary, needs=needs, install=install)
+    opener = partial(_open_by, module)
+    return EncoderFamily(open=opener, rest=rest, summary=summary, needs=needs, install=install, halves=halves)
 
 
 def _open_by(module: str, rest: str, settings: Settings) -> Encoder:
