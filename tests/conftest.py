@@ -8,7 +8,7 @@ from hypothesis import settings
 from PIL import Image
 
 from isthmus import Collection, encoders, kinds
-from isthmus.encoders import Encoder
+from isthmus.encoders import Encoder, EncoderFamily
 from isthmus.encoders.base import Settings
 from isthmus.search import writer
 from moving import Answers, made
@@ -48,7 +48,8 @@ def fusing(tiny: str, monkeypatch: pytest.MonkeyPatch) -> str:
     def opener(_: str, settings: Settings) -> Encoder:
         return Fusing(encoders.load(tiny))
 
-    monkeypatch.setattr(encoders, "KINDS", MappingProxyType({**encoders.KINDS, "fusing": opener}))
+    family = EncoderFamily(open=opener, rest="NAME")
+    monkeypatch.setattr(encoders, "KINDS", MappingProxyType({**encoders.KINDS, "fusing": family}))
     return "fusing:tiny"
 
 

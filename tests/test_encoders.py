@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import tiny_towers
 from isthmus import Document, Query, encoders
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.errors import BadImage, BadInput
@@ -55,20 +56,22 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     write_fusion(root / "fusion", root / "image+text")
     made["fusion"] = Kind(f"onnx:{root / 'fusion'}", ("image", "text"))
     saved = write_sentence_transformer(root / "st")
+    for make in (tiny_towers.clip, tiny_towers.siglip):
+        made[f"hf {make.__name__}"] = Kind(f"hf:{make(root / make.__name__)}", ("image", "text"))
     return {**made, "st": Kind(f"st:{saved}", ("text",)), "mteb": Kind(f"mteb:{saved}", ("text",))}
 
 
-@pytest.fixture(params=["text", "image", "image+text", "fusion", "st", *MTEB])
+@pytest.fixture(params=["text", "image", "image+text", "fusion", "hf clip", "hf siglip", "st", *MTEB])
 def kind(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["text", "image+text", "fusion", "st", *MTEB])
+@pytest.fixture(params=["text", "image+text", "fusion", "hf clip", "hf siglip", "st", *MTEB])
 def reader(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["image", "image+text", "fusion"])
+@pytest.fixture(params=["image", "image+text", "fusion", "hf clip"])
 def viewer(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 

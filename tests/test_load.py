@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: base, mini, mini-fusion, mteb, onnx, st."),
+        ("/models/mine", "Known: base, hf, mini, mini-fusion, mteb, onnx, st."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:
@@ -36,13 +36,15 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: 
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["onnx", "onnx:", "st", "st:", "mteb", "mteb:", "mini:large"])
+@pytest.mark.parametrize("name", ["onnx", "onnx:", "st", "st:", "mteb", "mteb:", "mini:large", "hf:"])
 def test_half_a_name_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="not an encoder's full name"):
         encoders.load(name)
 
 
-@pytest.mark.parametrize(("kind", "module"), [("st", "sentence_transformers"), ("mteb", "mteb")])
+@pytest.mark.parametrize(
+    ("kind", "module"), [("st", "sentence_transformers"), ("mteb", "mteb"), ("hf", "transformers")]
+)
 def test_a_kind_that_is_not_installed_names_its_extra(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"pip install 'isthmus\[{kind}\]'"):

@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from isthmus import Collection, Document, samples
 from isthmus.cli import app, doctor, main, running
-from isthmus.encoders import clip_source
+from isthmus.encoders import clip_source, families
 from isthmus.search import Indexed, references
 from stock import pixels
 from tiny import write_encoder
@@ -178,7 +178,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(samples, "queries", lambda: SAMPLES)
     monkeypatch.delenv("ISTHMUS_CLIP", raising=False)
     monkeypatch.setattr(clip_source, "_installed", lambda: None)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: name in ("pypdfium2", "selectolax") or None)
+    for module in (doctor, families):
+        monkeypatch.setattr(module, "find_spec", lambda name: name in ("pypdfium2", "selectolax") or None)
     for folder in ("files", "one", "gone", "many", "notes", "data/small/qrels"):
         Path(folder).mkdir(parents=True)
     for name, text in TEXTS.items():

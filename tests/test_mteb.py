@@ -23,7 +23,8 @@ from mteb.models import EncoderProtocol, ModelMeta, SearchEncoderWrapper, Search
 from mteb.models.search_encoder_index.search_indexes.faiss_search_index import FaissSearchIndex
 
 from isthmus import Collection, Document, Query, calibration, encoders
-from isthmus.encoders.mteb import LONGEST, wrap
+from isthmus.encoders.images import LONGEST
+from isthmus.encoders.mteb import wrap
 from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate import Corpus, References, compare
 from isthmus.evaluate.mteb import MtebModel, apart

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from isthmus._optional import need, offline
+from isthmus._optional import need
 from isthmus.align.prompts import Prompt
 from isthmus.documents import ImageLike
 from isthmus.encoders.images import whole
-from isthmus.errors import BadFile
+from isthmus.encoders.torch_models import from_hub
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,30 +26,26 @@ def open_captioner(name: str, prompt: Prompt, device: str = "cpu") -> LocalCapti
     hub = need("transformers", extra="hf")
     model = _loaded(name, hub.AutoModelForImageTextToText, device)
     if model.config.model_type == "vision-encoder-decoder":  # such a model has no processor
-        see, tell = from_hub(name, hub.AutoImageProcessor), from_hub(name, hub.AutoTokenizer)
+        see, tell = (
+            from_hub(name, hub.AutoImageProcessor.from_pretrained),
+            from_hub(name, hub.AutoTokenizer.from_pretrained),
+        )
     else:
-        see = tell = from_hub(name, hub.AutoProcessor)
+        see = tell = from_hub(name, hub.AutoProcessor.from_pretrained)
     return LocalCaptioner(f"hf:{name}", prompt, model, see, tell)
 
 
 def open_writer(name: str, device: str = "cpu") -> LocalWriter:
     """Load a causal language model."""
     hub = need("transformers", extra="hf")
-    return LocalWriter(f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, hub.AutoTokenizer))
+    return LocalWriter(
+        f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, hub.AutoTokenizer.from_pretrained)
+    )
 
 
 def _loaded(name: str, kind: Any, device: str) -> Any:
     need("torch", extra="hf")
-    return from_hub(name, kind, lambda model: model.to(device).eval())
-
-
-def from_hub(name: str, kind: Any, ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
-    """Load from a folder, from the local cache, or (unless offline is set) from the hub."""
-    try:
-        return ready(kind.from_pretrained(name, local_files_only=offline()))
-    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"transformers cannot load {name!r}: {' '.join(str(error).split())} {how}") from None
+    return from_hub(name, kind.from_pretrained, lambda model: model.to(device).eval())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

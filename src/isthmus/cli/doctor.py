@@ -22,6 +22,7 @@ from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.documents import Query
 from isthmus.encoders.clip_source import find_clip
+from isthmus.encoders.families import EncoderFamily, full_name, installed
 from isthmus.encoders.locations import COMPLETE, EMBEDDED, user_cache
 from isthmus.errors import IsthmusError, counted
 from isthmus.search import Collection
@@ -30,7 +31,7 @@ from isthmus.search import Collection
 EXTRAS = {
     "align": ("text recognition in pictures, for search --align", "rapidocr"),
     "ann": ("Faiss: fast search in large collections", "faiss"),
-    "hf": ("local Hugging Face models, for search --align", "transformers"),
+    "hf": ("Hugging Face models: encoders hf:NAME, and search --align", "transformers"),
     "pdf": ("PDF pages", "pypdfium2"),
     "html": ("HTML pages", "selectolax"),
     "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),
@@ -62,7 +63,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
-    found = [*_machine(), *_core(), *_extras(), *map(_embedded, EMBEDDED)]
+    found = [*_machine(), *_core(), *_extras(), *map(_embedded, EMBEDDED), *_families(), *_plug_ins()]
     if into is not None:
         found += _collection(into)
     if json:
@@ -130,6 +131,27 @@ def _embedded(name: str) -> Finding:
     except (IsthmusError, OSError, tomllib.TOMLDecodeError) as error:
         return Finding(name, False, str(error) if name in COMPLETE else f"optional. {error}")
     return Finding(name, True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}{source}")
+
+
+def _families() -> list[Finding]:
+    return [_family(word, family) for word, family in encoders.KINDS.items() if word not in EMBEDDED]
+
+
+def _family(word: str, family: EncoderFamily, package: str = "") -> Finding:
+    what = f"{full_name(word, family)}: {family.summary or 'no description'}{package}"
+    if not family.missing:
+        return Finding(f"encoder {word}", True, what)
+    how = family.install or "install the modules"
+    return Finding(f"encoder {word}", False, f"{what}. Missing: {', '.join(family.missing)} ({how})")
+
+
+def _plug_ins() -> list[Finding]:
+    return [
+        Finding(f"encoder {word}", False, str(family))
+        if isinstance(family, IsthmusError)
+        else _family(word, family, f", from the package {package}")
+        for word, package, family in installed(encoders.KINDS)
+    ]
 
 
 def _collection(folder: Path) -> list[Finding]:

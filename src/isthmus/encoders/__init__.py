@@ -9,35 +9,36 @@ encoder.encode_queries(["a cat on a red sofa"])             Vectors
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 
 from isthmus.encoders.base import Encoder, Progress, Settings
 from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
+from isthmus.encoders.families import EncoderFamily, built_in, find_family, full_name
 from isthmus.encoders.folder import DESCRIPTION, describe
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadFile, BadInput, shown
-from isthmus.registry import lookup
 
-__all__ = ["KINDS", "Cache", "Encoder", "FolderCache", "MemoryCache", "load"]
+__all__ = ["KINDS", "Cache", "Encoder", "EncoderFamily", "FolderCache", "MemoryCache", "load"]
 
 MINI = EMBEDDED["mini"]
-NAMED = ("onnx:FOLDER", "st:NAME_OR_PATH", "mteb:NAME_OR_PATH")
 
 
 def load(
     name: str,
     *,
     device: str = "cpu",
+    precision: str = "float32",
     threads: int | None = None,
     cache: str | PathLike[str] | Cache | None = None,
     batch: int = 32,
     progress: Progress | None = None,
 ) -> Encoder:
-    """Load an encoder: ``mini``, ``mini-fusion``, ``base``, ``onnx:PATH``, ``st:NAME_OR_PATH``, ``mteb:NAME_OR_PATH``.
+    """Load an encoder by its name, such as ``mini``, ``base``, ``onnx:PATH`` or ``st:NAME_OR_PATH``.
 
+    ``KINDS`` has the families of this package; installed packages add others (``isthmus.encoders.families``).
     ``threads`` is the number of threads for the model and for reading pictures (default: all cores); ``cache`` is a
     folder that stores vectors for later runs (default: in memory only); ``batch`` is the number of passages or pictures
     per model call; ``progress(done, total)`` is called during the work, in passages and pictures.
@@ -49,11 +50,16 @@ def load(
     if not isinstance(name, str) or "\0" in name or not _can_be_a_path(name):
         raise BadInput(f"{shown(name)} is not an encoder's name. Write {', '.join([*EMBEDDED, *NAMED])}.")
     kind, colon, which = name.partition(":")
-    opener = lookup(KINDS, kind, "encoder")
-    settings = Settings(device=device, threads=threads, cache=cache, batch=batch, progress=progress)
-    if (kind in EMBEDDED) == bool(colon) or (colon and not which):
-        raise BadInput(f"{name!r} is not an encoder's full name. Write {', '.join([*EMBEDDED, *NAMED])}.")
-    return opener(which or kind, settings)
+    family = find_family(KINDS, kind)
+    settings = Settings(
+        device=device, precision=precision, threads=threads, cache=cache, batch=batch, progress=progress
+    )
+    if bool(family.rest) != bool(colon) or (colon and not which):
+        raise BadInput(f"{name!r} is not an encoder's full name. Write {full_name(kind, family)}.")
+    if precision != "float32" and not family.halves:
+        able = ", ".join(word for word, family in KINDS.items() if family.halves)
+        raise BadInput(f"{name!r} cannot run in {precision}. Leave precision out; these can: {able}.")
+    return family.open(which or kind, settings)
 
 
 def _can_be_a_path(name: str) -> bool:
@@ -91,18 +97,16 @@ def _open(folder: Path, settings: Settings) -> Encoder:
     return open_fusion(described, described.fusion, EMBEDDED.get(towers, folder / towers), settings)
 
 
-def _st(name: str, settings: Settings) -> Encoder:
-    from isthmus.encoders.st import open_model
-
-    return open_model(name, settings)
-
-
-def _mteb(name: str, settings: Settings) -> Encoder:
-    from isthmus.encoders.mteb import open_model
-
-    return open_model(name, settings)
-
-
-KINDS: Mapping[str, Callable[[str, Settings], Encoder]] = MappingProxyType(
-    {**dict.fromkeys(EMBEDDED, _embedded), "onnx": _onnx, "st": _st, "mteb": _mteb}
+_EMBEDDED = EncoderFamily(open=_embedded, summary="part of the package")
+KINDS: Mapping[str, EncoderFamily] = MappingProxyType(
+    {
+        **dict.fromkeys(EMBEDDED, _EMBEDDED),
+        "onnx": EncoderFamily(open=_onnx, rest="FOLDER", summary="exported models, with an encoder.toml"),
+        "hf": built_in(
+            "hf", "NAME_OR_PATH", "CLIP, SigLIP and their like", "transformers", "torch", extra="hf", halves=True
+        ),
+        "st": built_in("st", "NAME_OR_PATH", "sentence-transformers models", "sentence_transformers", extra="st"),
+        "mteb": built_in("mteb", "NAME_OR_PATH", "models of mteb", "mteb", extra="mteb"),
+    }
 )
+NAMED = tuple(full_name(word, family) for word, family in KINDS.items() if family.rest)

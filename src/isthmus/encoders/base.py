@@ -18,6 +18,7 @@ from isthmus.types import Matrix, Rows, Vectors
 Role: TypeAlias = Literal["document", "query"]  # some models encode the two differently
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total), in passages and images
 Skip: TypeAlias = Callable[[int, BadInput], None]  # (row of the document, why it cannot be encoded)
+PRECISIONS = ("float32", "float16", "bfloat16")
 
 
 class Encoder(Protocol):
@@ -66,9 +67,10 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How an encoder runs. No setting changes a vector by more than rounding."""
+    """How an encoder runs. No setting changes a vector by more than rounding: to 16 bits, with half precision."""
 
     device: str = "cpu"
+    precision: str = "float32"
     threads: int | None = None
     cache: str | PathLike[str] | Cache | None = None
     batch: int = 32
@@ -76,6 +78,8 @@ class Settings:
     store: Cache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise BadInput(f"precision is {self.precision!r}; it must be one of {', '.join(PRECISIONS)}.")
         for name, value in (("threads", self.threads), ("batch", self.batch)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise BadInput(f"{name} is {value!r}; it must be a whole number of at least 1.")

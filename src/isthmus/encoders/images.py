@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 __all__ = [
+    "LONGEST",
     "Fit",
     "Frame",
     "Pixels",
@@ -40,6 +41,7 @@ __all__ = [
     "whole",
 ]
 
+LONGEST = 1024  # pixels of a picture's longest side, for models that crop or resize it themselves: more than they read
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 

@@ -22,9 +22,10 @@ import numpy as np
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Progress, Role, Settings
 from isthmus.encoders.cache import Cache
-from isthmus.encoders.images import Frame, Pixels
-from isthmus.encoders.st import splitter, torch_threads, weights
+from isthmus.encoders.images import LONGEST, Frame, Pixels
+from isthmus.encoders.st import splitter
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
+from isthmus.encoders.torch_models import torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
@@ -32,7 +33,6 @@ from isthmus.types import Matrix
 Part: TypeAlias = Literal["text", "image"]
 
 EXTRA = "mteb"
-LONGEST = 1024  # pixels of a picture's longest side: more than these models read
 BYTES_PER_TOKEN = 2  # of text, where the tokenizer is unknown: few tokens are shorter, in any script
 GREY: Pixels = np.full((32, 32, 3), 127, dtype=np.uint8)
 INSTRUCTION = "Retrieve text based on user query."  # mteb's default instruction, for tasks without one

@@ -15,7 +15,7 @@ from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.folder import ClipSection, Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.once import ImageTower
-from isthmus.encoders.texts import Splitter, TextPassage, TokenizedWord
+from isthmus.encoders.texts import Splitter, TextPassage, TokenizedWord, padded
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.files import read_regular
@@ -85,11 +85,7 @@ class OnnxText:
     def feed(self, passages: Sequence[TextPassage]) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
         """Pad to the longest passage; return the model's inputs, and the mask among them."""
         longest = max(len(passage.tokens) for passage in passages)
-        tokens = np.full((len(passages), longest), self.section.pad, dtype=np.int64)
-        mask = np.zeros_like(tokens)
-        for row, passage in enumerate(passages):
-            tokens[row, : len(passage.tokens)] = passage.tokens
-            mask[row, : len(passage.tokens)] = 1
+        tokens, mask = padded(passages, longest, self.section.pad)
         inputs = {self.section.tokens: tokens, self.section.mask: mask}
         if self.section.types:
             inputs[self.section.types] = np.zeros_like(tokens)

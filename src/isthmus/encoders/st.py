@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
+from isthmus.encoders.torch_models import torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
@@ -89,22 +89,3 @@ def _identity(model: Any) -> str:
     for some in weights(model):
         digest.update(some)
     return digest.hexdigest()
-
-
-def weights(module: Any) -> Iterator[bytes]:
-    """Yield the name and the bytes of every weight of a torch module."""
-    for name, tensor in sorted(module.state_dict().items()):
-        yield name.encode()
-        yield tensor.detach().cpu().float().numpy().tobytes()
-
-
-@contextmanager
-def torch_threads(count: int | None) -> Iterator[None]:
-    """Limit torch to ``count`` threads inside the block."""
-    torch = need("torch", extra="st")
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -213,6 +213,19 @@ class Strings:
         return [piece for p in again for piece in self._fitting(text, start + p.start, start + p.end, prompt)]
 
 
+def padded(
+    passages: Sequence[TextPassage], length: int, pad: int, *, left: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the tokens of passages and their mask, both ``(n, length)``."""
+    tokens = np.full((len(passages), length), pad, dtype=np.int64)
+    mask = np.zeros_like(tokens)
+    for row, passage in enumerate(passages):
+        start = length - len(passage.tokens) if left else 0
+        tokens[row, start : start + len(passage.tokens)] = passage.tokens
+        mask[row, start : start + len(passage.tokens)] = 1
+    return tokens, mask
+
+
 def _spans_of(text: str) -> Iterator[tuple[int, int]]:
     """Split a text into spans that can be tokenized one by one.
 

@@ -20,10 +20,10 @@ from isthmus import encoders
 from isthmus._optional import need
 from isthmus.align import prompts
 from isthmus.align.base import Retriever, Rewritten, joined
-from isthmus.align.hf import from_hub
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.atomic import replacing_folder
 from isthmus.documents import Document
+from isthmus.encoders.torch_models import from_hub
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
 from isthmus.registry import lookup, suggestion
@@ -59,8 +59,8 @@ def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prom
     The prompt is ``prompt``, otherwise the model's ``prompt.txt``, otherwise that of ``forge:MODEL``.
     """
     hub = need("transformers", extra="train")
-    model = from_hub(str(name), hub.AutoModelForCausalLM, lambda loaded: loaded.float().to(device))
-    words = from_hub(str(name), hub.AutoTokenizer)
+    model = from_hub(str(name), hub.AutoModelForCausalLM.from_pretrained, lambda loaded: loaded.float().to(device))
+    words = from_hub(str(name), hub.AutoTokenizer.from_pretrained)
     file = Path(name) / "prompt.txt"
     instructions = prompt or (file.read_text("utf-8") if file.exists() else prompts.read("forge").text)
     if lora is None:

@@ -1,0 +1,208 @@
+"""``hf:``: the vectors of the library's own forward, for each architecture, and what is refused."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import torch
+import transformers as hub
+from PIL import Image
+
+import tiny_hf
+import tiny_towers
+from isthmus import Collection, Document, Query, encoders
+from isthmus.encoders.hf import ARCHITECTURES
+from isthmus.encoders.torch_models import BatchLimit, torch_device
+from isthmus.errors import BadFile, BadInput
+from tiny import write_encoder, write_sentence_transformer
+
+TEXTS = ["a cat sits on the sofa", "dog", "the red house and"]
+SIZES = [(9, 7), (40, 40), (30, 90), (1, 1), (3, 1), (2, 60)]
+
+
+def picture(size: tuple[int, int]) -> Any:
+    return np.random.default_rng(size[0]).integers(0, 255, size=(*size, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("hf")
+    return {make.__name__: make(root / make.__name__) for make in tiny_towers.MADE}
+
+
+def similarities(folder: Path) -> Any:
+    """The cosines of texts and pictures by the library alone: its tokenizer, its processor, its forward."""
+    kind = hub.AutoConfig.from_pretrained(folder).model_type
+    model = getattr(hub, ARCHITECTURES[kind].model).from_pretrained(folder).eval()
+    full = {"padding": "max_length", "max_length": model.config.text_config.max_position_embeddings}
+    said = hub.AutoTokenizer.from_pretrained(folder)(
+        TEXTS, return_tensors="pt", **(full if kind.startswith("siglip") else {"padding": True})
+    )
+    said.pop("token_type_ids", None)
+    if kind.startswith("siglip"):
+        said.pop("attention_mask", None)
+    see = hub.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    seen = see(
+        [Image.fromarray(picture(size)) for size in SIZES], return_tensors="pt", input_data_format="channels_last"
+    )
+    with torch.no_grad():
+        if kind == "blip":  # its forward returns the cosines
+            return model(**said, **seen, use_itm_head=False).itm_score.numpy().T
+        out = model(**said, **seen)
+    words, pictures = (torch.nn.functional.normalize(each, dim=-1) for each in (out.text_embeds, out.image_embeds))
+    return (words @ pictures.T).numpy()
+
+
+def test_every_architecture_is_tested() -> None:
+    kinds = {"siglip_of_two": "siglip", "dual": "vision-text-dual-encoder"}
+    assert {kinds.get(make.__name__, make.__name__) for make in tiny_towers.MADE} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("make", tiny_towers.MADE)
+def test_vectors_are_those_of_the_librarys_own_forward(
+    make: Callable[..., Any], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    encoder = encoders.load(f"hf:{folders[make.__name__]}")
+    documents = [Document(id=f"i{size}", image=picture(size)) for size in SIZES]
+    documents.insert(2, Document(id="both", text=TEXTS[0], image=picture((5, 5))))  # one call mixes them
+    found = encoder.encode_documents(documents)
+    pictures = np.delete(found.parts["image"], 2, axis=0)
+    words = encoder.encode_queries(TEXTS).parts["text"]
+    np.testing.assert_allclose(words @ pictures.T, similarities(folders[make.__name__]), atol=1e-4)
+    np.testing.assert_allclose(found.parts["text"][2], words[0], atol=1e-5)
+    alone = encoders.load(encoder.name).encode_queries([Query(image=picture(SIZES[0]))])
+    np.testing.assert_allclose(alone.parts["image"][0], pictures[0], atol=1e-5)
+    assert np.ptp(words @ pictures.T) > 1e-3  # the models are random, and not constant
+
+
+@pytest.mark.parametrize("make", tiny_towers.MADE)
+def test_300_words_become_passages_that_fit(make: Callable[..., Any], folders: dict[str, Path]) -> None:
+    encoder: Any = encoders.load(f"hf:{folders[make.__name__]}")
+    long = " ".join(["cat", "dog", "sofa"] * 100)
+    passages = encoder.text.split([long], "document")[0]
+    assert "".join(long[one.start : one.end] for one in passages) == long
+    assert all(len(one.tokens) <= encoder.text.splitter.length for one in passages)
+    assert len(encoder.encode_passages([Document(id="a", text=long)])[1]) == len(passages) > 10
+
+
+@pytest.mark.parametrize("make", [tiny_towers.siglip, tiny_towers.siglip_of_two, tiny_towers.siglip2])
+def test_siglip_reads_lower_case_as_it_was_trained(make: Callable[..., Any], folders: dict[str, Path]) -> None:
+    rows = encoders.load(f"hf:{folders[make.__name__]}").encode_queries(["A CAT on the SOFA", "a cat on the sofa"])
+    np.testing.assert_array_equal(*rows.parts["text"])
+
+
+def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:
+    encoder = encoders.load(f"hf:{folders['siglip']}")
+    assert encoder.encode_documents([Document(id="a", text=" \n", image=picture((4, 4)))]).modality.tolist() == [
+        "image"
+    ]
+    with pytest.raises(BadInput, match="neither text nor image"):
+        encoder.encode_queries([""])
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["clip", "siglip2"])
+def test_half_precision_gives_nearly_the_same_vectors_under_the_same_identity(
+    name: str, precision: str, folders: dict[str, Path]
+) -> None:
+    whole, half = (encoders.load(f"hf:{folders[name]}", precision=kind) for kind in ("float32", precision))
+    asked: list[str | Query] = [*TEXTS, Query(image=picture((40, 40)))]
+    one, other = whole.encode_queries(asked), half.encode_queries(asked)
+    for part, matrix in one.parts.items():
+        cosines = (matrix * other.parts[part]).sum(axis=1)[one.present[part]]
+        assert (cosines > 0.99).all()
+        assert np.abs(matrix - other.parts[part]).max() > 0
+    assert half.identity == whole.identity
+
+
+def test_the_identity_follows_weights_and_processor_and_not_the_place(folders: dict[str, Path], tmp_path: Path) -> None:
+    first = encoders.load(f"hf:{folders['clip']}").identity
+    moved = copytree(folders["clip"], tmp_path / "moved")
+    assert encoders.load(f"hf:{moved}").identity == first
+    described = next(path for path in moved.glob("*processor_config.json") if '"image_mean"' in path.read_text())
+    described.write_text(described.read_text().replace("0.48145466", "0.5"))
+    assert encoders.load(f"hf:{moved}").identity != first
+
+
+def test_models_for_other_tasks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
+    with pytest.raises(BadInput, match="model of type 'bert', and hf: encodes with clip, siglip"):
+        encoders.load(f"hf:{write_sentence_transformer(tmp_path / 'st')}")
+    with pytest.raises(BadFile, match=r"lacks \d+ weights of a BlipForImageTextRetrieval .* another task"):
+        encoders.load(f"hf:{tiny_hf.blip(tmp_path / 'captioner')}")
+    with pytest.raises(BadFile, match="transformers cannot load 'no/such-model'"):
+        encoders.load("hf:no/such-model")
+
+
+def test_only_encoders_that_can_run_in_half_precision_take_it(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot run in float16\. Leave precision out; these can: hf"):
+        encoders.load(f"onnx:{write_encoder(tmp_path)}", precision="float16")
+    with pytest.raises(BadInput, match="precision is 'int3'; it must be one of float32"):
+        encoders.load("mini", precision="int3")
+
+
+def test_a_device_is_chosen_or_refused(folders: dict[str, Path]) -> None:
+    assert torch_device("auto", "hf") in ("cuda", "mps", "cpu")
+    assert encoders.load(f"hf:{folders['clip']}", device="auto").dim == 12
+    with pytest.raises(BadInput, match="torch has no device 'tpu'; this installation has cpu"):
+        encoders.load(f"hf:{folders['clip']}", device="tpu")
+
+
+def test_a_batch_that_does_not_fit_is_halved_until_it_does() -> None:
+    sizes: list[int] = []
+
+    def encode(items: Any) -> Any:
+        sizes.append(len(items))
+        if len(items) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return np.array(items, dtype=np.float32).reshape(-1, 1)
+
+    limit = BatchLimit(16)
+    assert limit.run(encode, range(10)).ravel().tolist() == list(range(10))
+    assert sizes == [10, 5, 2, 2, 2, 2, 2]
+    assert limit.run(encode, range(3)).ravel().tolist() == [0, 1, 2]  # the size is remembered
+
+    def never(items: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(BadInput, match="One input alone does not fit into the memory"):
+        BatchLimit(4).run(never, range(4))
+
+
+def test_an_encoder_survives_a_device_without_memory(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"hf:{folders['clip']}"
+    documents = [Document(id=str(n), image=picture((n + 4, 9))) for n in range(9)]
+    right = encoders.load(name).encode_documents(documents)
+    forward = hub.CLIPModel.get_image_features
+
+    def small(self: Any, pixel_values: Any, **more: Any) -> Any:
+        if len(pixel_values) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, pixel_values, **more)
+
+    monkeypatch.setattr(hub.CLIPModel, "get_image_features", small)
+    found = encoders.load(name).encode_documents(documents)
+    np.testing.assert_allclose(found.parts["image"], right.parts["image"], atol=1e-5)
+
+
+def test_a_folder_is_loaded_and_searched_without_a_network(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a network call")
+
+    monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with Collection.open(tmp_path / "c", encoder=f"hf:{folders['clip']}", calibration="none") as things:
+        things.add([Document(id="a", text="a cat"), Document(id="b", image=picture((20, 20)))])
+        assert things.search(Query(image=picture((20, 20))), k=1)[0].id == "b"
+    with pytest.raises(BadFile, match="Offline is set: check the path, or download the model first"):
+        encoders.load("hf:openai/clip-vit-base-patch32")
