@@ -56,22 +56,23 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     write_fusion(root / "fusion", root / "image+text")
     made["fusion"] = Kind(f"onnx:{root / 'fusion'}", ("image", "text"))
     saved = write_sentence_transformer(root / "st")
+    made["st clip"] = Kind(f"st:{tiny_towers.sentence_clip(root / 'st clip')}", ("image", "text"))
     for make in (tiny_towers.clip, tiny_towers.siglip):
         made[f"hf {make.__name__}"] = Kind(f"hf:{make(root / make.__name__)}", ("image", "text"))
     return {**made, "st": Kind(f"st:{saved}", ("text",)), "mteb": Kind(f"mteb:{saved}", ("text",))}
 
 
-@pytest.fixture(params=["text", "image", "image+text", "fusion", "hf clip", "hf siglip", "st", *MTEB])
+@pytest.fixture(params=["text", "image", "image+text", "fusion", "hf clip", "hf siglip", "st", "st clip", *MTEB])
 def kind(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["text", "image+text", "fusion", "hf clip", "hf siglip", "st", *MTEB])
+@pytest.fixture(params=["text", "image+text", "fusion", "hf clip", "hf siglip", "st", "st clip", *MTEB])
 def reader(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["image", "image+text", "fusion", "hf clip"])
+@pytest.fixture(params=["image", "image+text", "fusion", "hf clip", "st clip"])
 def viewer(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
@@ -353,3 +354,21 @@ def test_a_querys_weights_go_with_its_vectors(kinds: dict[str, Kind]) -> None:
     assert vectors.weights is not None
     assert vectors.weights["text"].tolist() == [3.0, 1.0]
     assert vectors.weights["image"].tolist() == [1.0, 1.0]
+
+
+def test_clip_of_sentence_transformers_has_the_vectors_of_its_library_and_of_transformers(
+    kinds: dict[str, Kind],
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = kinds["st clip"].name.removeprefix("st:")
+    bare = SentenceTransformer(folder, device="cpu", local_files_only=True)
+    pictures = [picture(seed) for seed in range(3)]
+    found = kinds["st clip"].load().encode_queries([*TEXTS[:2], *(Query(image=each) for each in pictures)])
+    words = np.asarray(bare.encode(TEXTS[:2], normalize_embeddings=True))
+    seen = np.asarray(bare.encode([Image.fromarray(each) for each in pictures], normalize_embeddings=True))
+    np.testing.assert_allclose(found.parts["text"][:2], words, atol=1e-4)
+    np.testing.assert_allclose(found.parts["image"][2:], seen, atol=1e-4)
+    other = encoders.load(f"hf:{folder}/0_CLIPModel").encode_queries([Query(image=pictures[0]), TEXTS[0]])
+    np.testing.assert_allclose(other.parts["image"][0], found.parts["image"][2], atol=1e-4)
+    np.testing.assert_allclose(other.parts["text"][1], found.parts["text"][0], atol=1e-4)

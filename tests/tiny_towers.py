@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def clip(folder: Path) -> Path:
     torch.manual_seed(0)
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
-    said = hub.CLIPTokenizer(vocab={token: row for row, token in enumerate(tokens)}, merges=[])
+    numbered = {token: row for row, token in enumerate(tokens)}
+    said = hub.CLIPTokenizer(vocab=numbered, merges=[], model_max_length=LETTERS)
     ends = {"bos_token_id": len(tokens) - 2, "eos_token_id": len(tokens) - 1, "pad_token_id": len(tokens) - 1}
     config = hub.CLIPConfig(
         text_config={**LAYERS, "vocab_size": len(tokens), "max_position_embeddings": LETTERS, **ends},
@@ -61,6 +63,15 @@ def clip(folder: Path) -> Path:
     )
     see = CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size=SQUARE)
     return save(hub.CLIPModel(config), hub.CLIPProcessor(see, said), folder=folder)
+
+
+def sentence_clip(folder: Path) -> Path:
+    """CLIP as sentence-transformers lays out ``clip-ViT-B-32``."""
+    clip(folder / "0_CLIPModel")
+    module = {"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}
+    (folder / "modules.json").write_text(json.dumps([module]))
+    (folder / "config_sentence_transformers.json").write_text('{"__version__": {"sentence_transformers": "2.0.0"}}')
+    return folder
 
 
 def pieces(folder: Path) -> Any:

@@ -25,7 +25,7 @@ from isthmus.encoders.cache import Cache
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.st import splitter
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import torch_threads, weights
+from isthmus.encoders.torch_models import torch_device, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
@@ -42,13 +42,14 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
     """Load a model that mteb knows by name, or a folder of sentence-transformers."""
     mteb = need("mteb", extra=EXTRA)
     folder = Path(name).expanduser()
+    device = torch_device(settings.device, EXTRA)
     try:
         if folder.is_dir():
             wrapper = need("mteb.models", extra=EXTRA).SentenceTransformerEncoderWrapper
-            model = wrapper(str(folder.resolve()), device=settings.device)
+            model = wrapper(str(folder.resolve()), device=device)
         else:
             _check_offline(name)
-            model = mteb.get_model(name, device=settings.device)
+            model = mteb.get_model(name, device=device)
     except BadFile:
         raise
     except Exception as error:  # noqa: BLE001 - the hub, pip's metadata and torch each have errors of their own

@@ -1,41 +1,47 @@
-"""``st:NAME_OR_PATH``: any sentence-transformers model, for text."""
+"""``st:NAME_OR_PATH``: any sentence-transformers model, for text, and for images where it reads them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
+from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import torch_threads, weights
+from isthmus.encoders.torch_models import BatchLimit, torch_device, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
-from isthmus.errors import BadFile
+from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
 
+EXTRA = "st"
 ROLE_PROMPTS: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
     """Make an encoder from a model."""
-    model = load_model(name, settings.device)
+    model = load_model(name, torch_device(settings.device, EXTRA))
     model.eval()
-    tower = SentenceTower(
-        model, Strings(splitter(model, name), {role: prompt_of(model, role) for role in ROLE_PROMPTS}), settings
-    )
-    dim = tower.encode([TextPassage(0, 1, b"document\na")]).shape[1]
+    if not model.supports("text"):
+        raise BadInput(f"{name} reads {', '.join(map(str, model.modalities))}; isthmus needs a model that reads text.")
+    running = StModel(model, settings, BatchLimit(settings.batch))
+    prompts = {role: prompt_of(model, role) for role in ROLE_PROMPTS}
+    text = StText(running, Strings(splitter(model, name), prompts))
+    image = StImages(running) if model.supports("image") else None
+    dim = text.encode([TextPassage(0, 1, b"document\na")]).shape[1]
     return TowerEncoder(
-        name=f"st:{name}", dim=dim, identity=_identity(model), text=tower, image=None, settings=settings
+        name=f"st:{name}", dim=dim, identity=_identity(model), text=text, image=image, settings=settings
     )
 
 
 def load_model(name: str, device: str) -> Any:
     """Load a model from a folder, from the downloaded files, or (unless offline is set) from the hub."""
-    st = need("sentence_transformers", extra="st")
+    st = need("sentence_transformers", extra=EXTRA)
     try:
         return st.SentenceTransformer(name, device=device, local_files_only=offline())
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
@@ -44,12 +50,31 @@ def load_model(name: str, device: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SentenceTower:
-    """A sentence-transformers model as a text tower."""
+class StModel:
+    """A model of sentence-transformers, with batches that fit into the memory of its device."""
 
     model: Any
-    strings: Strings
     settings: Settings
+    limit: BatchLimit
+
+    def encode(self, inputs: Sequence[Any], prompt: str = "") -> Matrix:
+        """Return one row per input: all texts, or all pictures."""
+        return self.limit.run(partial(self._encode, prompt), inputs)
+
+    def _encode(self, prompt: str, inputs: Sequence[Any]) -> Matrix:
+        with torch_threads(self.settings.threads):
+            rows = self.model.encode(
+                list(inputs), prompt=prompt or None, batch_size=len(inputs), show_progress_bar=False
+            )
+        return np.asarray(rows, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StText:
+    """The text tower."""
+
+    model: StModel
+    strings: Strings
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text, as spans of it."""
@@ -58,11 +83,25 @@ class SentenceTower:
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage."""
         role, texts = self.strings.read(passages)
-        with torch_threads(self.settings.threads):
-            rows = self.model.encode(
-                texts, prompt=self.strings.prompts[role] or None, batch_size=len(texts), show_progress_bar=False
-            )
-        return np.asarray(rows, dtype=np.float32)
+        return self.model.encode(texts, self.strings.prompts[role])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StImages:
+    """The image tower. It passes whole pictures, because the model crops or resizes them itself."""
+
+    model: StModel
+
+    @property
+    def frame(self) -> Frame:
+        """The largest size of a picture it gets."""
+        return Frame(LONGEST, "within")
+
+    def encode(self, pixels: Sequence[Pixels]) -> Matrix:
+        """Return one row per picture."""
+        from PIL import Image
+
+        return self.model.encode([Image.fromarray(each) for each in pixels])
 
 
 def prompt_of(model: Any, role: str) -> str:
