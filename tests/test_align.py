@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 
 from endpoint import Answer, said, serving
-from isthmus import Collection, Document, Query, Text, align, kinds
+from isthmus import Collection, Document, Query, Text, align, documents, kinds
 from isthmus.align import Aligned, Counts, Rewritten, Stages, aligner
 from isthmus.align.aligner import chatty, needed
 from isthmus.align.rewrite import Unchanged
@@ -234,6 +234,17 @@ def test_aligners_by_name_and_the_nearest_to_a_wrong_one(mini: None) -> None:
             align.load(name)
     with pytest.raises(BadInput, match="int does not"):
         align.load(3)  # type: ignore[arg-type]
+
+
+def test_pictures_stay_beside_the_rewrite_if_they_are_to_be_kept(mini: None) -> None:
+    kept = align.load("forge-mini+image")
+    assert kept.name == "embedded+forge-mini+image"
+    assert align.load("caption:openai:m@http://localhost:1/v1+image").name.endswith("+none+image")
+    query = Query(parts=[Text("what is"), documents.Image("b.png"), documents.Image("a.png")])
+    mine = Stages(Spoken(SEEN), Last(), keep_images=True)
+    (gone,), (there,) = stages(Last()).align([query]), mine.align([query])
+    assert there.query == Query(parts=[Text(gone.query.text or ""), *query.parts[1:]])
+    assert (gone.caption, gone.query.images) == (there.caption, ())
 
 
 def test_every_name_can_be_read_in_the_table() -> None:

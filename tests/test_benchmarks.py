@@ -13,11 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from isthmus import Document, Query, encoders
+from isthmus.align import Aligned
+from isthmus.cli import app
+from isthmus.documents import Image, Text
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadFile, BadInput, UnknownName
+from isthmus.evaluate.aligned import aligned
 from isthmus.evaluate.benchmarks import BENCHMARKS, Benchmark, Question, expand, load
+from isthmus.evaluate.compare import alone, fit, ranked
 from isthmus.evaluate.encode import encoded
 
 PNG = b"\x89PNG and so on"
@@ -190,9 +196,11 @@ def mm_bright(data: Path) -> None:
         example = {"id": "0", "query": "why?", "gold_ids": [first], "negative_ids": [other]}
         write_table(data / f"examples/{domain}.parquet", [example])
         positive = [{"image_path": picture.replace("/", "\\")}]
-        shown = {"image_paths": ["none.png", f"{domain}/q.png"], "positive_images": positive}
+        paths = ["none.png", f"{domain}/q.png", f"{domain}\\r.png"]
+        shown = {"image_paths": paths, "positive_images": positive, "negative_images": [other]}
         write_table(data / f"examples_multimodal/{domain}.parquet", [example | shown])
-        write_table(data / f"examples_images/{domain}.parquet", [{"path": f"{domain}/q.png", "bytes": b"question"}])
+        asked = [{"path": f"{domain}/{name}.png", "bytes": said} for name, said in (("q", b"question"), ("r", b"more"))]
+        write_table(data / f"examples_images/{domain}.parquet", asked)
         write_table(data / f"document_images/{domain}.parquet", [{"path": picture, "bytes": b"answer"}])
 
 
@@ -487,7 +495,7 @@ def test_mm_bright_has_four_tasks_in_domains(mini: Callable[[str], Benchmark], t
     assert read.domains == {"biology/0": "biology", "law/0": "law"}
     assert set(modalities(read).values()) == {"text"}
     assert read.qrels["biology/0"] == {gold: 1}
-    assert read.questions[0].query == Query("why?", b"question")
+    assert read.questions[0].query == Query(parts=[Text("why?"), Image(b"question"), Image(b"more")])
     assert read.documents[0].metadata == {"domain": "biology"}
     words = load("mm-bright:task1,biology", tmp_path)
     assert (len(words.documents), words.questions[0].query) == (2, Query("why?"))
@@ -499,6 +507,50 @@ def test_mm_bright_has_four_tasks_in_domains(mini: Callable[[str], Benchmark], t
     assert pairs.qrels == {"biology/0": {gold: 1, f"{gold}|||{picture}": 2}}
     with pytest.raises(UnknownName, match="Did you mean 'biology'"):
         load("mm-bright:biologie", tmp_path)
+
+
+def test_mm_brights_excluded_documents_are_never_ranked(mini: Callable[[str], Benchmark], tmp_path: Path) -> None:
+    read = mini("mm-bright:task1")
+    wrong = "biology/0000ffff_1.txt"
+    assert read.excluded["biology/0"] == {wrong}
+    corpus = encoded(read, encoders.load("mini"))
+    for found in (ranked(corpus, fit(corpus, "none")), alone(corpus)):
+        assert wrong not in found["biology/0"]
+        assert wrong in found["law/0"]
+    pairs = load("mm-bright:task4,biology", tmp_path)
+    assert pairs.excluded == {"biology/0": {wrong}}
+    assert load("mm-bright:task3", tmp_path).excluded == {"biology/0": frozenset(), "law/0": frozenset()}
+
+
+def test_mm_bright_is_searched_domain_by_domain_unless_it_is_together(tmp_path: Path) -> None:
+    mm_bright(tmp_path)
+    assert expand("mm-bright", tmp_path) == ["mm-bright:biology", "mm-bright:law"]
+    assert expand("mm-bright:task1", tmp_path) == ["mm-bright:task1,biology", "mm-bright:task1,law"]
+    assert expand("mm-bright:task1,law", tmp_path) == ["mm-bright:task1,law"]
+    assert expand("mm-bright:together", tmp_path) == ["mm-bright:together"]
+    assert len(load("mm-bright:together", tmp_path).documents) == 4
+    given = ["evaluate", "mm-bright:task1", "--data", str(tmp_path), "--calibration", "none", "--align", "forge-mini"]
+    done = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "mm-bright:task1,law: " in done.stderr
+    assert "of 1 queries aligned" in done.stderr
+    for said in ("mm-bright:task1,biology, mini", "mm-bright:task1,law, mini", "mean of mm-bright:task1"):
+        assert said in done.stdout
+
+
+def test_an_aligned_benchmark_asks_what_the_aligner_makes_of_its_queries() -> None:
+    class Shouting:
+        name = "shouting"
+
+        def align(self, queries: Sequence[Query]) -> list[Aligned]:
+            return [Aligned(Query((query.text or "").upper())) for query in queries]
+
+    documents, asked = [Document("a", "a cat")], [Question("q", Query("cat", "cat.png"), "kind")]
+    read = Benchmark("one", documents, asked, {"q": {"a": 1}}, [(Query("pets"), "a")])
+    made = aligned(read, Shouting())
+    assert made.benchmark.questions == [Question("q", Query("CAT"), "kind")]
+    assert made.benchmark.references == [(Query("PETS"), "a")]
+    assert made.summary == "1 of 1 queries aligned"
 
 
 def test_a_mixtures_slice_is_the_questions_modality_and_that_of_its_best_documents(

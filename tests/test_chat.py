@@ -13,7 +13,8 @@ from PIL import Image
 
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate import chat
-from isthmus.evaluate.chat import FEWEST, LINE, WIDTH, Chat, Split, chats, drawn
+from isthmus.evaluate.chat import FEWEST, Chat, Split, chats, drawn
+from isthmus.evaluate.chat.base import LINE, WIDTH, wrapped
 from isthmus.queries.phrases import content_words
 
 FOLDER = Path(chat.__file__).parent
@@ -137,7 +138,7 @@ def test_a_screenshot_is_a_png_as_high_as_its_lines_and_the_same_each_time(name:
     (made,) = chats({name: CLAIMS[name]}, split="train", hidden=1.0)
     assert made.image == made.image == drawn(made.lines)
     with Image.open(io.BytesIO(made.image)) as picture:
-        rows = sum(len(chat._wrapped(line)) for line in made.lines)
+        rows = sum(len(wrapped(line)) for line in made.lines)
         assert (picture.format, picture.size) == ("PNG", (WIDTH, LINE * (rows + 1)))
         assert min(picture.convert("L").tobytes()) < 100  # something is written
 
@@ -145,7 +146,7 @@ def test_a_screenshot_is_a_png_as_high_as_its_lines_and_the_same_each_time(name:
 @settings(deadline=None)
 @given(st.text(max_size=300))
 def test_a_wrapped_line_loses_nothing_and_fits(line: str) -> None:
-    rows = chat._wrapped(line)
+    rows = wrapped(line)
     assert "".join("".join(rows).split()) == "".join(line.split())
     assert max(map(len, rows)) <= 60
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from isthmus.align.base import Rewritten
 from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput, UnknownName
-from isthmus.train import forge, rewriter, warmup
+from isthmus.train import bridge_settings, forge, rewriter, warmup
 from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites
 from isthmus.train.reward import Retrieval
 from isthmus.train.rewriter import Trained
+from isthmus.train.settings import changed
 
 THINGS = ["cat", "dog", "moon", "rain", "salt", "iron"]
 CHATTER = ["hi", "all", "my", "is", "odd", "thanks", "please", "well", "so", "oh", "you", "know", "ok", "right"]
@@ -351,12 +353,30 @@ def test_wrong_options_of_the_command_are_refused_with_what_to_write(folder: Pat
         CliRunner().invoke(app, command(folder, "--warm-up", "1"), catch_exceptions=False)
 
 
+def test_the_papers_settings_are_one_option_and_each_can_be_changed(folder: Path) -> None:
+    assert (bridge_settings.FORGE.rate, bridge_settings.FORGE.group, bridge_settings.FORGE_TOKENS) == (1e-6, 8, 256)
+    given = command(folder, "--paper", "--negatives", "2", "--tokens", "6")
+    done = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    steps = math.ceil(3 * len(lessons()) / 4)  # three epochs, four queries a step
+    assert f"step {steps} of {steps}: reward" in done.output
+    saved = torch.load(folder / "made" / "checkpoint.pt", weights_only=True)["recipe"]
+    assert (saved["rate"], saved["group"], saved["queries"]) == (1e-6, 4, 4)
+    made = json.loads((folder / "made" / "made.json").read_text())
+    assert (made["negatives"], made["tokens"]) == (2, [384, 6])
+    with pytest.raises(BadInput, match="Give --model"):
+        CliRunner().invoke(app, ["train", "forge", "--data", str(folder / "data")], catch_exceptions=False)
+    with pytest.raises(BadInput, match="exclude each other"):
+        CliRunner().invoke(app, command(folder, "--steps", "1", "--epochs", "1"), catch_exceptions=False)
+
+
 def test_chats_are_made_of_clean_queries_and_undone(folder: Path) -> None:
     pytest.importorskip("isthmus.evaluate.chat")
     made = rewriter.chatty([ForgeLesson("q", "Iron and salt change the colour of rain.")], noises=2)
     assert [lesson.target for lesson in made] == ["Iron and salt change the colour of rain."] * 2
     assert made[0].query != made[1].query
     assert all("Image Description: " in lesson.query for lesson in made)
+    assert made[1].query.split("\n")[0] not in made[0].query  # another style
     done = CliRunner().invoke(app, command(folder, "--chats", "--warm-up", "1", "--steps", "1"), catch_exceptions=False)
     assert done.exit_code == 0, done.output
 
@@ -402,7 +422,7 @@ def test_what_is_remembered_of_rewards_may_be_forgotten_in_the_middle(monkeypatc
 )
 def test_settings_that_cannot_be_are_refused(wrong: str) -> None:
     with pytest.raises(BadInput, match=wrong.partition("=")[0]):
-        rewriter.changed([wrong])
+        changed(ForgeRecipe(), [wrong])
 
 
 def test_a_folder_is_not_gone_on_with_by_another_run(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from isthmus.align.base import Found
 from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
-from isthmus.train import judged, lens
+from isthmus.train import bridge_settings, judged, lens
 from isthmus.train.judged import Judged, mined, split
 from isthmus.train.lens import LensLesson, LensRecipe, TokenCache, backward, batches, info_nce
 from isthmus.train.make import make_lens
@@ -299,6 +299,19 @@ def test_the_command_writes_an_encoder_that_both_libraries_load_alike(
     log = (out / "run/log.jsonl").read_text()
     assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     assert (out / "run/log.jsonl").read_text() == log  # nothing was left to do
+
+
+def test_the_papers_settings_are_one_option_and_each_can_be_changed(start: str, data: Path, tmp_path: Path) -> None:
+    assert LensRecipe(batch=512, rate=1e-5, epochs=3, patience=3, shares=(1.0,)) == bridge_settings.LENS
+    assert (bridge_settings.LENS.negatives, bridge_settings.LENS.temperature) == (7, 0.02)
+    given = ["--data", str(data), "--start", start, "--out", str(tmp_path), "--paper", "--depth", "5"]
+    command = ["train", "lens", *given, "--set", "temperature=0.05", "--set", "apart=false"]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["recipe"]
+    assert all(said in saved for said in ("rate=1e-05", "batch=512", "epochs=3", "temperature=0.05", "shares=(1.0,)"))
+    for wrong in ("apart=maybe", "batch=many"):
+        with pytest.raises(BadInput, match=r"must be (true or false|a number)"):
+            CliRunner().invoke(app, [*command, "--set", wrong], catch_exceptions=False)
 
 
 def test_half_precision_gives_nearly_the_same_vectors_and_trains(start: str, data: Path, tmp_path: Path) -> None:

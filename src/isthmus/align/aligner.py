@@ -1,7 +1,8 @@
 """An aligner: a captioner and a rewriter, one after the other.
 
 A picture with a caption is removed from the query: only words are searched. A picture without a caption stays, and is
-searched as a picture.
+searched as a picture. With ``keep_images`` (``+image``) all pictures stay: the rewrite replaces the words alone, for
+encoders that read both, as when BRIDGE puts FORGE before Nomic-Vision (its Table 3).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from isthmus.registry import lookup
 
 AUTO = "auto"
 CAPTION = "caption"
+KEEP = "+image"  # at the end of a name
 NAMES = (AUTO, CAPTION, *rewrite.NAMES)
 STAGE = re.compile(rf"\+(?=(?:{'|'.join(NAMES)})(?::|\+|\Z))")  # a URL may contain a plus sign
 
@@ -53,9 +55,9 @@ class Read:
         """The question followed by the captions."""
         return joined(self.query.text, self.captions)
 
-    def searched(self, text: str) -> Query:
-        """Return the query that is searched: these words, and the pictures without a caption."""
-        if self.caption is None:
+    def searched(self, text: str, *, keep: bool = False) -> Query:
+        """Return the query that is searched: these words, and the pictures without a caption; all, if they are kept."""
+        if self.caption is None or keep:
             return replace(self.query, parts=with_text(self.query.parts, text))
         pictures = zip(self.query.images, self.captions, strict=True)
         return Query(parts=[Text(text), *(Image(image) for image, said in pictures if not said.strip())])
@@ -77,19 +79,22 @@ def needed(read: Read) -> str | None:
 class Stages:
     """A captioner and a rewriter; without a captioner, pictures stay pictures.
 
-    ``unless`` returns why a query is not aligned; ``counts`` are the numbers of queries rewritten and fallen back.
+    ``unless`` returns why a query is not aligned; with ``keep_images`` pictures with captions stay in the query;
+    ``counts`` are the numbers of queries rewritten and fallen back.
     """
 
     captioner: Captioner | None
     rewriter: Rewriter
     unless: Callable[[Read], str | None] = whenever
+    keep_images: bool = False
     counts: Counts = field(default_factory=Counts)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def name(self) -> str:
-        """The captioner and the rewriter."""
-        return "+".join(part.name for part in (self.captioner, self.rewriter) if part is not None)
+        """The captioner and the rewriter, and whether pictures stay."""
+        stages = "+".join(part.name for part in (self.captioner, self.rewriter) if part is not None)
+        return stages + KEEP if self.keep_images else stages
 
     @property
     def _rewrites(self) -> bool:
@@ -115,7 +120,8 @@ class Stages:
             counts = None
             if self._rewrites:
                 seconds["rewrite"], counts = share, self.counts
-            found.append(Aligned(read.searched(new.text), read.caption, new.fell_back, None, seconds, counts))
+            searched = read.searched(new.text, keep=self.keep_images)
+            found.append(Aligned(searched, read.caption, new.fell_back, None, seconds, counts))
         return found
 
     def _read(self, queries: Sequence[Query]) -> list[Read]:
@@ -193,7 +199,7 @@ def load(
 
     ``caption`` turns pictures into words; ``forge-mini``, ``forge:MODEL``, ``hyde:MODEL`` and ``query2doc:MODEL``
     rewrite as well; ``auto`` is ``forge-mini`` for queries that need it; ``none`` does nothing. Write another captioner
-    before a plus sign: ``caption:hf:NAME+forge-mini``.
+    before a plus sign: ``caption:hf:NAME+forge-mini``. With ``+image`` at the end, pictures stay beside their words.
 
     >>> load("captoin")
     Traceback (most recent call last):
@@ -205,7 +211,8 @@ def load(
         raise BadInput(
             f"An aligner has a name and align(queries); {type(align).__name__} does not. Pass an aligner or a name."
         )
-    pictures, words = _stages(align)
+    keep = align.endswith(KEEP)
+    pictures, words = _stages(align.removesuffix(KEEP))
     if words == "none" and pictures is None:
         return Stages(None, rewrite.Unchanged())
     if words == AUTO:
@@ -214,11 +221,11 @@ def load(
 
         kept = cache if isinstance(cache, CaptionCache) else CaptionCache(cache)
         reader = caption.Remembered(Pages(TextReader(threads)), kept)
-        return Stages(reader, Late(rewrite.MINI, lambda: rewrite.load(rewrite.MINI)), needed)
+        return Stages(reader, Late(rewrite.MINI, lambda: rewrite.load(rewrite.MINI)), needed, keep)
     captioner = caption.load(
         pictures or "embedded", encoder=encoder, prompt=caption_prompt, cache=cache, device=device, threads=threads
     )
-    return Stages(captioner, rewrite.load(words, prompt=rewrite_prompt, device=device))
+    return Stages(captioner, rewrite.load(words, prompt=rewrite_prompt, device=device), keep_images=keep)
 
 
 def _stages(name: str) -> tuple[str | None, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,10 @@ from isthmus.cli.index import SKIPPED
 from isthmus.cli.options import Device, Json, Quiet, Threads
 from isthmus.cli.terminal import echo, line, safe_json
 from isthmus.errors import BadInput
+
+if TYPE_CHECKING:
+    from isthmus.encoders import Encoder
+    from isthmus.evaluate.benchmarks import Benchmark
 
 COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)+standardize,auto,alone"
 
@@ -46,6 +50,9 @@ def evaluate(  # noqa: PLR0913 - one name per option
     fusion: Annotated[
         float | None, typer.Option(min=0, max=1, help="weight of the text in documents of text and image; default: 0.5")
     ] = None,
+    align: Annotated[
+        str | None, typer.Option(help="align queries first: caption, forge-mini, forge:MODEL …; +image keeps pictures")
+    ] = None,
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
     threads: Threads = None,
@@ -59,7 +66,8 @@ def evaluate(  # noqa: PLR0913 - one name per option
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
     has none; the gallery of dbnorm is the documents of that split, or the bank. The means that center and dn subtract
     are those of the other split's documents if it has some, else of the searched ones; --means chooses, also those of a
-    saved calibration. A name that stands for several benchmarks (mixtures, mixtures:dev) adds a table of their means.
+    saved calibration. A name that stands for several benchmarks (mixtures, mixtures:dev, the domains of mm-bright) adds a
+    table of their means.
     """
     from isthmus.evaluate import check_means, compare, render
     from isthmus.evaluate.benchmarks import expand, load
@@ -88,6 +96,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
         echo(repr(each), err=True)
     with progress.counting("encoding", "items", quiet=quiet) as update:
         loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
+        read = [_aligned(each, align, loaded, quiet=quiet) for each in read] if align else read
         corpora = [encoded(each, loaded, skip, gallery=gallery) for each in read]
     corpora = [corpus.with_conditions(positives=positives, sources=sources) for corpus in corpora]
     corpora = [each.with_means(origin) for each in corpora]
@@ -101,6 +110,16 @@ def evaluate(  # noqa: PLR0913 - one name per option
     echo(safe_json(written) if json or form == "json" else written)
     if skipped:
         raise typer.Exit(SKIPPED)
+
+
+def _aligned(benchmark: Benchmark, name: str, encoder: Encoder, *, quiet: bool) -> Benchmark:
+    from isthmus import align
+    from isthmus.evaluate.aligned import aligned
+
+    found = aligned(benchmark, align.load(name, encoder=encoder))
+    if not quiet:
+        echo(f"{benchmark.name}: {found.summary}", err=True)
+    return found.benchmark
 
 
 def split(text: str) -> list[str]:

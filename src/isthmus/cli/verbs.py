@@ -20,6 +20,7 @@ from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search
 from isthmus.cli.stats import stats
 from isthmus.cli.terminal import echo, reporter
+from isthmus.cli.train_forge import train_forge
 from isthmus.cli.train_fusion import train_fusion
 from isthmus.cli.train_lens import train_lens
 from isthmus.errors import BadInput
@@ -51,6 +52,7 @@ for verb, what in VERBS.items():
 train = typer.Typer(no_args_is_help=True, help="Train encoders and query rewriters.")
 app.add_typer(train, name="train", short_help="train encoders and query rewriters")
 train.command("fusion", short_help="train one vector for documents with text and image")(train_fusion)
+train.command("forge", short_help="train a query rewriter by reinforcement")(train_forge)
 train.command("lens", short_help="fine-tune a sentence encoder with hard negatives")(train_lens)
 
 
@@ -115,49 +117,6 @@ def train_mini(  # noqa: PLR0913 - one name per option
     recipes = (for_base, replace(for_mini, size=size or for_mini.size))
     make_mini(data, out, device=device, weights=weights, limit=limit, recipes=recipes, report=reporter(quiet=quiet))
     echo(f"The encoders are in {out}: isthmus.encoders.load('onnx:{out}/mini') and 'onnx:{out}/base'")
-
-
-@train.command("forge", short_help="train a query rewriter by reinforcement")
-def train_forge(  # noqa: PLR0913 - one name per option
-    data: Annotated[Path, typer.Option(help="folder with corpus.jsonl, queries.jsonl and qrels/train.tsv (BEIR)")],
-    model: Annotated[str, typer.Option(help="a causal language model of transformers: its name or folder")],
-    retriever: Annotated[str, typer.Option(help="retriever that the rewrites are for: bm25 or dense:ENCODER")] = "bm25",
-    out: Annotated[Path, typer.Option(help="output folder for the rewriter, logs and checkpoints")] = Path("forge"),
-    device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cuda, or cpu for a trial run")] = "cuda",
-    steps: Annotated[int | None, typer.Option(min=1, help="steps of reinforcement learning; default: 300")] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="stop after this many minutes; the same command continues")
-    ] = None,
-    warm_up: Annotated[int, typer.Option(min=0, help="supervised steps first, on the 'rewrite' of each query")] = 0,
-    chats: Annotated[bool, typer.Option(help="turn the clean queries into chats, and learn to undo that")] = False,
-    lora: Annotated[
-        int | None, typer.Option(min=1, help="train LoRA adapters of this rank instead of all weights")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="a setting of the recipe: group=8, kl=0.02, clip=0.2, inner=2")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Train a query rewriter by reinforcement: rewrites are rewarded for the documents they find.
-
-    The same command continues an interrupted run.
-    """
-    from isthmus.train.rewriter import WARM, changed, load, make_forge
-
-    recipe = changed([*(settings or []), *([f"steps={steps}"] if steps else [])])
-    make_forge(
-        data,
-        out,
-        policy=lambda warmed: load(warmed or model, device=device, lora=lora),
-        finds=retriever,
-        recipe=recipe,
-        warm=replace(WARM, steps=warm_up, seed=recipe.seed, rows=recipe.rows) if warm_up else None,
-        chats=chats,
-        made={"model": model, "lora": lora},
-        minutes=minutes,
-        report=reporter(quiet=quiet),
-    )
-    echo(f"The rewriter is in {out / 'model'}, its prompt in {out / 'model' / 'prompt.txt'}")
 
 
 @train.command("forge-mini", short_help="train the built-in query rewriter")

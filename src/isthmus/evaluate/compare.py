@@ -78,7 +78,8 @@ class Corpus:
     """A benchmark as arrays: encoded documents and queries, their ids, the judgements, and references for calibrations.
 
     ``owner``: the document of each row of ``documents``; ids are those of documents, not of rows. ``types``: the type
-    of each query that has one. A right document that is missing from the corpus still counts as right.
+    of each query that has one. ``excluded``: documents that are removed from the ranking of a query. A right document
+    that is missing from the corpus still counts as right.
     """
 
     document_ids: Ids
@@ -89,6 +90,7 @@ class Corpus:
     references: References
     owner: OwnerLike | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)
     benchmark: str = ""
     encoder: str = ""
 
@@ -286,8 +288,19 @@ def _sources(corpus: Corpus) -> PairsLike | None:
 def _run(corpus: Corpus, blocks: Iterable[tuple[slice, Matrix]], k: int, queries: Ids) -> dict[str, dict[str, float]]:
     out: dict[str, dict[str, float]] = {}
     for rows, scores in blocks:
-        out |= run_of(scores, queries[rows], corpus.document_ids, k)
+        out |= run_of(_without_excluded(corpus, scores, queries[rows]), queries[rows], corpus.document_ids, k)
     return out
+
+
+def _without_excluded(corpus: Corpus, scores: Matrix, queries: Ids) -> Matrix:
+    """Return the scores with −inf for the documents that a query excludes."""
+    if not corpus.excluded:
+        return scores
+    place = {str(name): column for column, name in enumerate(corpus.document_ids)}
+    scores = scores.copy()
+    for row, query in enumerate(queries):
+        scores[row, [place[name] for name in corpus.excluded.get(str(query), ()) if name in place]] = -np.inf
+    return scores
 
 
 def conditions(positives: str, sources: str) -> tuple[bool, bool]:

@@ -46,6 +46,7 @@ def encoded(
         qrels=benchmark.qrels,
         types={question.id: question.kind for question in questions if question.kind},
         references=references,
+        excluded=benchmark.excluded,
         benchmark=benchmark.name,
         encoder=encoder.name,
     )

@@ -15,7 +15,8 @@ Differences from GRPO (DeepSeekMath):
 2. a rewrite's tokens are summed and divided by a constant, not by the rewrite's own length (log π of a whole rewrite);
 3. the penalty for the distance from the start (k3 estimate of KL) and clipping are options, off by default.
 Differences from BRIDGE: any causal model and any retriever (BRIDGE trains Qwen2.5-7B-Instruct with its own); a
-supervised warm-up (``warmup.py``) for models too small to sample good rewrites.
+supervised warm-up (``warmup.py``) for models too small to sample good rewrites; an unusable rewrite is rewarded as the
+query itself (BRIDGE does not say). Its printed settings are in ``bridge_settings.py``.
 Differences from TRL's GRPOTrainer (``scale_rewards=False, loss_type="dr_grpo"`` is the nearest): the model samples
 with its own forward passes, without an inference server and the correction for one; the learning rate is constant
 after its warm-up; one device; groups with equal rewards are left out of the backward pass, because they add exactly
@@ -42,7 +43,7 @@ from isthmus.align.prompts import read
 from isthmus.errors import BadInput
 from isthmus.train import checkpoint
 
-LONGEST = 200  # words; for longer output BRIDGE searches the message itself
+LONGEST = 200  # words, as BRIDGE asks for; for longer output we search the message itself
 
 # The reward: a number for each query id and the rewrite of that query.
 Reward: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from isthmus.align.base import Found, Retriever
@@ -10,6 +10,7 @@ from isthmus.errors import BadInput
 from isthmus.evaluate.measures import Measure, values
 from isthmus.evaluate.runs import Qrels
 
+DEEP = 1000  # documents that are searched if only some count
 KEPT = 200_000  # cached rewards: a converged model repeats its rewrites
 
 
@@ -24,11 +25,17 @@ class Retrieval:
     >>> worth = Retrieval(Letters(), {"q": {"b": 1}}, "RR")
     >>> worth(["q", "q", "q"], ["bc", "ab", "c"])
     [1.0, 0.5, 0.0]
+
+    ``among`` names the hard negatives of a query: then only they and the right documents are ranked.
+
+    >>> Retrieval(Letters(), {"q": {"b": 1}}, "RR", {"q": frozenset("c")})(["q", "q"], ["aadb", "cb"])
+    [1.0, 0.5]
     """
 
     retriever: Retriever
     qrels: Qrels
     measure: str = "nDCG@10"
+    among: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
     known: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, ids: Sequence[str], texts: Sequence[str]) -> list[float]:
@@ -42,15 +49,21 @@ class Retrieval:
                 self.known.clear()
                 new = list(dict.fromkeys(asked))
             words = list(dict.fromkeys(text for _, text in new))
-            found = dict(zip(words, self.retriever.search(words, _deep(self.measure)), strict=True))
+            deep = DEEP if self.among else _deep(self.measure)
+            found = dict(zip(words, self.retriever.search(words, deep), strict=True))
             self.known.update(self._measured(new, found))
         return [self.known[pair] for pair in asked]
 
     def _measured(self, pairs: Sequence[tuple[str, str]], found: dict[str, Found]) -> dict[tuple[str, str], float]:
-        run = {str(row): dict(found[text]) for row, (_, text) in enumerate(pairs)}
+        run = {str(row): dict(self._ranked(name, found[text])) for row, (name, text) in enumerate(pairs)}
         qrels = {str(row): self.qrels[name] for row, (name, _) in enumerate(pairs)}
         measured = values(self.measure, run, qrels, by="ours")
         return {pair: measured[str(row)] for row, pair in enumerate(pairs)}
+
+    def _ranked(self, query: str, found: Found) -> Found:
+        if query not in self.among:
+            return found
+        return [pair for pair in found if pair[0] in self.among[query] or self.qrels[query].get(pair[0], 0) > 0]
 
 
 def _deep(measure: str) -> int:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from isthmus.documents import Document
 from isthmus.encoders.torch_models import from_hub
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
-from isthmus.registry import lookup, suggestion
-from isthmus.train import checkpoint, forge, warmup
+from isthmus.registry import suggestion
+from isthmus.train import checkpoint, forge, judged, warmup
 from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe
 from isthmus.train.reward import Retrieval
 
@@ -53,8 +54,17 @@ class Trained:
         return [forge.kept(query, text) for query, text in zip(texts, made, strict=True)]
 
 
-def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prompt: str | None = None) -> ForgePolicy:
+def load(
+    name: str | Path,
+    *,
+    device: str = "cpu",
+    lora: int | None = None,
+    prompt: str | None = None,
+    tokens: tuple[int, int] = (384, 64),
+) -> ForgePolicy:
     """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights.
+
+    ``tokens`` are the maximum numbers of tokens of a query and of a rewrite.
 
     The prompt is ``prompt``, otherwise the model's ``prompt.txt``, otherwise that of ``forge:MODEL``.
     """
@@ -64,10 +74,10 @@ def load(name: str | Path, *, device: str = "cpu", lora: int | None = None, prom
     file = Path(name) / "prompt.txt"
     instructions = prompt or (file.read_text("utf-8") if file.exists() else prompts.read("forge").text)
     if lora is None:
-        return ForgePolicy(model, words, instructions)
+        return ForgePolicy(model, words, instructions, *tokens)
     peft = need("peft", extra="lora")
     config = peft.LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear", task_type="CAUSAL_LM")
-    return ForgePolicy(peft.get_peft_model(model, config), words, instructions, adapted=True)
+    return ForgePolicy(peft.get_peft_model(model, config), words, instructions, *tokens, adapted=True)
 
 
 def write(policy: ForgePolicy, folder: Path) -> None:
@@ -103,39 +113,23 @@ def lessons(data: Path, benchmark: Benchmark) -> list[ForgeLesson]:
 
 
 def chatty(clean: Sequence[ForgeLesson], *, seed: int = 0, noises: int = NOISES) -> list[ForgeLesson]:
-    """Return chats made from clean queries, with the query as the target."""
-    from isthmus.evaluate.chat import chats
+    """Return chats made from clean queries, with the query as the target; every second in another style."""
+    from isthmus.evaluate.chat import chats, styled, styles
 
     claims = {lesson.id: lesson.query for lesson in clean}
-    made = (chat for noise in range(noises) for chat in chats(claims, split="train", seed=seed + noise))
+    made = (
+        chat
+        for noise in range(noises)
+        for chat in (
+            styled(claims, styles("train"), seed=seed + noise)
+            if noise % 2
+            else chats(claims, split="train", seed=seed + noise)
+        )
+    )
     return [ForgeLesson(chat.id, joined(chat.text, [chat.screen]), chat.claim) for chat in made]
 
 
-def changed(settings: Sequence[str], recipe: ForgeRecipe | None = None) -> ForgeRecipe:
-    """Return the recipe with other settings.
-
-    >>> changed(["group=4", "clip=0.2"]).clip
-    0.2
-    >>> changed(["gruop=4"])
-    Traceback (most recent call last):
-    isthmus.errors.UnknownName: No setting of the recipe is called 'gruop'. Did you mean 'group'?
-    """
-    recipe = recipe or ForgeRecipe()
-    kinds = {each.name: int if each.type == "int" else float for each in fields(ForgeRecipe)}
-    read: dict[str, Any] = {}
-    for setting in settings:
-        name, sign, value = (word.strip() for word in setting.partition("="))
-        if not sign:
-            raise BadInput(f"--set {setting!r} is not a setting. Write NAME=VALUE, as in group=8.")
-        kind = lookup(kinds, name, "setting of the recipe")
-        try:
-            read[name] = kind(value)
-        except ValueError:
-            raise BadInput(f"{name} must be a number, not {value!r}.") from None
-    return replace(recipe, **read)
-
-
-def make_forge(
+def make_forge(  # noqa: PLR0913 - the options of the command
     data: Path,
     out: Path,
     *,
@@ -144,12 +138,16 @@ def make_forge(
     recipe: ForgeRecipe,
     warm: ForgeRecipe | None = None,
     chats: bool = False,
+    epochs: float | None = None,
+    negatives: int = 0,
     made: Mapping[str, Any] | None = None,
     minutes: float | None = None,
     report: Callable[[str], object] = str,
 ) -> None:
     """Train on the train split of a folder in BEIR's layout. ``policy`` loads the model, or the warmed-up one.
 
+    ``epochs`` replaces the recipe's steps. With ``negatives`` a rewrite is rewarded for the rank of the right documents
+    among that many hard negatives of its query, from BM25 and from the retriever, instead of among all documents.
     ``made`` holds other settings of the run, such as the model: a folder with different ones is rejected.
     """
     benchmark = beir.load(data, ["train"])
@@ -159,8 +157,12 @@ def make_forge(
         raise BadInput(
             "A warm-up needs targets: a 'rewrite' in queries.jsonl, or chats made from clean queries (--chats)."
         )
-    worth = Retrieval(retriever(finds, benchmark.documents), benchmark.qrels)
+    if epochs is not None:
+        recipe = replace(recipe, steps=max(1, math.ceil(epochs * len(learned) / recipe.queries)))
+    found = retriever(finds, benchmark.documents)
+    worth = Retrieval(found, benchmark.qrels, among=_hard(data, found, negatives) if negatives else {})
     whole = {**(made or {}), "retriever": finds, "lessons": _digest(learned), "warm": warm and asdict(warm)}
+    whole |= {"negatives": negatives} if negatives else {}
     _same_run(out, whole)
     if warm and not (out / "warm").exists():
         learner = policy(None)
@@ -175,6 +177,13 @@ def make_forge(
     )
     write(learner, out / "model")
     draw(out)
+
+
+def _hard(data: Path, found: Retriever, count: int) -> dict[str, frozenset[str]]:
+    """Return hard negatives of each query: wrong documents that BM25 and the retriever find first, in turn."""
+    known = judged.read(data)
+    mined = judged.mined(known, [Bm25(list(known.documents), list(known.documents.values())), found], count)
+    return {query: frozenset(several[:count]) for query, several in mined.items()}
 
 
 def _same_run(out: Path, made: Mapping[str, Any]) -> None:

@@ -73,12 +73,17 @@ def load(name: str, data: Path) -> Benchmark:
 
 
 def expand(name: str, data: Path) -> list[str]:
-    """Return the benchmarks that a name stands for: ``mixtures`` is all mixtures of the folder, others are themselves.
+    """Return the benchmarks that a name stands for: all ``mixtures`` of the folder, the domains of ``mm-bright``.
+
+    Others are themselves.
 
     >>> expand("beir:scifact", Path("."))
     ['beir:scifact']
     """
     chosen, _, group = name.partition(":")
+    if chosen == "mm-bright":
+        words = [word.strip() for word in group.split(",") if word.strip()]
+        return [f"{chosen}:{each}" for each in mm_bright.names(Path(data), words)]
     if chosen != mixtures.NAME or group not in ("", *mixtures.GROUPS):
         return [name]
     return [f"{mixtures.NAME}:{each}" for each in mixtures.names(Path(data), group or None)]

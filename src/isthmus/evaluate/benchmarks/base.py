@@ -28,7 +28,8 @@ class Benchmark:
 
     ``references`` are queries to calibrate on, from another split, each with the id of the document it was made from or
     that is right for it, several ids, or None if unknown: of ``reference_documents``, or of ``documents`` if there are
-    none. ``domains`` holds the domain of each query, for benchmarks that average over domains.
+    none. ``domains`` holds the domain of each query, for benchmarks that average over domains. ``excluded`` holds the
+    documents that are removed from the ranking of a query.
 
     >>> Benchmark("one", [Document("d", "a cat")], [Question("q", Query("cat"))], {"q": {"d": 1}})
     <Benchmark one: 1 text; 1 question>
@@ -41,6 +42,7 @@ class Benchmark:
     references: Sequence[tuple[Query, Source]] = ()
     reference_documents: Sequence[Document] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         asked = _distinct(self.name, "question", [question.id for question in self.questions])

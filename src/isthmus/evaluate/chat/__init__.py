@@ -6,15 +6,14 @@
 An ideal retriever would find the same as for the claim. Everything is seeded. A word that occurs twice in a claim is on
 one side both times; only the surrounding chatter may contain it by accident. The chatter comes from ``train.toml`` or
 ``test.toml``, which share no line, so that a model must generalise from one to the other.
+
+``styled`` writes claims in other styles (``styles``): letters, posts, lists, logs; mail threads, tickets, dictation.
 """
 
 from __future__ import annotations
 
-import io
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -22,36 +21,15 @@ from typing import Literal
 import numpy as np
 
 from isthmus.errors import BadInput
-from isthmus.queries.phrases import content_words
+from isthmus.evaluate.chat.base import Chat, alike, drawn
+from isthmus.evaluate.chat.styles import Group, Style, styled, styles
 from isthmus.registry import lookup
+
+__all__ = ["SPLITS", "Chat", "Group", "Split", "Style", "chats", "drawn", "styled", "styles"]
 
 Split = Literal["train", "test"]
 SPLITS: Mapping[str, str] = {"train": "train.toml", "test": "test.toml"}
 FEWEST = 25  # words of noise in a message
-WIDTH = 640  # of a screenshot, in pixels
-LINE = 30
-SIZE = 18  # of its letters
-INK, PAPER, BAR = (34, 34, 40), (250, 250, 248), (222, 226, 232)
-
-
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """A claim as a user sends it: a message, and the lines of the screenshot."""
-
-    id: str
-    claim: str
-    text: str
-    lines: tuple[str, ...]
-
-    @property
-    def screen(self) -> str:
-        """The text of the screenshot."""
-        return "\n".join(self.lines)
-
-    @property
-    def image(self) -> bytes:
-        """The screenshot as a deterministic PNG."""
-        return drawn(self.lines)
 
 
 def chats(
@@ -88,27 +66,12 @@ def _with(
 
 def _chat(name: str, claim: str, share: float, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Chat:
     words = claim.split()
-    groups = _alike(words)
+    groups = alike(words)
     chosen = rng.permutation(len(groups))[: int(len(groups) * share)]
     hidden = {place for group in chosen for place in groups[group]}
     shown = " ".join(word for place, word in enumerate(words) if place not in hidden).rstrip(".")
     text = " ".join(_message(shown, parts, rng))
     return Chat(name, claim, text, _screen([words[place].rstrip(".") for place in sorted(hidden)], parts, rng))
-
-
-def _alike(words: Sequence[str]) -> list[list[int]]:
-    """Return the positions of content words, grouped by word.
-
-    >>> _alike("Mice and rats: rats bite mice/voles".split())
-    [[2, 3], [4], [0, 5]]
-    """
-    groups: list[tuple[set[str], list[int]]] = []
-    for place, word in enumerate(words):
-        if said := {part.lower() for part in content_words(word)}:
-            same = [group for group in groups if group[0] & said]
-            groups = [group for group in groups if not group[0] & said]
-            groups.append((said.union(*(parts for parts, _ in same)), [*(at for _, ats in same for at in ats), place]))
-    return [places for _, places in groups]
 
 
 def _message(shown: str, parts: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Iterator[str]:
@@ -130,34 +93,6 @@ def _screen(hidden: Sequence[str], parts: Mapping[str, Sequence[str]], rng: np.r
     before = int(rng.integers(len(around) + 1))
     body = [" ".join(hidden)] if hidden else []
     return (title, _one(parts["menus"], rng), *around[:before], *body, *around[before:], _one(parts["buttons"], rng))
-
-
-def drawn(lines: Sequence[str]) -> bytes:
-    """Draw a window: a title bar, a row of menus, lines, a row of buttons."""
-    from PIL import Image, ImageDraw, ImageFont
-
-    font = ImageFont.load_default(SIZE)
-    rows = [
-        (bar, row)
-        for place, line in enumerate(lines)
-        for row in _wrapped(line)
-        for bar in [place in (0, len(lines) - 1)]
-    ]
-    page = Image.new("RGB", (WIDTH, LINE * len(rows) + LINE), PAPER)
-    pen = ImageDraw.Draw(page)
-    for place, (bar, row) in enumerate(rows):
-        top = LINE // 2 + place * LINE
-        if bar:
-            pen.rectangle((0, top - 4, WIDTH, top + LINE - 4), fill=BAR)
-        pen.text((20, top), row, fill=INK, font=font)
-    written = io.BytesIO()
-    page.save(written, "PNG")
-    return written.getvalue()
-
-
-def _wrapped(line: str) -> list[str]:
-    """Break a line between words, and inside a word only if it is longer than a line, about 60 characters."""
-    return re.findall(r"\S.{0,58}\S(?=\s|$)|\S{1,60}", line) or [""]
 
 
 @cache
