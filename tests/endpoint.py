@@ -1,9 +1,9 @@
-"""A local chat endpoint with scripted answers."""
+"""A local endpoint with scripted answers, or with answers made from each request."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,9 @@ class Answer:
     never: bool = False
 
 
+Reply = Callable[[str, dict[str, Any]], Answer]
+
+
 def said(content: object) -> Answer:
     return Answer(json.dumps({"choices": [{"message": {"role": "assistant", "content": content}}]}).encode())
 
@@ -31,14 +34,15 @@ class Service:
 
     url: str
     answers: list[Answer]
+    reply: Reply | None = None  # makes the answer where none is scripted
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def serving(answers: Sequence[Answer]) -> Iterator[Service]:
-    service, over = Service("", list(answers)), Event()
+def serving(answers: Sequence[Answer] = (), reply: Reply | None = None) -> Iterator[Service]:
+    service, over = Service("", list(answers), reply), Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -46,7 +50,12 @@ def serving(answers: Sequence[Answer]) -> Iterator[Service]:
             service.asked.append(json.loads(body))
             service.headers.append(dict(self.headers))
             service.paths.append(self.path)
-            answer = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
+            if service.reply is not None and not service.answers:
+                answer = service.reply(self.path, service.asked[-1])
+            elif len(service.answers) > 1 or service.reply is not None:
+                answer = service.answers.pop(0)
+            else:
+                answer = service.answers[0]
             if answer.never:
                 over.wait()
                 return

@@ -7,7 +7,7 @@ from pathlib import Path
 import isthmus
 
 LAYERS = [
-    {"types", "errors", "_optional", "atomic", "budget", "checksums", "files", "prefetch"},
+    {"types", "errors", "_optional", "atomic", "budget", "checksums", "files", "prefetch", "service"},
     {"isolated"},
     {"registry", "kinds", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},

@@ -14,7 +14,9 @@ from PIL import Image
 
 from endpoint import Answer, Service, said, serving
 from isthmus.align import caption, chat, rewrite
-from isthmus.align.chat import Endpoint, data_url
+from isthmus.align.chat import Endpoint
+from isthmus.encoders import data_urls
+from isthmus.encoders.data_urls import data_url
 from isthmus.errors import BadInput, CannotReach
 
 
@@ -65,8 +67,8 @@ def test_pictures_that_not_everybody_reads_or_that_are_large_are_sent_as_jpeg(mo
     assert sent(np.zeros((5, 4, 3), np.uint8)) == ("data:image/jpeg;base64", (4, 5))
     png = BytesIO()
     Image.new("RGB", (30, 20)).save(png, "PNG")
-    monkeypatch.setattr(chat, "LARGEST", 10)
-    monkeypatch.setattr(chat, "SIDE", 15)
+    monkeypatch.setattr(data_urls, "LARGEST", 10)
+    monkeypatch.setattr(data_urls, "SIDE", 15)
     assert sent(png.getvalue()) == ("data:image/jpeg;base64", (15, 10))
 
 
@@ -111,7 +113,7 @@ def test_a_wrong_question_is_asked_once(body: bytes) -> None:
 )
 def test_an_answer_that_is_none_is_refused_after_as_many_tries(body: bytes) -> None:
     with serving([Answer(body)]) as service:
-        with pytest.raises(CannotReach, match="not a chat completion"):
+        with pytest.raises(CannotReach, match=r"answer is not (a chat completion|JSON)"):
             endpoint(service).ask([])
         assert len(service.asked) == 3
 

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import embedding_service
 import tiny_towers
+from endpoint import serving
 from isthmus import Document, Query, encoders
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.errors import BadImage, BadInput
@@ -32,6 +34,7 @@ class Kind:
 
     name: str
     parts: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def fuses(self) -> bool:
@@ -39,7 +42,10 @@ class Kind:
         return self.name.endswith("fusion")
 
     def load(self, **options: Any) -> Any:
-        return encoders.load(self.name, **options)
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in self.environment:
+                patch.setenv(variable, value)
+            return encoders.load(self.name, **options)
 
 
 def picture(seed: int) -> Any:
@@ -47,7 +53,7 @@ def picture(seed: int) -> Any:
 
 
 @pytest.fixture(scope="session")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Kind]]:
     root = tmp_path_factory.mktemp("encoders")
     made = {
         parts: Kind(f"onnx:{write_encoder(root / parts, parts)}", tuple(parts.split("+")))
@@ -59,20 +65,25 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     made["st clip"] = Kind(f"st:{tiny_towers.sentence_clip(root / 'st clip')}", ("image", "text"))
     for make in (tiny_towers.clip, tiny_towers.siglip):
         made[f"hf {make.__name__}"] = Kind(f"hf:{make(root / make.__name__)}", ("image", "text"))
-    return {**made, "st": Kind(f"st:{saved}", ("text",)), "mteb": Kind(f"mteb:{saved}", ("text",))}
+    made |= {"st": Kind(f"st:{saved}", ("text",)), "mteb": Kind(f"mteb:{saved}", ("text",))}
+    with serving(reply=embedding_service.reply) as service:
+        name = f"http:voyage:voyage-multimodal-3@{service.url}"
+        yield {**made, "http": Kind(name, ("image", "text"), (("ISTHMUS_HTTP_TOKENS", "16"),))}
 
 
-@pytest.fixture(params=["text", "image", "image+text", "fusion", "hf clip", "hf siglip", "st", "st clip", *MTEB])
+@pytest.fixture(
+    params=["text", "image", "image+text", "fusion", "hf clip", "hf siglip", "http", "st", "st clip", *MTEB]
+)
 def kind(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["text", "image+text", "fusion", "hf clip", "hf siglip", "st", "st clip", *MTEB])
+@pytest.fixture(params=["text", "image+text", "fusion", "hf clip", "hf siglip", "http", "st", "st clip", *MTEB])
 def reader(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 
 
-@pytest.fixture(params=["image", "image+text", "fusion", "hf clip", "st clip"])
+@pytest.fixture(params=["image", "image+text", "fusion", "hf clip", "http", "st clip"])
 def viewer(request: pytest.FixtureRequest, kinds: dict[str, Kind]) -> Kind:
     return kinds[request.param]
 

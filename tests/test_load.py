@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: base, hf, mini, mini-fusion, mteb, onnx, st."),
+        ("/models/mine", "Known: base, hf, http, mini, mini-fusion, mteb, onnx, st."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:
@@ -36,7 +36,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: 
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["onnx", "onnx:", "st", "st:", "mteb", "mteb:", "mini:large", "hf:"])
+@pytest.mark.parametrize("name", ["onnx", "onnx:", "st", "st:", "mteb", "mteb:", "mini:large", "hf:", "http:"])
 def test_half_a_name_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="not an encoder's full name"):
         encoders.load(name)

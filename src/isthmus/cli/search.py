@@ -49,7 +49,10 @@ def search(  # noqa: PLR0913 - one name per option
     explain: Annotated[bool, typer.Option(help="show how each score was computed")] = False,
     rerank: Annotated[
         str | None,
-        typer.Option(help="reorder the hits by a model that reads query and document: mini-fusion or onnx:FOLDER"),
+        typer.Option(
+            help="reorder the hits by a model that reads query and document: mini-fusion, onnx:FOLDER, "
+            "st:CROSS-ENCODER or http:cohere:MODEL"
+        ),
     ] = None,
     explain_maps: Annotated[
         Path | None,

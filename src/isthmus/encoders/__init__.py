@@ -106,6 +106,7 @@ KINDS: Mapping[str, EncoderFamily] = MappingProxyType(
             "hf", "NAME_OR_PATH", "CLIP, SigLIP and their like", "transformers", "torch", extra="hf", halves=True
         ),
         "st": built_in("st", "NAME_OR_PATH", "sentence-transformers models", "sentence_transformers", extra="st"),
+        "http": built_in("http", "FORMAT:MODEL[@URL]", "services in the formats of OpenAI, Cohere, Voyage, Jina"),
         "mteb": built_in("mteb", "NAME_OR_PATH", "models of mteb", "mteb", extra="mteb"),
     }
 )

@@ -21,10 +21,11 @@ import numpy as np
 
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Progress, Role, Settings
+from isthmus.encoders.byte_splitter import byte_splitter
 from isthmus.encoders.cache import Cache
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.st import splitter
-from isthmus.encoders.texts import Splitter, Strings, TextPassage
+from isthmus.encoders.texts import Strings, TextPassage
 from isthmus.encoders.torch_models import torch_device, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
@@ -33,7 +34,6 @@ from isthmus.types import Matrix
 Part: TypeAlias = Literal["text", "image"]
 
 EXTRA = "mteb"
-BYTES_PER_TOKEN = 2  # of text, where the tokenizer is unknown: few tokens are shorter, in any script
 GREY: Pixels = np.full((32, 32, 3), 127, dtype=np.uint8)
 INSTRUCTION = "Retrieve text based on user query."  # mteb's default instruction, for tasks without one
 
@@ -201,18 +201,8 @@ def _strings(model: Any, name: str) -> Strings:
             },
         )
     most = model.mteb_model_meta.max_tokens
-    by_bytes = _byte_splitter(int(most) * BYTES_PER_TOKEN, name) if most and isfinite(most) else None
+    by_bytes = byte_splitter(int(most), name) if most and isfinite(most) else None
     return Strings(by_bytes, {"query": "", "document": ""})
-
-
-def _byte_splitter(length: int, name: str) -> Splitter:
-    """Split between words into passages of ``length`` bytes, with a tokenizer whose tokens are bytes."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    alphabet = {letter: row for row, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return Splitter.of(tokenizer, length, name)
 
 
 def _identity(model: Any) -> str:

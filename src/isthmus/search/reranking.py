@@ -21,6 +21,7 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import CanMatch
+from isthmus.encoders.base import Settings
 from isthmus.errors import BadInput
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
@@ -69,13 +70,19 @@ class Rerankers:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def get(self, rerank: str | Reranker) -> Reranker:
-        """Return a reranker by the name of its encoder; one that is given, as it is."""
+        """Return a reranker by its name, or that of its encoder; one that is given, as it is."""
         if not isinstance(rerank, str):
             return rerank
         with self._lock:
             if rerank not in self._loaded:
-                self._loaded[rerank] = _matcher(rerank, self.opened.named(rerank))
+                self._loaded[rerank] = self._load(rerank)
             return self._loaded[rerank]
+
+    def _load(self, name: str) -> Reranker:
+        from isthmus.encoders.rerankers import load_reranker  # late: few need it
+
+        settings = Settings(device=self.opened.device, threads=self.opened.threads)
+        return load_reranker(name, settings) or _matcher(name, self.opened.named(name))
 
 
 def check_words(queries: Sequence[Query]) -> None:
@@ -136,6 +143,7 @@ def _matcher(name: str, encoder: Encoder) -> Reranker:
     if not isinstance(encoder, CanMatch):
         raise BadInput(
             f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (mini-fusion, or "
-            "onnx:FOLDER with [fusion] in its encoder.toml), or give an object with scores(query, documents)."
+            "onnx:FOLDER with [fusion] in its encoder.toml), a cross-encoder (st:NAME), a service (http:cohere:MODEL), "
+            "or give an object with scores(query, documents)."
         )
     return MatcherReranker(encoder.matcher())

@@ -1,0 +1,187 @@
+"""``http:FORMAT:MODEL[@URL]``: encoders behind a service, in the wire formats of OpenAI, Cohere, Voyage and Jina.
+
+Texts and pictures are sent to the URL. Without one, to the vendor's own. Keys come from the environment. The encoder
+counts what the service charges for: ``encoder.usage``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from isthmus.encoders.base import Role, Settings
+from isthmus.encoders.byte_splitter import byte_splitter
+from isthmus.encoders.data_urls import data_url
+from isthmus.encoders.images import LONGEST, Frame, Pixels
+from isthmus.encoders.texts import Strings, TextPassage
+from isthmus.encoders.towers import TowerEncoder
+from isthmus.encoders.wire_formats import FORMATS, WireFormat, WireRequest
+from isthmus.errors import BadInput
+from isthmus.registry import lookup
+from isthmus.service import HttpService, Pace, plain_url, read_key
+from isthmus.types import Matrix
+
+NAME = re.compile(r"(?P<format>[^:]*):(?P<model>(?:(?!@https?:).)+)(?:@(?P<url>https?:.*))?", re.DOTALL)
+TOKENS = "ISTHMUS_HTTP_TOKENS"  # of a text, for services whose model reads less than the vendor's
+PER_MINUTE = "ISTHMUS_HTTP_PER_MINUTE"  # requests
+ANSWER_BYTES = 64 * 2**20
+TRIES = 6
+
+
+@dataclass(slots=True, eq=False)
+class HttpUsage:
+    """What was asked of a service so far: requests that were answered, and the tokens it charged for."""
+
+    requests: int = 0
+    tokens: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def add(self, tokens: int) -> None:
+        """Count one request."""
+        with self._lock:
+            self.requests += 1
+            self.tokens += tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class HttpEncoder(TowerEncoder):
+    """An encoder behind a service, with the count of what it used."""
+
+    usage: HttpUsage
+
+
+def open_model(name: str, settings: Settings) -> HttpEncoder:
+    """Make an encoder from ``FORMAT:MODEL[@URL]``. One text is sent, to learn the number of dimensions."""
+    return encoder_of(HttpModel.parse(name), name, settings)
+
+
+def encoder_of(model: HttpModel, name: str, settings: Settings) -> HttpEncoder:
+    """Make an encoder of a model of a service."""
+    tokens = int(_number(TOKENS) or model.format.tokens)
+    text = HttpText(model, Strings(byte_splitter(tokens, f"http:{name}"), {"query": "", "document": ""}))
+    image = HttpImages(model) if model.format.reads_images.fullmatch(model.model) else None
+    dim = text.encode([TextPassage(0, 1, b"document\na")]).shape[1]
+    known = repr(("http", name.partition(":")[0], model.model, model.service.url, tokens, dim))
+    identity = hashlib.sha256(known.encode()).hexdigest()
+    return HttpEncoder(
+        name=f"http:{name}", dim=dim, identity=identity, text=text, image=image, settings=settings, usage=model.usage
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HttpModel:
+    """A model of a service."""
+
+    model: str
+    format: WireFormat
+    service: HttpService
+    usage: HttpUsage = field(default_factory=HttpUsage)
+
+    @classmethod
+    def parse(cls, name: str) -> HttpModel:
+        """Read ``FORMAT:MODEL[@URL]``."""
+        found = NAME.fullmatch(name)
+        if found is None or (found["url"] and not urlsplit(found["url"]).hostname):
+            raise BadInput(
+                f"{name!r} names no service. Write http:FORMAT:MODEL or http:FORMAT:MODEL@URL, such as "
+                f"http:openai:text-embedding-3-small; formats: {', '.join(FORMATS)}."
+            )
+        format_ = lookup(FORMATS, found["format"], "wire format of http:")
+        url = plain_url(found["url"] or format_.url, found["model"], format_.keys[-1])
+        return cls(found["model"], format_, service_at(f"{found['model']} at {url}", url, format_.keys))
+
+    def encode(self, inputs: Sequence[str], most: int, request: Callable[[Sequence[str]], WireRequest]) -> Matrix:
+        """Send at most ``most`` inputs in one request, and return one row per input."""
+        rows = []
+        for start in range(0, len(inputs), most):
+            some = inputs[start : start + most]
+            path, body = request(some)
+            rows.append(self.service.post(path, body, partial(self._read, len(some))))
+        return np.concatenate(rows)
+
+    def _read(self, count: int, answer: Any) -> Matrix:
+        try:
+            rows = np.array(self.format.vectors(answer), dtype=np.float32)
+            used = self.format.used(answer)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"its answer has no vectors ({type(error).__name__}: {error})"[:200]) from None
+        if rows.ndim != 2 or len(rows) != count:
+            raise ValueError(f"its vectors have the shape {rows.shape}, for {count} inputs")
+        self.usage.add(used)
+        return rows
+
+
+def service_at(name: str, url: str, keys: Sequence[str]) -> HttpService:
+    """Return a service with its key, many tries, spread pauses, and as many requests a minute as the user allows."""
+    per_minute = _number(PER_MINUTE)
+    spread = Random()  # noqa: S311 - not for secrets; unseeded, so that clients differ
+    return HttpService(
+        name=name,
+        url=url,
+        key=read_key(keys),
+        tries=TRIES,
+        longest=ANSWER_BYTES,
+        advice=f"Check the URL, the model's name and the key in {keys[-1]}",
+        spread=lambda: 0.5 + spread.random(),
+        pace=Pace(per_minute) if per_minute else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HttpText:
+    """Texts, by a service."""
+
+    model: HttpModel
+    strings: Strings
+
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
+        """Return the passages of each text, as spans of it."""
+        return self.strings.split(texts, role)
+
+    def encode(self, passages: Sequence[TextPassage]) -> Matrix:
+        """Return one row per passage."""
+        role, texts = self.strings.read(passages)
+        model, form = self.model.model, self.model.format
+        return self.model.encode(texts, form.texts, lambda some: form.text(model, some, role))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HttpImages:
+    """Pictures, by a service: sent inline, as JPEG."""
+
+    model: HttpModel
+
+    @property
+    def frame(self) -> Frame:
+        """The largest size of a picture that is sent."""
+        return Frame(LONGEST, "within")
+
+    def encode(self, pixels: Sequence[Pixels]) -> Matrix:
+        """Return one row per picture."""
+        model, form = self.model.model, self.model.format
+        urls = [data_url(each) for each in pixels]
+        return self.model.encode(urls, form.pictures, lambda some: form.image(model, some))
+
+
+def _number(variable: str) -> float | None:
+    """Return a positive number from the environment."""
+    said = os.environ.get(variable, "").strip()
+    if not said:
+        return None
+    try:
+        value = float(said)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise BadInput(f"{variable} is {said!r}; it must be a number above 0.")
+    return value
