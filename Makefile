@@ -15,7 +15,7 @@ demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated s
 	@$(BIN)/isthmus demo
 
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
-	@$(TEST)/python -m pytest
+	@$(TEST)/python -m pytest -n auto --dist loadfile
 
 test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), and the wheel in an empty environment
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[mteb]'
