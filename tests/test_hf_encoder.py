@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 import torch
 import transformers as hub
 from PIL import Image
+from typer.testing import CliRunner
 
 import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
+from isthmus.cli import app
 from isthmus.encoders.hf import ARCHITECTURES
 from isthmus.encoders.torch_models import BatchLimit, torch_device
 from isthmus.errors import BadFile, BadInput
@@ -191,18 +194,39 @@ def test_an_encoder_survives_a_device_without_memory(folders: dict[str, Path], m
     np.testing.assert_allclose(found.parts["image"], right.parts["image"], atol=1e-5)
 
 
-def test_a_folder_is_loaded_and_searched_without_a_network(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any network call fails the test."""
+
     def refuse(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a network call")
 
-    monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with Collection.open(tmp_path / "c", encoder=f"hf:{folders['clip']}", calibration="none") as things:
-        things.add([Document(id="a", text="a cat"), Document(id="b", image=picture((20, 20)))])
-        assert things.search(Query(image=picture((20, 20))), k=1)[0].id == "b"
-    with pytest.raises(BadFile, match="Offline is set: check the path, or download the model first"):
-        encoders.load("hf:openai/clip-vit-base-patch32")
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("variable", ["ISTHMUS_OFFLINE", "HF_HUB_OFFLINE", None])
+def test_a_folder_is_loaded_and_searched_without_a_network(
+    variable: str | None, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable is not None:  # a folder needs no network in any case
+        monkeypatch.setenv(variable, "1")
+    for name in ("clip", "siglip"):
+        with Collection.open(tmp_path / name, encoder=f"hf:{folders[name]}", calibration="none") as things:
+            things.add([Document(id="a", text="a cat"), Document(id="b", image=picture((20, 20)))])
+            assert things.search(Query(image=picture((20, 20))), k=1)[0].id == "b"
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["hf:openai/clip-vit-base-patch32", "st:clip-ViT-B-32"])
+def test_offline_a_name_that_was_not_downloaded_is_refused_without_a_network(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    command = ["index", str(tmp_path / "notes"), "--into", str(tmp_path / "c"), "--encoder", name]
+    done = CliRunner().invoke(app, ["--offline", *command])
+    assert isinstance(done.exception, BadFile)
+    assert "Offline is set: check the path, or download the model first" in str(done.exception)
+    assert "ISTHMUS_OFFLINE" not in os.environ
