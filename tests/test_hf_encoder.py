@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any, NoReturn
@@ -98,6 +99,23 @@ def test_300_words_become_passages_that_fit(make: Callable[..., Any], folders: d
 def test_siglip_reads_lower_case_as_it_was_trained(make: Callable[..., Any], folders: dict[str, Path]) -> None:
     rows = encoders.load(f"hf:{folders[make.__name__]}").encode_queries(["A CAT on the SOFA", "a cat on the sofa"])
     np.testing.assert_array_equal(*rows.parts["text"])
+
+
+def test_a_line_of_pixels_is_encoded_in_little_memory(folders: dict[str, Path]) -> None:
+    encoder: Any = encoders.load(f"hf:{folders['clip']}")
+    sizes: list[int] = []
+    processor = encoder.image.processor
+
+    class Measuring:
+        to_dict = processor.to_dict
+
+        def __call__(self, images: Any, **more: Any) -> Any:
+            sizes.extend(image.shape[1] for image in images)
+            return processor(images=images, **more)
+
+    narrow = replace(encoder, image=replace(encoder.image, processor=Measuring()))
+    narrow.encode_queries([Query(image=picture((1, 1000))), Query(image=picture((40, 60)))])
+    assert sorted(sizes) == [16, 60]
 
 
 def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:

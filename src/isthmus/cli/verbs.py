@@ -16,6 +16,7 @@ from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
+from isthmus.cli.export_encoder import export_encoder
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.options import Quiet
 from isthmus.cli.reencode import reencode
@@ -43,6 +44,7 @@ VERBS = {
     diagnose: "check for bias towards a modality",
     evaluate: "compare calibrations on a benchmark",
     export: "write documents, vectors or calibration to a file",
+    export_encoder: "write an encoder as a folder that runs without torch",
     delete: "delete documents",
     compact: "free the disk space of deleted documents",
     doctor: "show what is installed and what is missing",
