@@ -217,6 +217,7 @@ def test_every_verb_explains_itself() -> None:
         "diagnose",
         "evaluate",
         "export",
+        "export-encoder",
         "delete",
         "doctor",
         "train",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any, NoReturn
@@ -13,10 +15,12 @@ import pytest
 import torch
 import transformers as hub
 from PIL import Image
+from typer.testing import CliRunner
 
 import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
+from isthmus.cli import app
 from isthmus.encoders.hf import ARCHITECTURES
 from isthmus.encoders.torch_models import BatchLimit, torch_device
 from isthmus.errors import BadFile, BadInput
@@ -95,6 +99,23 @@ def test_300_words_become_passages_that_fit(make: Callable[..., Any], folders: d
 def test_siglip_reads_lower_case_as_it_was_trained(make: Callable[..., Any], folders: dict[str, Path]) -> None:
     rows = encoders.load(f"hf:{folders[make.__name__]}").encode_queries(["A CAT on the SOFA", "a cat on the sofa"])
     np.testing.assert_array_equal(*rows.parts["text"])
+
+
+def test_a_line_of_pixels_is_encoded_in_little_memory(folders: dict[str, Path]) -> None:
+    encoder: Any = encoders.load(f"hf:{folders['clip']}")
+    sizes: list[int] = []
+    processor = encoder.image.processor
+
+    class Measuring:
+        to_dict = processor.to_dict
+
+        def __call__(self, images: Any, **more: Any) -> Any:
+            sizes.extend(image.shape[1] for image in images)
+            return processor(images=images, **more)
+
+    narrow = replace(encoder, image=replace(encoder.image, processor=Measuring()))
+    narrow.encode_queries([Query(image=picture((1, 1000))), Query(image=picture((40, 60)))])
+    assert sorted(sizes) == [16, 60]
 
 
 def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:
@@ -191,18 +212,39 @@ def test_an_encoder_survives_a_device_without_memory(folders: dict[str, Path], m
     np.testing.assert_allclose(found.parts["image"], right.parts["image"], atol=1e-5)
 
 
-def test_a_folder_is_loaded_and_searched_without_a_network(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any network call fails the test."""
+
     def refuse(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a network call")
 
-    monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with Collection.open(tmp_path / "c", encoder=f"hf:{folders['clip']}", calibration="none") as things:
-        things.add([Document(id="a", text="a cat"), Document(id="b", image=picture((20, 20)))])
-        assert things.search(Query(image=picture((20, 20))), k=1)[0].id == "b"
-    with pytest.raises(BadFile, match="Offline is set: check the path, or download the model first"):
-        encoders.load("hf:openai/clip-vit-base-patch32")
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("variable", ["ISTHMUS_OFFLINE", "HF_HUB_OFFLINE", None])
+def test_a_folder_is_loaded_and_searched_without_a_network(
+    variable: str | None, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable is not None:  # a folder needs no network in any case
+        monkeypatch.setenv(variable, "1")
+    for name in ("clip", "siglip"):
+        with Collection.open(tmp_path / name, encoder=f"hf:{folders[name]}", calibration="none") as things:
+            things.add([Document(id="a", text="a cat"), Document(id="b", image=picture((20, 20)))])
+            assert things.search(Query(image=picture((20, 20))), k=1)[0].id == "b"
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["hf:openai/clip-vit-base-patch32", "st:clip-ViT-B-32"])
+def test_offline_a_name_that_was_not_downloaded_is_refused_without_a_network(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    command = ["index", str(tmp_path / "notes"), "--into", str(tmp_path / "c"), "--encoder", name]
+    done = CliRunner().invoke(app, ["--offline", *command])
+    assert isinstance(done.exception, BadFile)
+    assert "Offline is set: check the path, or download the model first" in str(done.exception)
+    assert "ISTHMUS_OFFLINE" not in os.environ

@@ -134,12 +134,13 @@ def test_squash_shows_the_whole_picture_and_crop_its_middle() -> None:
     striped = np.zeros((4, 12, 3), dtype=np.uint8)
     striped[:, 4:8] = 255
     assert (read(striped, Frame(4, "crop")) == 255).all()
+    assert (read(striped, Frame(4, "cover")) == 255).all()
     squashed = read(striped, Frame(3, "squash", "bilinear"))
     assert squashed[0, 0, 0] < 60
     assert squashed[0, 1, 0] > 190
 
 
-@pytest.mark.parametrize("fit", ["squash", "crop"])
+@pytest.mark.parametrize("fit", ["squash", "crop", "cover"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 30_000), (30_000, 1), (3, 5000)])
 def test_a_picture_of_any_proportions_fits(shape: tuple[int, int], fit: Any) -> None:
     assert (read(np.full(shape, 7, dtype=np.uint8), Frame(4, fit)) == 7).all()

@@ -84,6 +84,10 @@ def test_a_setting_that_is_no_count_is_refused(setting: str, value: Any, tmp_pat
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(device: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=f"device {device!r}; this installation has .*cpu"):
         encoders.load(f"onnx:{write_encoder(tmp_path)}", device=device)
+
+
+def test_auto_is_a_device_that_is_there(tmp_path: Path) -> None:
+    assert encoders.load(f"onnx:{write_encoder(tmp_path)}", device="auto").dim == tiny.DIM
     assert "cpu" in PROVIDERS
 
 

@@ -13,7 +13,7 @@ from isthmus._optional import need
 from isthmus.align.prompts import Prompt
 from isthmus.documents import ImageLike
 from isthmus.encoders.images import whole
-from isthmus.encoders.torch_models import from_hub
+from isthmus.encoders.torch_models import from_hub, torch_device
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,8 +44,8 @@ def open_writer(name: str, device: str = "cpu") -> LocalWriter:
 
 
 def _loaded(name: str, kind: Any, device: str) -> Any:
-    need("torch", extra="hf")
-    return from_hub(name, kind.from_pretrained, lambda model: model.to(device).eval())
+    place = torch_device(device, "hf")
+    return from_hub(name, kind.from_pretrained, lambda model: model.to(place).eval())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,9 @@ In: TypeAlias = Annotated[
     Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`")
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
-Device: TypeAlias = Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="device of the encoder: cpu or cuda")]
+Device: TypeAlias = Annotated[
+    str, typer.Option(envvar="ISTHMUS_DEVICE", help="device of the encoder: auto, cpu, cuda or mps")
+]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(envvar="ISTHMUS_THREADS", min=1, help="CPU cores for the encoder; default: all")
 ]

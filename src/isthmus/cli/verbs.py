@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +16,7 @@ from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
+from isthmus.cli.export_encoder import export_encoder
 from isthmus.cli.index import calibrate, delete, index
 from isthmus.cli.options import Quiet
 from isthmus.cli.reencode import reencode
@@ -42,6 +45,7 @@ VERBS = {
     diagnose: "check for bias towards a modality",
     evaluate: "compare calibrations on a benchmark",
     export: "write documents, vectors or calibration to a file",
+    export_encoder: "write an encoder as a folder that runs without torch",
     delete: "delete documents",
     compact: "free the disk space of deleted documents",
     doctor: "show what is installed and what is missing",
@@ -62,8 +66,34 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _offline(context: typer.Context, wanted: bool) -> None:
+    """Forbid downloads while the verb runs, to isthmus and to the libraries that read their own variable."""
+    if wanted:
+        before = {variable: os.environ.get(variable) for variable in ("ISTHMUS_OFFLINE", "HF_HUB_OFFLINE")}
+        os.environ.update(dict.fromkeys(before, "1"))
+        context.call_on_close(lambda: _restore(before))
+
+
+def _restore(environment: Mapping[str, str | None]) -> None:
+    for variable, value in environment.items():
+        os.environ.pop(variable, None)
+        if value is not None:
+            os.environ[variable] = value
+
+
 @app.callback()
 def isthmus(
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline",
+            callback=_offline,
+            is_eager=True,
+            allow_from_autoenv=False,
+            show_envvar=False,
+            help="make no network calls: models come from folders or from what was downloaded before",
+        ),
+    ] = False,
     _: Annotated[
         bool,
         typer.Option(

@@ -25,7 +25,7 @@ DESCRIPTION = "encoder.toml"
 CHOICES = {
     "layout": ("nhwc", "nchw"),
     "dtype": ("uint8", "float32"),
-    "fit": ("squash", "crop"),
+    "fit": ("squash", "crop", "cover"),
     "resample": ("bicubic", "bilinear", "lanczos"),
     "pool": ("none", "mean", "first"),
     "sides": (1, 2),

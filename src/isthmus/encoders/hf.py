@@ -27,6 +27,7 @@ from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, to
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput
+from isthmus.isolated.picture import band
 from isthmus.types import Matrix
 
 EXTRA = "hf"
@@ -203,13 +204,24 @@ class HfImages:
         """The largest size of a picture it gets."""
         return Frame(LONGEST, "within")
 
+    @property
+    def covers(self) -> bool:
+        """Whether it resizes the shorter side and cuts out the middle."""
+        return "shortest_edge" in dict(self.processor.to_dict().get("size") or {})
+
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
         """Return one row per picture."""
         return self.model.limit.run(self._encode, pixels)
 
     def _encode(self, pixels: Sequence[Pixels]) -> Matrix:
-        inputs = self.processor(images=list(pixels), input_data_format="channels_last", return_tensors="np")
+        given = [_middle(each) for each in pixels] if self.covers else list(pixels)
+        inputs = self.processor(images=given, input_data_format="channels_last", return_tensors="np")
         return self.model.run(self.architecture.image, inputs)
+
+
+def _middle(pixels: Pixels) -> Pixels:
+    left, top, right, bottom = band(pixels.shape[1], pixels.shape[0])
+    return pixels[top:bottom, left:right]
 
 
 def _identity(model: Any, tokenizer: Any, processor: Any, how: tuple[object, ...]) -> str:

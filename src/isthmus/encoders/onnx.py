@@ -206,9 +206,10 @@ def _pooled(output: Matrix, mask: NDArray[np.int64], pool: str) -> Matrix:
 def _providers(device: str, available: Sequence[str]) -> list[Any]:
     kind, _, number = device.partition(":")
     known = {name for name, provider in PROVIDERS.items() if provider in available}
+    kind = ("cuda" if "cuda" in known else "cpu") if device == "auto" else kind
     if kind not in known or (number and (kind == "cpu" or not number.isdigit())):
         raise BadInput(
-            f"onnxruntime has no device {device!r}; this installation has {', '.join(sorted(known))}. "
+            f"onnxruntime has no device {device!r}; this installation has {', '.join(sorted(known))}, and auto. "
             "Install onnxruntime-gpu for cuda (cuda:1 is the second GPU)."
         )
     chosen: list[Any] = [(PROVIDERS[kind], {"device_id": number})] if number else [PROVIDERS[kind]]

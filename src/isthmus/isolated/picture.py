@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels: TypeAlias = NDArray[np.uint8]  # (height, width, 3)
-Fit: TypeAlias = Literal["squash", "crop", "within"]
+Fit: TypeAlias = Literal["squash", "crop", "cover", "within"]
 
 ORIENTATION = 0x0112  # the EXIF tag
 TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE"}
@@ -45,12 +45,16 @@ SLOW = {"AVIF", "HEIF", "JPEG2000"}  # formats whose decoders can take long
 QUICK = (
     4 << 20
 )  # the largest such file, in bytes, that is decoded in this process: about 2 seconds by the same estimate
+LONGEST_BAND = 16
 WORKER = Worker("picture", PICTURE_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """How a picture fits a model's input: ``squash`` all of it into a square, or ``crop`` the centre.
+
+    ``cover`` crops as CLIP's own preprocessing does: the shorter side is resized to ``size``, then the centre is cut
+    out, in whole pixels.
 
     ``within`` is for models that crop or resize themselves: the picture keeps its proportions, is never enlarged, and
     its longest side has at most ``size`` pixels.
@@ -213,7 +217,8 @@ def framed(image: Image, frame: Frame) -> Image:
     turn = TURNS.get(_orientation(image))  # read first: a conversion may lose it
     plain = _plain(image)
     width, height = plain.size
-    size, box = (frame.size, frame.size), None
+    size: tuple[int, int] = (frame.size, frame.size)
+    box: tuple[float, float, float, float] | None = None
     if frame.fit == "within":
         shrink = min(1.0, frame.size / max(width, height))
         size = max(1, round(width * shrink)), max(1, round(height * shrink))
@@ -221,11 +226,36 @@ def framed(image: Image, frame: Frame) -> Image:
         side = min(width, height)
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
+    if frame.fit == "cover":
+        left, top, right, bottom = box = band(width, height)
+        size = _covering(right - left, bottom - top, frame.size)
     method = pillow.Resampling[frame.resample.upper()]
     resized = plain.resize(size, method, box=box, reducing_gap=3.0)
+    if frame.fit == "cover":
+        left, top = (size[0] - frame.size) // 2, (size[1] - frame.size) // 2
+        resized = resized.crop((left, top, left + frame.size, top + frame.size))
     if turn is not None:  # rotate after resizing, at a fraction of the cost
         resized = resized.transpose(pillow.Transpose[turn])
     return resized.convert("RGB")
+
+
+def band(width: int, height: int) -> tuple[int, int, int, int]:
+    """Return the box of the middle of a picture, at most ``LONGEST_BAND`` times as long as wide.
+
+    A model that resizes the shorter side and then cuts out the middle sees no more of a picture, and resizing all of a
+    narrow one would need a thousand times its memory.
+
+    >>> band(60, 2), band(60, 50)
+    ((14, 0, 46, 2), (0, 0, 60, 50))
+    """
+    longest = LONGEST_BAND * min(width, height)
+    left, top = max(0, (width - longest) // 2), max(0, (height - longest) // 2)
+    return left, top, left + min(width, longest), top + min(height, longest)
+
+
+def _covering(width: int, height: int, side: int) -> tuple[int, int]:
+    """Return the size of a picture whose shorter side is ``side``."""
+    return (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
 
 
 def upright(image: Image) -> Image:
