@@ -39,6 +39,6 @@ _WIDE = [0.0, *_logarithmic(0.001, 400)]
 _DENSE = {"beta_gallery": [0.0, *_logarithmic(0.001, 15)], "beta_query": [0.0, *_logarithmic(25, 200)]}
 DBNORM_WIDE_GRID = tuple(grid("dbnorm", {"beta_gallery": _WIDE, "beta_query": _WIDE})[1:])  # all but 0, 0
 DBNORM_PAPER_GRID = tuple(grid("dbnorm", _DENSE)[1:])
-# Ours: the paper states none for these two.
+# Ours: the paper states none for DN, and sweeps QBNorm inside DBNorm's grid (Appendix A2).
 DN_GRID = tuple(grid("dn", {"lam": [round(0.125 * i, 3) for i in range(1, 17)]}))
 QBNORM_GRID = tuple(grid("qbnorm", {"beta": [float(b) for b in (1, 2, 5, 10, 20, 40, 80, 160)]}))
