@@ -30,8 +30,8 @@ def reply(path: str, body: dict[str, Any]) -> Answer:
 
 
 def _embeddings(body: dict[str, Any]) -> dict[str, Any]:
-    given = body.pop("input")
-    known = {"model", "encoding_format", "input_type", "truncation", "task", "normalized", "embedding_type"}
+    given = body["input"]
+    known = {"model", "input", "encoding_format", "input_type", "truncation", "task", "normalized", "embedding_type"}
     assert body.keys() <= known, body.keys()
     assert len(given) <= 2048
     contents = [_jina(one) if isinstance(one, dict) else f"{_role(body)}{one}" for one in given]

@@ -18,7 +18,7 @@ from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.train import export_encoder
 
-EXPORTED = [make for make in tiny_towers.MADE if make not in (tiny_towers.siglip, tiny_towers.siglip2)]
+EXPORTED = [tiny_towers.clip, tiny_towers.siglip_of_two, tiny_towers.altclip, tiny_towers.blip, tiny_towers.dual]
 SIZES = [(16, 16), (20, 33), (33, 20), (17, 16), (9, 7), (40, 41)]
 
 

@@ -162,7 +162,7 @@ def test_models_for_other_tasks_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_only_encoders_that_can_run_in_half_precision_take_it(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"cannot run in float16\. Leave precision out; these can: hf"):
+    with pytest.raises(BadInput, match=r"cannot run in float16\. Leave precision out; these can: hf, matryoshka"):
         encoders.load(f"onnx:{write_encoder(tmp_path)}", precision="float16")
     with pytest.raises(BadInput, match="precision is 'int3'; it must be one of float32"):
         encoders.load("mini", precision="int3")

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from embedding_service import reply, vector
 from endpoint import Answer, Service, serving
 from isthmus import Collection, Document, Query, encoders
+from isthmus.cli import app
 from isthmus.encoders.base import Settings
 from isthmus.encoders.http import HttpEncoder, HttpModel, encoder_of
 from isthmus.encoders.wire_formats import FORMATS
@@ -101,6 +103,16 @@ def test_a_collection_is_made_and_searched(service: Service, tmp_path: Path) -> 
     with Collection.open(tmp_path / "c") as things:
         assert things.search("a cat", k=1)[0].id == "a"
         assert things.search(Query(image=picture(1)), k=1)[0].id == "b"
+
+
+def test_the_command_line_says_what_was_used(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "cat.txt").write_text("a red cat")
+    command = ["index", str(tmp_path / "notes"), "--into", str(tmp_path / "c"), "--calibration", "none"]
+    done = CliRunner().invoke(app, [*command, "--encoder", f"http:openai:m@{service.url}"])
+    tokens = sum(len(text) for body in service.asked for text in body["input"])
+    assert f"Used: {len(service.asked)} requests, {tokens:,} tokens." in done.stdout, done.output
+    assert "Used" not in CliRunner().invoke(app, command).stdout  # nothing was encoded again
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

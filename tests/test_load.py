@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import tiny
-from isthmus import Document, Query, encoders
+from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders.cache import FolderCache, MemoryCache
 from isthmus.encoders.onnx import PROVIDERS
 from isthmus.errors import BadFile, BadInput, BadVectors, MissingExtra, UnknownName
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: base, hf, http, mini, mini-fusion, mteb, onnx, st."),
+        ("/models/mine", "Known: base, hf, http, matryoshka, mini, mini-fusion, mteb, onnx, st."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:
@@ -274,3 +274,33 @@ def test_offline_is_obeyed_and_a_missing_model_says_so(monkeypatch: pytest.Monke
     monkeypatch.setattr("socket.getaddrinfo", refuse)
     with pytest.raises(BadFile, match="Offline is set: check the path, or download the model first"):
         encoders.load("st:nobody/no-such-model")
+
+
+def test_a_matryoshka_has_the_first_numbers_at_unit_length_and_a_name_that_loads(tmp_path: Path) -> None:
+    name = f"onnx:{write_encoder(tmp_path / 'encoder')}"
+    documents = [Document(id="a", text="a cat"), Document(id="b", image=np.zeros((4, 4), np.uint8))]
+    whole, cut = encoders.load(name), encoders.load(f"matryoshka:3:{name}")
+    assert (cut.dim, cut.modalities) == (3, whole.modalities)
+    assert cut.identity != whole.identity
+    for part, matrix in whole.encode_documents(documents).parts.items():
+        rows = matrix[:, :3] / np.maximum(np.linalg.norm(matrix[:, :3], axis=1, keepdims=True), 1e-9)
+        np.testing.assert_allclose(cut.encode_documents(documents).parts[part], rows, atol=1e-5)
+    with Collection.open(tmp_path / "c", encoder=f"matryoshka:3:{name}", calibration="none") as things:
+        things.add(documents)
+    with Collection.open(tmp_path / "c") as things:
+        assert things.search("a cat", k=1)[0].id == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("matryoshka:mini", "not an encoder's full name. Write matryoshka:256"),
+        ("matryoshka:0:mini", "not an encoder's full name"),
+        ("matryoshka:999:mini", "has 384 dimensions, fewer than 999"),
+        ("matryoshka:8:mini-fusion", "has no towers"),
+        ("matryoshka:8:minni", "Did you mean 'mini'"),
+    ],
+)
+def test_a_matryoshka_of_nothing_is_refused(name: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        encoders.load(name)

@@ -14,6 +14,7 @@ from isthmus.calibration import load as load_calibration
 from isthmus.cli import INTERRUPTED, progress, show
 from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, references
 from isthmus.cli.terminal import echo, echo_json
+from isthmus.encoders.abilities import HasUsage
 from isthmus.errors import BadInput, counted
 from isthmus.search import Calibrated, Collection, Indexed, Skipped
 from isthmus.search.calibrate import checked
@@ -119,6 +120,9 @@ def _print_report(things: Collection, report: Indexed, calibrated: Calibrated | 
     echo(f"{_changes(report) or 'No changes'}. {things.path} holds {counted(len(things), 'document')}.")
     if calibrated is not None:
         echo(f"Calibration: {calibrated.fitted.spec}{because(calibrated)}")
+    encoder = things.encoder if report.added or report.updated else None
+    if isinstance(encoder, HasUsage):
+        echo(f"Used: {counted(encoder.usage.requests, 'request')}, {counted(encoder.usage.tokens, 'token')}.")
     show.skipped(report.skipped)
 
 

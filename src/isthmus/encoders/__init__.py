@@ -21,7 +21,7 @@ from isthmus.encoders.folder import DESCRIPTION, describe
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadFile, BadInput, shown
 
-__all__ = ["KINDS", "Cache", "Encoder", "EncoderFamily", "FolderCache", "MemoryCache", "load"]
+__all__ = ["KINDS", "Cache", "Encoder", "EncoderFamily", "FolderCache", "MemoryCache", "load", "open_named"]
 
 MINI = EMBEDDED["mini"]
 
@@ -39,6 +39,7 @@ def load(
     """Load an encoder by its name, such as ``mini``, ``base``, ``onnx:PATH`` or ``st:NAME_OR_PATH``.
 
     ``KINDS`` has the families of this package; installed packages add others (``isthmus.encoders.families``).
+    ``device`` is where the model runs, ``precision`` may be ``float16`` or ``bfloat16`` for families that can;
     ``threads`` is the number of threads for the model and for reading pictures (default: all cores); ``cache`` is a
     folder that stores vectors for later runs (default: in memory only); ``batch`` is the number of passages or pictures
     per model call; ``progress(done, total)`` is called during the work, in passages and pictures.
@@ -49,16 +50,21 @@ def load(
     """
     if not isinstance(name, str) or "\0" in name or not _can_be_a_path(name):
         raise BadInput(f"{shown(name)} is not an encoder's name. Write {', '.join([*EMBEDDED, *NAMED])}.")
-    kind, colon, which = name.partition(":")
-    family = find_family(KINDS, kind)
     settings = Settings(
         device=device, precision=precision, threads=threads, cache=cache, batch=batch, progress=progress
     )
+    return open_named(name, settings)
+
+
+def open_named(name: str, settings: Settings) -> Encoder:
+    """Load an encoder by its name, with settings."""
+    kind, colon, which = name.partition(":")
+    family = find_family(KINDS, kind)
     if bool(family.rest) != bool(colon) or (colon and not which):
         raise BadInput(f"{name!r} is not an encoder's full name. Write {full_name(kind, family)}.")
-    if precision != "float32" and not family.halves:
+    if settings.precision != "float32" and not family.halves:
         able = ", ".join(word for word, family in KINDS.items() if family.halves)
-        raise BadInput(f"{name!r} cannot run in {precision}. Leave precision out; these can: {able}.")
+        raise BadInput(f"{name!r} cannot run in {settings.precision}. Leave precision out; these can: {able}.")
     return family.open(which or kind, settings)
 
 
@@ -107,6 +113,7 @@ KINDS: Mapping[str, EncoderFamily] = MappingProxyType(
         ),
         "st": built_in("st", "NAME_OR_PATH", "sentence-transformers models", "sentence_transformers", extra="st"),
         "http": built_in("http", "FORMAT:MODEL[@URL]", "services in the formats of OpenAI, Cohere, Voyage, Jina"),
+        "matryoshka": built_in("matryoshka", "DIM:NAME", "the first numbers of another encoder's vectors", halves=True),
         "mteb": built_in("mteb", "NAME_OR_PATH", "models of mteb", "mteb", extra="mteb"),
     }
 )

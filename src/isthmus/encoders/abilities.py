@@ -75,3 +75,19 @@ class HasSettings(Protocol):
     @property
     def settings(self) -> Settings:
         """The settings of the encoder."""
+
+
+class Usage(Protocol):
+    """What was asked of a service so far."""
+
+    requests: int
+    tokens: int
+
+
+@runtime_checkable
+class HasUsage(Protocol):
+    """An encoder that counts what it costs."""
+
+    @property
+    def usage(self) -> Usage:
+        """The count so far."""

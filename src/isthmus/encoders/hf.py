@@ -13,15 +13,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from isthmus._optional import need
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.images import LONGEST, Frame, Pixels
+from isthmus.encoders.images import LONGEST, Frame, Pixels, in_order
 from isthmus.encoders.texts import Splitter, TextPassage, padded
 from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
@@ -214,9 +217,20 @@ class HfImages:
         return self.model.limit.run(self._encode, pixels)
 
     def _encode(self, pixels: Sequence[Pixels]) -> Matrix:
-        given = [_middle(each) for each in pixels] if self.covers else list(pixels)
-        inputs = self.processor(images=given, input_data_format="channels_last", return_tensors="np")
-        return self.model.run(self.architecture.image, inputs)
+        prepare = partial(self._prepared, covers=self.covers)  # on threads: it takes longer than a GPU's turn
+        workers = min(self.model.settings.workers, len(pixels))
+        with closing(in_order(prepare, pixels, workers=workers, ahead=len(pixels))) as several:
+            each = list(several)
+        return self.model.run(
+            self.architecture.image, {name: np.concatenate([one[name] for one in each]) for name in each[0]}
+        )
+
+    def _prepared(self, pixels: Pixels, *, covers: bool) -> Mapping[str, Any]:
+        given = _middle(pixels) if covers else pixels
+        found: Mapping[str, Any] = self.processor(
+            images=[given], input_data_format="channels_last", return_tensors="np"
+        )
+        return found
 
 
 def _middle(pixels: Pixels) -> Pixels:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.byte_splitter import byte_splitter
+from isthmus.encoders.byte_splitter import BYTES_PER_TOKEN, byte_splitter
 from isthmus.encoders.data_urls import data_url
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.texts import Strings, TextPassage
@@ -35,6 +35,7 @@ NAME = re.compile(r"(?P<format>[^:]*):(?P<model>(?:(?!@https?:).)+)(?:@(?P<url>h
 TOKENS = "ISTHMUS_HTTP_TOKENS"  # of a text, for services whose model reads less than the vendor's
 PER_MINUTE = "ISTHMUS_HTTP_PER_MINUTE"  # requests
 ANSWER_BYTES = 64 * 2**20
+PICTURES_BYTES = 16 * 2**20  # in one request
 TRIES = 6
 
 
@@ -100,14 +101,11 @@ class HttpModel:
         url = plain_url(found["url"] or format_.url, found["model"], format_.keys[-1])
         return cls(found["model"], format_, service_at(f"{found['model']} at {url}", url, format_.keys))
 
-    def encode(self, inputs: Sequence[str], most: int, request: Callable[[Sequence[str]], WireRequest]) -> Matrix:
-        """Send at most ``most`` inputs in one request, and return one row per input."""
-        rows = []
-        for start in range(0, len(inputs), most):
-            some = inputs[start : start + most]
-            path, body = request(some)
-            rows.append(self.service.post(path, body, partial(self._read, len(some))))
-        return np.concatenate(rows)
+    def encode(self, requests: Iterable[tuple[int, WireRequest]]) -> Matrix:
+        """Send requests for so many inputs each, and return one row per input."""
+        return np.concatenate(
+            [self.service.post(path, body, partial(self._read, count)) for count, (path, body) in requests]
+        )
 
     def _read(self, count: int, answer: Any) -> Matrix:
         try:
@@ -152,7 +150,8 @@ class HttpText:
         """Return one row per passage."""
         role, texts = self.strings.read(passages)
         model, form = self.model.model, self.model.format
-        return self.model.encode(texts, form.texts, lambda some: form.text(model, some, role))
+        parts = batches(texts, form.texts, form.together * BYTES_PER_TOKEN)
+        return self.model.encode((len(part), form.text(model, part, role)) for part in parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,8 +168,27 @@ class HttpImages:
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
         """Return one row per picture."""
         model, form = self.model.model, self.model.format
-        urls = [data_url(each) for each in pixels]
-        return self.model.encode(urls, form.pictures, lambda some: form.image(model, some))
+        parts = batches([data_url(each) for each in pixels], form.pictures, PICTURES_BYTES)
+        return self.model.encode((len(part), form.image(model, part)) for part in parts)
+
+
+def batches(inputs: Sequence[str], most: int, size: int) -> Iterator[list[str]]:
+    """Yield inputs in order, at most ``most`` at a time and ``size`` bytes, or one that is larger.
+
+    >>> list(batches(["one", "two", "three", "four", "five"], 2, 8))
+    [['one', 'two'], ['three'], ['four', 'five']]
+    """
+    part: list[str] = []
+    used = 0
+    for each in inputs:
+        length = len(each.encode())
+        if part and (len(part) == most or used + length > size):
+            yield part
+            part, used = [], 0
+        part.append(each)
+        used += length
+    if part:
+        yield part
 
 
 def _number(variable: str) -> float | None:

@@ -33,6 +33,7 @@ class WireFormat:
     url: str  # where the vendor's own service is
     keys: tuple[str, ...]  # environment variables with the key
     tokens: int  # of a text
+    together: int  # tokens of all texts in one request
     texts: int  # in one request
     pictures: int
     reads_images: re.Pattern[str]  # the names of models that do
@@ -120,6 +121,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             url="https://api.openai.com/v1",
             keys=("ISTHMUS_OPENAI_KEY", "OPENAI_API_KEY"),
             tokens=8191,
+            together=300_000,
             texts=2048,
             pictures=1,
             reads_images=re.compile(r"(?!)"),
@@ -132,6 +134,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             url="https://api.cohere.com/v2",
             keys=("ISTHMUS_COHERE_KEY", "COHERE_API_KEY", "CO_API_KEY"),
             tokens=512,
+            together=128_000,
             texts=96,
             pictures=1,
             reads_images=re.compile(r"embed-.*v[3-9].*"),
@@ -144,6 +147,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             url="https://api.voyageai.com/v1",
             keys=("ISTHMUS_VOYAGE_KEY", "VOYAGE_API_KEY"),
             tokens=16_000,
+            together=120_000,
             texts=1000,
             pictures=8,
             reads_images=re.compile(r".*multimodal.*"),
@@ -156,6 +160,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             url="https://api.jina.ai/v1",
             keys=("ISTHMUS_JINA_KEY", "JINA_API_KEY"),
             tokens=8192,
+            together=128_000,
             texts=512,
             pictures=8,
             reads_images=re.compile(r"jina-clip.*|jina-embeddings-v4.*"),
