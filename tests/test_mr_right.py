@@ -22,7 +22,7 @@ from isthmus.cli import app
 from isthmus.documents import Query
 from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.locations import EMBEDDED
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, UnknownName
 from isthmus.queries.kinds import KINDS
 from isthmus.train.augment import normalised
 from isthmus.train.fusion.model import FusedDocuments
@@ -270,6 +270,19 @@ def test_the_matcher_learns_which_features_match() -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     assert float(loss.detach()) < 0.2
+
+
+def test_the_best_weights_are_kept_or_the_last(tmp_path: Path) -> None:
+    wild = replace(TRY, epochs={"pretrain": 1}, rate=5.0, clip=1e9)
+    data, start_of = pairs(16), made(wild).state_dict()
+    best, last = (
+        loop.train(made(wild), replace(wild, keep=keep), {"pretrain": data}, data, tmp_path / keep).state_dict()
+        for keep in ("best", "last")
+    )
+    assert all(torch.equal(best[name], start_of[name]) for name in best)  # a wild step makes everything worse
+    assert not torch.equal(last["ask.weight"], start_of["ask.weight"])
+    with pytest.raises(UnknownName, match="choice of weights"):
+        MrRightRecipe(keep="lost")  # type: ignore[arg-type]
 
 
 def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isthmus.train.mr_right.recipe import MrRightRecipe
 
 FROZEN = ("steps", "later_steps", "choosing", "noise", "text_tensor", "image_tensor")  # of the training without --paper
-TRAINED = ("epochs", "later_epochs", "size", "query_tokens", "document_tokens")  # of that with --paper
+TRAINED = ("epochs", "later_epochs", "size", "query_tokens", "document_tokens", "keep")  # of that with --paper
 NAMES = {"rate": "slow", "merge_layers": "merge", "match_layers": "match"}  # of settings whose options have other names
 
 
@@ -72,6 +72,12 @@ def train_fusion(  # noqa: PLR0913 - one name per option
     size: Annotated[int | None, typer.Option(min=32, help="with --paper: pixels a side; default: 288")] = None,
     query_tokens: Annotated[int | None, typer.Option(min=3, help="with --paper: of a query; default: 40")] = None,
     document_tokens: Annotated[int | None, typer.Option(min=3, help="with --paper: of a text; default: 128")] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="with --paper: weights of the best epoch on the held-out pairs, or of the last; default: best"
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=0, help="steps of pre-training; default: 300")] = None,
     later_steps: Annotated[int | None, typer.Option(min=0, help="steps of fine-tuning; default: 100")] = None,
     choosing: Annotated[
@@ -105,7 +111,7 @@ def train_fusion(  # noqa: PLR0913 - one name per option
     """
     shared = {"batch": batch, "queue": queue, "matched": matched, "rate": rate, "merge_layers": merge_layers}
     shared |= {"match_layers": match_layers}
-    trained = dict(zip(TRAINED, (epochs, later_epochs, size, query_tokens, document_tokens), strict=True))
+    trained = dict(zip(TRAINED, (epochs, later_epochs, size, query_tokens, document_tokens, keep), strict=True))
     frozen = dict(zip(FROZEN, (steps, later_steps, choosing, noise, text_tensor, image_tensor), strict=True))
     given = {name: value for name, value in {**shared, **trained, **frozen}.items() if value is not None}
     check(given, paper=paper, one_mean=one_mean)

@@ -2,8 +2,8 @@
 
 Pre-training on generated queries, then fine-tuning on human ones, each for a number of epochs with new queues and a new
 optimiser. AdamW; the rate rises to its peak in the first epoch of a stage and falls along a cosine to its last value
-with the last step; gradients are clipped (Section 5.3). Held-out documents decide which weights are kept: the paper
-does not say how its own were chosen.
+with the last step; gradients are clipped (Section 5.3). Held-out documents decide which weights are kept, or the last
+ones are (``keep``): the paper does not say how its own were chosen.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def train(
     *,
     report: Report = str,
 ) -> MrRight:
-    """Train through the stages and return the best weights; write ``log.jsonl`` and a checkpoint to ``out``.
+    """Train through the stages and return the model; write ``log.jsonl`` and a checkpoint to ``out``.
 
     A second call resumes after the last epoch that was saved, with the same result.
     """
@@ -62,7 +62,8 @@ def train(
                 row: dict[str, str | float] = {"stage": stage, "epoch": epoch + 1, **means}
                 run.weigh(_measure(run, held, out, row, report))
                 run.save(out, epoch + 1, optimiser)
-    model.load_state_dict(run.kept)
+    if recipe.keep == "best":
+        model.load_state_dict(run.kept)
     return model.eval()
 
 

@@ -65,7 +65,7 @@ def load_trained(out: Path, towers: str = "mini") -> tuple[MrRight, MrRightRecip
         raise BadInput(f"{out / 'run'} has no checkpoint. Train a model first: isthmus train fusion --paper.")
     recipe = MrRightRecipe(**saved["recipe"])
     model = _untrained(tower_folder(towers), recipe)
-    model.load_state_dict(saved["kept"])
+    model.load_state_dict(saved["kept" if recipe.keep == "best" else "model"])
     return model.eval(), recipe
 
 

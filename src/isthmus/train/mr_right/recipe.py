@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
 
 from isthmus.errors import BadInput
+from isthmus.registry import lookup
 from isthmus.train.fusion.layers import Shape
 
+Keep: TypeAlias = Literal["best", "last"]
 LEAST = {
     "batch": 2,
     "matched": 1,
@@ -42,6 +45,7 @@ class MrRightRecipe:
     strength: float = 9.0
     smallest: float = 0.5  # part of a picture's area that a random crop keeps at least: from the authors' code
     drop: float = 0.1
+    keep: Keep = "best"  # of the held-out pairs, or "last"; not stated
     every: int = 1  # epochs between two measurements, each with a checkpoint
     seed: int = 0
 
@@ -50,6 +54,7 @@ class MrRightRecipe:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise BadInput(f"{name} must be at least {least}, not {value}.")
+        lookup(dict.fromkeys(get_args(Keep)), self.keep, "choice of weights")
         if self.every < 1:
             raise BadInput(f"every must be at least 1, not {self.every}.")
 
