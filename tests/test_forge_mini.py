@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.align import mini
 from isthmus.align.base import Rewritten, joined
 from isthmus.align.mini import ForgeMini
+from isthmus.errors import BadFile
 from isthmus.evaluate.chat import chats
+from isthmus.train.onnx import write
 from test_reading import words
 
 TEXTS = st.lists(
@@ -66,6 +71,33 @@ def test_three_thousand_words_are_rewritten(shipped: ForgeMini) -> None:
     assert len(text.split()) > 2990
     (new,) = shipped.rewrite([text])
     assert 0 < len(new.text.split()) < len(text.split())
+
+
+def test_a_model_of_other_inputs_is_refused(tmp_path: Path) -> None:
+    class Narrow(torch.nn.Module):
+        def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return inputs[..., 0] * mask
+
+    free = {0: "n", 1: "t"}
+    given = (torch.zeros(1, 8, 5), torch.ones(1, 8, dtype=torch.bool))
+    write(Narrow(), given, tmp_path / "old.onnx", {"inputs": free, "mask": free}, {"logits": free})
+    with pytest.raises(BadFile, match=r"reads 5 numbers per token.*Train it again"):
+        mini.load(tmp_path / "old.onnx")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Ticket 4411\nPriority: low\nSummary: sourdough starter smells of acetone\nDevice: kiosk\nThanks for looking",
+        "hi all, hope you are well. i was wondering about {} if anybody knows, thanks a lot, kind regards, tom".format(
+            "sourdough starter that smells of acetone"
+        ),
+    ],
+)
+def test_a_message_of_another_style_keeps_what_is_asked_for(message: str, shipped: ForgeMini) -> None:
+    (new,) = shipped.rewrite([message])
+    assert {"sourdough", "starter", "smells", "acetone"} <= set(new.text.replace(",", "").split())
+    assert len(new.text.split()) < len(message.split())
 
 
 def test_the_shipped_model_is_small() -> None:

@@ -6,6 +6,7 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -59,7 +60,9 @@ def command(folder: Path, *more: str, steps: int = 2) -> list[str]:
     ("more", "stages"),
     [((), ["sft", "sft", "rl", "rl"]), (("--supervised-only",), ["sft"] * 2), (("--no-supervised",), ["rl"] * 2)],
 )
-def test_the_command_writes_a_rewriter_and_its_curve(more: tuple[str, ...], stages: list[str], folder: Path) -> None:
+def test_the_command_writes_a_rewriter_and_its_curve(
+    more: tuple[str, ...], stages: list[str], folder: Path, few: None
+) -> None:
     done = CliRunner().invoke(app, command(folder, *more), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert all(f"{stage} 0 of 2" in done.stderr for stage in stages)
@@ -73,7 +76,7 @@ def test_the_command_writes_a_rewriter_and_its_curve(more: tuple[str, ...], stag
     assert {path.name for path in made.parent.iterdir()} == {"small.onnx", "small.onnx.jsonl"}
 
 
-def test_the_same_command_makes_the_same_file(folder: Path) -> None:
+def test_the_same_command_makes_the_same_file(folder: Path, few: None) -> None:
     made = folder / "made" / "small.onnx"
     written = []
     for _ in range(2):
@@ -85,7 +88,7 @@ def test_the_same_command_makes_the_same_file(folder: Path) -> None:
 def test_the_commands_defaults_are_those_of_the_recipe() -> None:
     said = {name: each.default for name, each in inspect.signature(train_forge_mini).parameters.items()}
     names = {"supervised_steps": "sft_steps", "steps": "rl_steps", "rate": "rl_rate"}
-    for name in (*names, "length_cost", "batch", "seed"):
+    for name in (*names, "length_cost", "batch", "seed", "keep"):
         assert said[name] == getattr(ForgeMiniRecipe(), names.get(name, name)), name
     assert said["held_out"] == forge_data.HELD_OUT
 
@@ -105,21 +108,43 @@ def test_what_is_missing_is_said_with_where_it_comes_from(folder: Path) -> None:
         mini.load(folder / "nowhere.onnx")
 
 
-def test_examples_are_chats_and_clean_queries_and_what_is_clean_is_kept_whole(folder: Path) -> None:
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less of what is made without files."""
+    for name, count in (("GENERAL", 4), ("ASKED", 6), ("TURNS", 2)):
+        monkeypatch.setattr(forge_data, name, count)
+
+
+def test_examples_are_chats_and_clean_queries_and_what_is_clean_is_kept_whole(folder: Path, few: None) -> None:
     corpus, claims, right = forge_data.scifact(folder)
-    photos, everyday = forge_data.captions(folder)
+    photos, everyday = forge_data.photos(folder)
     assert (corpus.ids, claims["test"], right["1"]) == (["d1", "d2", "d3", "d4"], {"4": CLAIMS["4"]}, frozenset(["d1"]))
     assert photos.texts == ["A dog runs .", "Two girls .", "A car ."]
-    assert {each.claim for each in everyday} == {
-        "A brown dog on grass .",
-        "Red",
-    }  # a photo with one caption has no other
-    asked = forge_data.claims_asked(claims["train"], right, photos.texts)
-    assert [each.claim for each in asked].count(CLAIMS["1"]) == forge_data.TURNS + 1
+    assert set(everyday.queries.values()) == {"A brown dog on grass .", "Red"}  # a photo with one caption has no other
+    corpora, asked = forge_data.training(folder, 1)
+    assert [each.ids for each in corpora] == [corpus.ids, photos.ids]
+    assert [each.claim for each in asked if each.clean].count(CLAIMS["1"]) == 1
+    assert CLAIMS["3"] not in {each.claim for each in asked}  # held out
+    assert sum(each.clean for each in asked) == 2 + 4 + 6 + 2 + 4  # claims, titles, questions, captions, general
+    assert sum(not each.clean for each in asked) == 2 * 2 + 4 + 6 + 2 + 4
     made = forge_data.examples(asked, reader(), 2)
     assert len(made) == len(asked)
     for each, learned in zip(asked, made, strict=True):
         kept = [word for word, keep in zip(learned.window.words, learned.teacher, strict=True) if keep]
-        assert kept == learned.window.words if each.clean else len(kept) < len(learned.window.words) / 2
+        assert kept == learned.window.words if each.clean else len(kept) < len(learned.window.words)
     long = forge_data.ForgeQuery("talk " * 300, "talk", frozenset("a"))
     assert forge_data.examples([long], reader(), 1) == []  # more than one window
+
+
+def test_an_exchanged_query_has_other_words_of_the_same_form_and_searches_nothing(folder: Path, few: None) -> None:
+    rng = np.random.default_rng(0)
+    assert forge_data.exchanged("It is not that.", rng) == "It is not that."
+    other = forge_data.exchanged("A Brown dog, runs on 12 grass!", rng).split()
+    assert [word in other for word in ("A", "on", "12", "dog,", "runs")] == [True, True, True, False, False]
+    assert other[1][0].isupper()
+    assert other[2].endswith(",")
+    _, asked = forge_data.training(folder, 1)
+    known = {*CLAIMS.values(), "A brown dog on grass .", "Red", "A trial"}
+    assert all(
+        each.claim in known or each.claim.rstrip(".") + "." in known or not each.right for each in asked if each.right
+    )

@@ -34,7 +34,7 @@ def test_a_text_is_read_as_its_words_and_tokens_line_up_with_them() -> None:
 
 def test_what_a_word_looks_like_stands_beside_its_vector() -> None:
     (window,) = reader().read("Does HDL help Ann? Yes, 3x\nImage Description: it does")
-    caption, digit, name, capitals, opens, stop, length = window.inputs[window.first, DIM:].T
+    caption, digit, name, capitals, opens, stop, length = window.inputs[window.first, DIM : DIM + 7].T
     assert window.words == ["Does", "HDL", "help", "Ann?", "Yes,", "3x", "it", "does"]
     assert caption.tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
     assert digit.tolist() == [0, 0, 0, 0, 0, 1, 0, 0]
@@ -43,6 +43,20 @@ def test_what_a_word_looks_like_stands_beside_its_vector() -> None:
     assert opens.tolist() == [1, 0, 0, 0, 1, 0, 1, 0]
     assert stop.tolist() == [0, 0, 0, 1, 1, 0, 0, 0]
     np.testing.assert_allclose(length * 20, [4, 3, 4, 4, 4, 2, 2, 4], rtol=1e-6)
+
+
+def test_the_context_of_a_word_stands_there_too() -> None:
+    (window,) = reader().read("So the HDL, hm. HDL\nImage Description: the LDL helps hdl")
+    small, again, both, _, place, long, share, size, stops, start = window.inputs[window.first, DIM + 7 :].T
+    assert window.words == ["So", "the", "HDL,", "hm.", "HDL", "the", "LDL", "helps", "hdl"]
+    assert small.tolist() == [1, 1, 0, 0, 0, 1, 0, 0, 0]  # a stop word
+    assert again.tolist() == [0, 1, 1, 0, 1, 1, 0, 0, 1]  # is said again
+    assert both.tolist() == [0, 1, 1, 0, 1, 1, 0, 0, 1]  # in the message and in a caption
+    np.testing.assert_allclose(place * 9, range(9), atol=1e-5)
+    np.testing.assert_allclose([long[0] * 5, share[0]], [np.log(9), 4 / 9], rtol=1e-5)
+    np.testing.assert_allclose(size * 20, [4, 4, 4, 4, 1, 4, 4, 4, 4], rtol=1e-5)
+    np.testing.assert_allclose(stops, [0.5, 0.5, 0.5, 0.5, 0, 0.25, 0.25, 0.25, 0.25], rtol=1e-5)
+    np.testing.assert_allclose(start * 9, [0, 0, 0, 0, 4, 5, 5, 5, 5], atol=1e-5)
 
 
 def test_the_mark_before_a_caption_is_no_word_but_inside_a_line_it_is() -> None:

@@ -34,7 +34,7 @@ def example(rng: np.random.Generator, length: int = 8) -> Example:
     inputs = rng.normal(0, 0.3, (length, DIM + SIGNS)).astype(np.float32)
     inputs[:, 0] = np.where(marked, 3.0, -3.0)
     said = [f"{'yes' if mark else 'no'}{place}" for place, mark in enumerate(marked)]
-    return Example(Window(said, np.arange(length), inputs), marked, frozenset(["right"]))
+    return Example(Window(said, np.arange(length), inputs, np.zeros(length, dtype=int)), marked, frozenset(["right"]))
 
 
 def toys(count: int = 32) -> list[Example]:
@@ -131,6 +131,14 @@ def test_padding_never_changes_a_logit() -> None:
 def test_at_first_three_of_four_words_are_kept() -> None:
     logits, _ = forge_mini.word_logits(ForgeMiniPolicy(SMALL), toys(2), "cpu")
     torch.testing.assert_close(logits.sigmoid(), torch.full_like(logits, 0.75))
+
+
+def test_leaning_keeps_words_from_a_lower_probability_on() -> None:
+    made, several = random_policy(), toys(3)
+    before, _ = forge_mini.word_logits(made, several, "cpu")
+    made.lean(0.2)
+    after, _ = forge_mini.word_logits(made, several, "cpu")
+    torch.testing.assert_close(after - before, torch.full_like(before, np.log(4)))
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ import numpy as np
 from isthmus import encoders
 from isthmus.align.base import DESCRIPTION
 from isthmus.encoders.tower import cut
+from isthmus.queries.phrases import STOP
 from isthmus.types import Matrix, Rows
 
 if TYPE_CHECKING:
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
 FEATURES = "/bert/encoder/layer.1/output/LayerNorm/LayerNormalization_output_0"  # two of six layers
 ROOM = 254  # tokens of one window, without those around it
 WORD = re.compile(r"\S+")
+AROUND = ".,;:!?()[]\"'*`#>-"  # punctuation around a word
 MARK = re.compile(rf"^{DESCRIPTION.strip()}", re.MULTILINE)
-SIGNS = 7
+SIGNS = 17  # features of each word
+WIDTH = 384 + SIGNS  # inputs of each token
+STOPS = 384 + 7  # the column that says whether a word is a stop word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +38,7 @@ class Window:
     words: list[str]
     first: Rows  # (w,): the token that each word begins with
     inputs: Matrix  # (t, d + SIGNS): the model's input for each token
+    sentence: Rows  # (w,): the sentence of each word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,11 +92,21 @@ class WindowReader:
         ids = np.array([[first, *(token for _, several in pairs for token in several), last]], dtype=np.int64)
         (features,) = self.tower.run(None, {"tokens": ids, "mask": np.ones_like(ids)})
         lengths = np.array([len(several) for _, several in pairs])
-        signs = np.array([_signs(text, *span, caption) for span, _ in pairs], dtype=np.float32)
+        words = [text[start:end] for (start, end), _ in pairs]
+        sentence = _sentences(text, [span for span, _ in pairs])
+        captioned = np.array([caption <= start for (start, _), _ in pairs])
+        signs = np.concatenate(
+            [
+                np.array([_signs(text, *span, caption) for span, _ in pairs], dtype=np.float32),
+                context(words, captioned, sentence, lengths),
+            ],
+            axis=1,
+        )
         return Window(
-            [text[start:end] for (start, end), _ in pairs],
+            words,
             np.concatenate([[0], np.cumsum(lengths)[:-1]]),
             np.concatenate([features[0, 1:-1], np.repeat(signs, lengths, axis=0)], axis=1),
+            sentence,
         )
 
 
@@ -109,6 +125,50 @@ def padded(windows: Sequence[Window]) -> tuple[Matrix, Any]:
         inputs[row, : len(window.inputs)] = window.inputs
         mask[row, : len(window.inputs)] = True
     return inputs, mask
+
+
+def context(words: Sequence[str], captioned: Any, sentence: Rows, lengths: Rows) -> Matrix:
+    """Features that depend on no style or field: how often a word occurs, where, and in what kind of sentence.
+
+    They are: a stop word, one that occurs again, one that the other side has too (message and captions), its number of
+    tokens, its place, the length of the text, the share of captions; of its sentence the length, the share of stop
+    words, and the place.
+
+    >>> said = context(["the", "cat", "a", "cat"], np.array([0, 0, 1, 1], bool), np.array([0, 0, 1, 1]), np.ones(4))
+    >>> said[:, :3].tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    count = len(words)
+    plain = [word.strip(AROUND).lower() for word in words]
+    stop = np.array([not word or word in STOP for word in plain], dtype=np.float32)
+    sides = [{word for word, there in zip(plain, captioned, strict=True) if there == side} for side in (True, False)]
+    often = Counter(plain)
+    size = np.bincount(sentence)
+    start = np.unique(sentence, return_index=True)[1]
+    stops = np.bincount(sentence, stop) / size
+    return np.column_stack(
+        [
+            stop,
+            [often[word] > 1 for word in plain],
+            [word in sides[int(there)] for word, there in zip(plain, captioned, strict=True)],
+            lengths / 5,
+            np.arange(count) / count,
+            np.full(count, np.log(count) / 5),
+            np.full(count, captioned.mean()),
+            size[sentence] / 20,
+            stops[sentence],
+            start[sentence] / count,
+        ]
+    ).astype(np.float32)
+
+
+def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> Rows:
+    """Return the number of each word's sentence; a new line begins one too."""
+    opens = [
+        at > 0 and ("\n" in text[spans[at - 1][1] : start] or text[spans[at - 1][1] - 1] in ".!?")
+        for at, (start, _) in enumerate(spans)
+    ]
+    return np.cumsum(opens)
 
 
 def _signs(text: str, start: int, end: int, caption: int) -> tuple[float, ...]:

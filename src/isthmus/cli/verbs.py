@@ -158,11 +158,14 @@ def train_forge_mini(  # noqa: PLR0913 - one name per option
     device: Annotated[str, typer.Option(envvar="ISTHMUS_DEVICE", help="cpu or cuda")] = "cpu",
     supervised_steps: Annotated[
         int, typer.Option(min=1, help="supervised steps, on a teacher's choice of words")
-    ] = 500,
+    ] = 900,
+    keep: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="probability from which the supervised model keeps a word")
+    ] = 0.1,
     steps: Annotated[int, typer.Option(min=1, help="steps of reinforcement learning")] = 160,
     rate: Annotated[float, typer.Option(min=0, help="learning rate of reinforcement learning")] = 3e-4,
     length_cost: Annotated[float, typer.Option(min=0, help="penalty for keeping all words, in nDCG@10")] = 0.3,
-    batch: Annotated[int, typer.Option(min=1, help="queries per step")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="queries per step")] = 32,
     seed: Annotated[int, typer.Option(help="random seed")] = 0,
     held_out: Annotated[int, typer.Option(min=0, help="number of claims held out for validation")] = 109,
     supervised_only: Annotated[bool, typer.Option("--supervised-only", help="skip reinforcement learning")] = False,
@@ -183,6 +186,7 @@ def train_forge_mini(  # noqa: PLR0913 - one name per option
         rl_steps=0 if supervised_only else steps,
         rl_rate=rate,
         length_cost=length_cost,
+        keep=keep,
         batch=batch,
         seed=seed,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,11 +16,9 @@ import torch
 from isthmus.align.reading import WindowReader
 from isthmus.align.retrievers import Cached
 from isthmus.atomic import replacing
-from isthmus.errors import BadInput
 from isthmus.train import forge_data
-from isthmus.train.forge_data import HELD_OUT, ForgeCorpus
+from isthmus.train.forge_data import HELD_OUT
 from isthmus.train.forge_mini import (
-    Example,
     ForgeMiniPolicy,
     ForgeMiniRecipe,
     TrainingCurve,
@@ -39,36 +37,26 @@ def make_forge_mini(
     held_out: int = HELD_OUT,
     report: Callable[[str], object] = str,
 ) -> None:
-    """Train on SciFact's claims and Flickr8k's captions, as chats and clean; ``data`` holds both folders.
+    """Train on queries of several domains in many styles (``forge_data``); ``data`` holds scifact/ and flickr8k/.
 
     The last ``held_out`` claims are not used for training. A recipe without ``rl_steps`` makes the supervised model;
     one without ``sft_steps`` starts reinforcement from random weights.
     """
-    corpora, learned = _read(data, held_out, report)
+    corpora, several = forge_data.training(data, held_out)
+    learned = forge_data.examples(several, WindowReader.open(1), os.cpu_count() or 1, report)
     torch.manual_seed(recipe.seed)
     policy = ForgeMiniPolicy(recipe).to(device)
     curves: dict[str, TrainingCurve] = {}
     if recipe.sft_steps:
         curves["sft"] = supervised(policy, learned, recipe, device, report)
+        policy.lean(recipe.keep)
     if recipe.rl_steps:
         report(f"encoding {sum(len(corpus.ids) for corpus in corpora)} texts that are searched")
         retrievers = [[Cached(each) for each in corpus.retrievers()] for corpus in corpora]
-        curves["rl"] = reinforced(policy, learned, retrievers, recipe, device, report=report)
+        judged = [each for each in learned if each.right]
+        curves["rl"] = reinforced(policy, judged, retrievers, recipe, device, report=report)
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as draft:
         export(policy, draft)
     rows = [{"stage": stage, **row} for stage, curve in curves.items() for row in curve.rows]
     out.with_name(f"{out.name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-
-
-def _read(data: Path, held_out: int, report: Callable[[str], object]) -> tuple[Sequence[ForgeCorpus], list[Example]]:
-    abstracts, claims, right = forge_data.scifact(data)
-    photos, everyday = forge_data.captions(data)
-    train = claims["train"]
-    kept = {name: train[name] for name in list(train)[: max(0, len(train) - held_out)]}
-    if not kept:
-        raise BadInput(
-            f"{data / 'scifact'} has {len(train)} training claims, and {held_out} are held out. Hold out fewer."
-        )
-    asked = [*forge_data.claims_asked(kept, right, photos.texts), *everyday]
-    return (abstracts, photos), forge_data.examples(asked, WindowReader.open(1), os.cpu_count() or 1, report)

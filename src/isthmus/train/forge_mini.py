@@ -1,9 +1,9 @@
 """``isthmus train forge-mini``: learn which words of a chatty query to keep, with a retriever as the reward.
 
-    SFT     cross-entropy: a content word of the claim is kept, any other word is not
-    RL      G = 8 samples of kept words per query; reward = nDCG@10, mean over the retrievers, minus a small length
-    cost;
-            advantage = r − mean of the group, no division by the deviation (BRIDGE); loss = −A · log P(sample)
+    SFT     cross-entropy: a content word of the claim is kept, any other word is not; then the logits are shifted so
+            that a word is kept from P = .1 on: a lost word costs more than one too many
+    RL      G = 8 samples of kept words per query; reward = nDCG@10, mean over the retrievers, minus a small cost of
+            length; advantage = r − mean of the group, not divided by the deviation (BRIDGE); loss = −A · log P(sample)
 
 The policy is a Bernoulli per word, so log P is a sum over words and its gradient needs no second model. Reinforcement
 starts from the supervised weights, or from random ones (every word kept with probability ¾).
@@ -37,11 +37,12 @@ class ForgeMiniRecipe:
     width: int = 128
     layers: int = 1
     heads: int = 4
-    dropout: float = 0.5
-    batch: int = 64
+    dropout: float = 0.3
+    batch: int = 32
     group: int = 8
     length_cost: float = 0.3
-    sft_steps: int = 500
+    sft_steps: int = 900
+    keep: float = 0.1  # P above which the supervised model keeps a word: losing one costs more than one too many
     sft_rate: float = 1e-3
     rl_steps: int = 160
     rl_rate: float = 3e-4
@@ -106,6 +107,12 @@ class ForgeMiniPolicy(nn.Module):
         nn.init.constant_(last.bias, float(np.log(3)))  # ¾
         self.leave = nn.Sequential(nn.LayerNorm(recipe.width), last)
 
+    def lean(self, keep: float) -> None:
+        """Shift all logits so that a word with a probability of ``keep`` gets ½."""
+        last = self.leave[1]
+        with torch.no_grad():
+            last.bias.add_(float(np.log((1 - keep) / keep)))
+
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Return the logit of every token, ``(n, t)``."""
         seen = self.enter(inputs)
@@ -156,9 +163,11 @@ def supervised(
     optimizer = torch.optim.AdamW(policy.parameters(), lr=recipe.sft_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.sft_rate, total_steps=recipe.sft_steps)
     curve = TrainingCurve()
+    order = sorted(range(len(examples)), key=lambda row: len(examples[row].window.inputs))
     policy.train()
     for step in range(recipe.sft_steps):
-        chosen = [examples[row] for row in rng.integers(len(examples), size=recipe.batch)]
+        first = int(rng.integers(max(1, len(order) - recipe.batch + 1)))
+        chosen = [examples[row] for row in order[first : first + recipe.batch]]  # of similar length: little padding
         logits, there = word_logits(policy, chosen, device)
         wanted = torch.zeros_like(logits)
         for row, example in enumerate(chosen):
