@@ -66,8 +66,8 @@ def evaluate(  # noqa: PLR0913 - one name per option
     Calibrations are fitted on reference queries of another split of the benchmark, or on the built-in query bank if it
     has none; the gallery of dbnorm is the documents of that split, or the bank. The means that center and dn subtract
     are those of the other split's documents if it has some, else of the searched ones; --means chooses, also those of a
-    saved calibration. A name that stands for several benchmarks (mixtures, mixtures:dev, the domains of mm-bright) adds a
-    table of their means.
+    saved calibration. A name that stands for several benchmarks (mixtures, mixtures:dev, the domains of mm-bright)
+    adds a table of their means.
     """
     from isthmus.evaluate import check_means, compare, render
     from isthmus.evaluate.benchmarks import expand, load
