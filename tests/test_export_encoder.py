@@ -18,7 +18,7 @@ from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.train import export_encoder
 
-EXPORTED = [tiny_towers.clip, tiny_towers.siglip_of_two, tiny_towers.altclip, tiny_towers.blip, tiny_towers.dual]
+EXPORTED = [tiny_towers.clip, tiny_towers.siglip_of_two, tiny_towers.blip]
 SIZES = [(16, 16), (20, 33), (33, 20), (17, 16), (9, 7), (40, 41)]
 
 

@@ -128,11 +128,12 @@ def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["clip", "siglip2"])
+@pytest.mark.parametrize("name", ["hf:clip", "hf:siglip2", "st:clip"])
 def test_half_precision_gives_nearly_the_same_vectors_under_the_same_identity(
     name: str, precision: str, folders: dict[str, Path]
 ) -> None:
-    whole, half = (encoders.load(f"hf:{folders[name]}", precision=kind) for kind in ("float32", precision))
+    kind, _, model = name.partition(":")
+    whole, half = (encoders.load(f"{kind}:{folders[model]}", precision=each) for each in ("float32", precision))
     asked: list[str | Query] = [*TEXTS, Query(image=picture((40, 40)))]
     one, other = whole.encode_queries(asked), half.encode_queries(asked)
     for part, matrix in one.parts.items():
@@ -162,7 +163,7 @@ def test_models_for_other_tasks_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_only_encoders_that_can_run_in_half_precision_take_it(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"cannot run in float16\. Leave precision out; these can: hf, matryoshka"):
+    with pytest.raises(BadInput, match=r"cannot run in float16\. Leave precision out; these can: hf, st, matryoshka"):
         encoders.load(f"onnx:{write_encoder(tmp_path)}", precision="float16")
     with pytest.raises(BadInput, match="precision is 'int3'; it must be one of float32"):
         encoders.load("mini", precision="int3")

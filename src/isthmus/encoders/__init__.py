@@ -111,7 +111,9 @@ KINDS: Mapping[str, EncoderFamily] = MappingProxyType(
         "hf": built_in(
             "hf", "NAME_OR_PATH", "CLIP, SigLIP and their like", "transformers", "torch", extra="hf", halves=True
         ),
-        "st": built_in("st", "NAME_OR_PATH", "sentence-transformers models", "sentence_transformers", extra="st"),
+        "st": built_in(
+            "st", "NAME_OR_PATH", "sentence-transformers models", "sentence_transformers", extra="st", halves=True
+        ),
         "http": built_in("http", "FORMAT:MODEL[@URL]", "services in the formats of OpenAI, Cohere, Voyage, Jina"),
         "matryoshka": built_in("matryoshka", "DIM:NAME", "the first numbers of another encoder's vectors", halves=True),
         "mteb": built_in("mteb", "NAME_OR_PATH", "models of mteb", "mteb", extra="mteb"),

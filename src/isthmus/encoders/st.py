@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from isthmus._optional import need, offline
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, torch_device, torch_threads, weights
+from isthmus.encoders.torch_models import BatchLimit, in_precision, torch_device, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
@@ -29,14 +27,13 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
     model.eval()
     if not model.supports("text"):
         raise BadInput(f"{name} reads {', '.join(map(str, model.modalities))}; isthmus needs a model that reads text.")
-    running = StModel(model, settings, BatchLimit(settings.batch))
+    identity = _identity(model)  # of the weights before they are rounded
+    running = StModel(in_precision(model, settings.precision), settings, BatchLimit(settings.batch))
     prompts = {role: prompt_of(model, role) for role in ROLE_PROMPTS}
     text = StText(running, Strings(splitter(model, name), prompts))
     image = StImages(running) if model.supports("image") else None
     dim = text.encode([TextPassage(0, 1, b"document\na")]).shape[1]
-    return TowerEncoder(
-        name=f"st:{name}", dim=dim, identity=_identity(model), text=text, image=image, settings=settings
-    )
+    return TowerEncoder(name=f"st:{name}", dim=dim, identity=identity, text=text, image=image, settings=settings)
 
 
 def load_model(name: str, device: str) -> Any:
@@ -64,9 +61,14 @@ class StModel:
     def _encode(self, prompt: str, inputs: Sequence[Any]) -> Matrix:
         with torch_threads(self.settings.threads):
             rows = self.model.encode(
-                list(inputs), prompt=prompt or None, batch_size=len(inputs), show_progress_bar=False
+                list(inputs),
+                prompt=prompt or None,
+                batch_size=len(inputs),
+                show_progress_bar=False,
+                convert_to_tensor=True,
             )
-        return np.asarray(rows, dtype=np.float32)
+        vectors: Matrix = rows.float().cpu().numpy()
+        return vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
