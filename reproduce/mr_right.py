@@ -1,6 +1,6 @@
 """Mr. Right's tables where text and picture concern the same thing, and where they do not.
 
-    python reproduce/mr_right.py --data DIR --sbert FOLDER --model OUT [--set SET] [--cache FOLDER]
+    python reproduce/mr_right.py --data DIR --sbert FOLDER --start OUT --model OUT [--set SET] [--cache FOLDER]
                                         (needs scifact/, flickr8k/, docvqa/, all-mpnet-base-v2; half an hour)
 
     photos       a photo and a paragraph about it          (``related_set.py``, SET, built if it does not exist)
@@ -49,8 +49,10 @@ TIE = 1e-6  # of several best weights, the one in the middle is taken
 DEV = 60  # documents that the weights of the ensemble are tuned on
 READ = 10
 GENERATED = "mixed, generated"
+UNTRAINED = "the paper's, untrained"
 OPTIONS = {
     "sbert": "the folder of all-mpnet-base-v2",
+    "start": "the output of `isthmus train fusion --paper --epochs 0 --later-epochs 0`",
     "model": "the output of `isthmus train fusion --paper`",
     "set": "the output of related_set.py; default: out/related",
     "cache": "a folder for vectors",
@@ -67,10 +69,11 @@ class Models:
     trained: Mapping[str, FusionEncoder]  # by their names in the tables
 
     @classmethod
-    def load(cls, sbert: str, paper: str, cache: str | None) -> Models:
+    def load(cls, sbert: str, start: str, paper: str, cache: str | None) -> Models:
         """Load them."""
         trained = {}
-        for name, source in (("mini-fusion", "mini-fusion"), ("the paper's", f"onnx:{paper}")):
+        sources = {"mini-fusion": "mini-fusion", UNTRAINED: f"onnx:{start}", "the paper's": f"onnx:{paper}"}
+        for name, source in sources.items():
             encoder = encoders.load(source, cache=cache)
             if not isinstance(encoder, FusionEncoder):
                 raise SystemExit(f"{source} is not a model of `isthmus train fusion`.")
@@ -140,9 +143,12 @@ def of_model(name: str, encoder: FusionEncoder, asked: Asked) -> dict[str, Score
     for kind, several in asked.queries.items():
         words = [text for text, _ in several]
         vectors[kind] = encoder.encode_queries(words).parts["text"] @ held.T
-        if kind in KINDS:
+        if kind in KINDS and name != UNTRAINED:
             again[kind] = reranked(encoder.matcher(), words, vectors[kind], documents)
-    return {f"{name}, contrast": vectors, f"{name}, matching": again}
+    found: dict[str, Scores] = {f"{name}, contrast": vectors}
+    if again:
+        found[f"{name}, matching"] = again
+    return found
 
 
 def rankings(models: Models, asked: Asked, dev: Asked) -> dict[str, Scores]:
@@ -248,7 +254,7 @@ def main(data: Path, folder: Path, models: Models) -> Iterator[tuple[str, Sequen
 
 if __name__ == "__main__":
     options = arguments(__doc__, OPTIONS)
-    models = Models.load(options.sbert, options.model, options.cache)
+    models = Models.load(options.sbert, options.start, options.model, options.cache)
     tables = dict(main(options.data, Path(options.set or "out/related"), models))
     tables["mr_right_log"] = table_log(Path(options.model))
     raise SystemExit(max([compared(name, list(rows), options.write) for name, rows in tables.items()]))
