@@ -168,6 +168,8 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         *(("experiments", name) for name in ("gap", "groups", "scores", "standardize_moments", "transfer")),
         *(("papers/nnn", name) for name in ("recalls", "hub_counts", "groups_clip", "nnn_settings")),
         *(("papers/standardize", name) for name in ("standardize_moments", "standardize_skewness")),
+        *(("papers/mr_right", f"mr_right{name}") for name in ("", "_generated", "_log", "_maps", "_unique")),
+        ("papers/mr_right", "related_set"),
         ("queries", "queries"),
         ("queries", "tagger"),
         ("lens", "lens"),
