@@ -19,8 +19,10 @@ from isthmus.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parent.parent
 HELPERS = (
+    "chat_sets",
     "corpora",
     "flickr8k",
+    "kept",
     "match_corpora",
     "mixture",
     "mixture_things",
@@ -289,11 +291,12 @@ def test_the_nnn_papers_grid_is_that_of_the_paper() -> None:
 
 def test_the_table_of_aligned_queries_is_of_what_reproduce_expects() -> None:
     with (ROOT / "reproduce/expected/bridge.csv").open() as file:
-        expected = {(row["searched"], row["retriever"]): row["nDCG@10"] for row in csv.DictReader(file)}
-    text = (ROOT / "docs/align.md").read_text().split("| searched | ")[1].split("\n\n")[0]
-    header, _, *lines = text.splitlines()
-    names = [name.strip() for name in header.strip().strip("|").split("|")]
-    assert len(lines) >= 6
+        expected = {(row["set"], row["retriever"], row["searched"]): row for row in csv.DictReader(file)}
+    text = (ROOT / "docs/align.md").read_text().split("| set | retriever | + caption |")[1].split("\n\n")[0]
+    _, _, *lines = text.splitlines()
+    assert len(lines) >= 10
     for line in lines:
-        way, *shown = cells(line)
-        assert shown == [expected[way, name] for name in names]
+        name, retriever, *shown = cells(line)
+        ways = ("+ caption", "+ forge-mini", "the clean query")
+        rows = [expected[name, retriever, way] for way in ways]
+        assert shown == [*(row["nDCG@10"] for row in rows), rows[1]["closed"]]

@@ -28,6 +28,7 @@ from isthmus.train.forge import advantages
 from isthmus.train.onnx import write
 
 DIM = 384
+LAST = "leave.1.bias"  # of the last layer: what is added to every logit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +110,9 @@ class ForgeMiniPolicy(nn.Module):
 
     def lean(self, keep: float) -> None:
         """Shift all logits so that a word with a probability of ``keep`` gets ½."""
-        last = self.leave[1]
-        with torch.no_grad():
-            last.bias.add_(float(np.log((1 - keep) / keep)))
+        for name, weight in self.named_parameters():
+            if name == LAST:
+                weight.data += float(np.log((1 - keep) / keep))
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Return the logit of every token, ``(n, t)``."""
