@@ -8,10 +8,10 @@
 
 A row may have ``text_id`` and ``image_id``, if a text or a picture is in several documents: these are then not wrong
 answers. A missing mixed query is the two others in random order. A human one is only used if queries are not split
-(``pool="mean"``), because it has no labels for which words describe which part. ``"related": true`` says that text and
-picture describe the same thing, as a caption and its photo do: then the words of a query are about both, and nothing is
-learned of their side. ``group`` names the part of a mixture that a held-out row belongs to. A row whose picture is
-missing, or without one of the queries, is left out and counted.
+(``pool="mean"``, and in ``isthmus.train.mr_right``), because it has no labels for which words describe which part.
+``"related": true`` says that text and picture describe the same thing, as a caption and its photo do: then the words of
+a query are about both, and nothing is learned of their side. ``group`` names the part of a mixture that a held-out row
+belongs to. A row whose picture is missing, or without one of the queries, is left out and counted.
 """
 
 from __future__ import annotations

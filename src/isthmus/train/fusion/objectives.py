@@ -12,8 +12,8 @@ The wrong documents: one drawn from the batch by the contrast's own softmax; the
 wrong image with the right text. One that would still be right (the query is about its image alone, or the drawn one
 shares the described part) is replaced by another drawn one; with ``paper`` it is called wrong.
 
-Reference: Mr. Right (2022), DQC and DQM. Deviations: the rule of the last sentence, the wrong part from the drawn
-document, and the ranking loss.
+Reference: Mr. Right (2022), DQC and DQM. Deviations: without ``paper``, the rule of the last sentence; the ranking
+loss; wrong documents are drawn for queries, but no wrong queries for documents (``isthmus.train.mr_right`` does both).
 """
 
 from __future__ import annotations
