@@ -5,8 +5,8 @@
 
 OUT is what ``isthmus train fusion --paper`` wrote, with its checkpoint; SET is ``related_set.py``'s. For the first
 ``PHOTOS`` test photos and each kind of query: the logit of a match with its own document and with the next one, the
-share of the heat that lies on the photo, and the photo's share of the document's tokens. The picture shows the first
-two of them: a heat map over the photo, and the words of the paragraph, the brighter the redder.
+share of the heat that lies on the photo, and the photo's share of the document's tokens. The picture shows two of the
+sample photos that come with isthmus: a heat map over the photo, and the words of its text, the brighter the redder.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from related_set import build
 from right_set import NAMES
 from tables import Row, arguments, compared
 
+from isthmus import samples
 from isthmus.encoders.images import Frame
 from isthmus.encoders.images import read as read_picture
 from isthmus.queries.kinds import KINDS
@@ -34,7 +35,23 @@ from isthmus.train.mr_right.model import MrRight, ReadTexts
 from isthmus.train.mr_right.recipe import MrRightRecipe
 from isthmus.train.towers import tokenized, tokenizer
 
-PHOTOS, SHOWN = 20, 2
+PHOTOS = 20
+SHOWN = [  # the documents of the picture, and their queries
+    {"doc_image": "otters.jpg", "doc_text": "The otters of Oakland Zoo, out of the water for once."},
+    {"doc_image": "lake.jpg", "doc_text": "Lake Sherburne in Montana: snow on the peaks, hardly any wind."},
+]
+ASKED = [
+    {
+        "query_text": "animals of a zoo in Oakland",
+        "query_img": "an otter stands on a rock by the water",
+        "query_multi": "an otter on a rock by the water in a zoo in Oakland",
+    },
+    {
+        "query_text": "a lake in Montana",
+        "query_img": "mountains are reflected in still water",
+        "query_multi": "mountains reflected in the water of a lake in Montana",
+    },
+]
 OPTIONS = {
     "model": "the output of `isthmus train fusion --paper`",
     "set": "the output of related_set.py; default: out/related",
@@ -153,7 +170,7 @@ def main(data: Path, folder: Path, model: Path, picture: Path | None) -> list[Ro
     )
     reader = Reader(*load_trained(model), tower_folder("mini"))
     if picture is not None:
-        draw(reader, held[:SHOWN], asked[:SHOWN], folder / "images", picture)
+        draw(reader, SHOWN, ASKED, samples.folder() / "photos", picture)
     return table(reader, held, asked, folder / "images")
 
 
