@@ -300,3 +300,15 @@ def test_the_table_of_aligned_queries_is_of_what_reproduce_expects() -> None:
         ways = ("+ caption", "+ forge-mini", "the clean query")
         rows = [expected[name, retriever, way] for way in ways]
         assert shown == [*(row["nDCG@10"] for row in rows), rows[1]["closed"]]
+
+
+def test_the_table_of_the_ladder_is_of_what_reproduce_expects() -> None:
+    with (ROOT / "reproduce/expected/ladder.csv").open() as file:
+        expected = {(row["set"], row["searched"], row["retriever"]): row["nDCG@10"] for row in csv.DictReader(file)}
+    text = (ROOT / "docs/papers/bridge.md").read_text().split("| set | searched | ")[1].split("\n\n")[0]
+    header, _, *lines = text.splitlines()
+    names = [name.strip() for name in header.strip().strip("|").split("|")]
+    assert len(lines) >= 10
+    for line in lines:
+        chosen, way, *shown = cells(line)
+        assert shown == [expected[chosen, way, name] for name in names]
