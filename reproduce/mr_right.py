@@ -83,7 +83,7 @@ class Models:
 
 def related(folder: Path, group: str, *, dev: bool = False) -> Asked:
     """Return a collection of the related set, with people's queries, and with generated mixed ones."""
-    if dev:  # no model of the ensemble was trained on either
+    if dev:  # `mini` knows the fine-tuning photos: docs/papers/mr_right.md
         held = asked = made = [*_rows(folder, "val_pairs"), *_rows(folder, "finetune_pairs")]
     else:
         held, asked, made = (_rows(folder, name) for name in ("documents", "test_queries", "auto_test_queries"))

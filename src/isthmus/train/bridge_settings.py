@@ -6,7 +6,8 @@ LENS    Qwen3-Embedding-4B; M = 7 hard negatives and those of the batch, τ = 0.
         epochs; hard negatives of BM25 and of a first checkpoint; cosine of the vectors of the [EOS] token
 
 Not printed, so ours: the queries of a FORGE step, its temperature, KL and clipping (none), k = 10, how many hard
-negatives FORGE has and what they are for, LENS's lengths, schedule and weight decay. The paper trains on four GPUs.
+negatives FORGE has and what they are for, LENS's lengths, schedule and weight decay, the length
+of FORGE's input (384 tokens), its gradient norm (1). The paper trains on four GPUs.
 Here FORGE is trained on one, and of LENS the best epoch by held-out queries is kept, the start included.
 """
 

@@ -37,14 +37,14 @@ class MrRightRecipe:
     document_tokens: int = 128
     size: int = 288  # pixels a side; 384 for some of its models
     match: int = 6  # layers of the matcher (Section 4.3, Appendix D)
-    merge: int = 6  # layers of merge attention, as in METER, which the paper starts from; itself, it states no number
+    merge: int = 6  # layers of merge attention; METER has 6 of co-attention, the paper states no number
     batch: int = 64  # not stated
     matched: int | None = None  # queries and documents of a batch that the matcher reads; None: all
     temperature: float = 0.07  # learned; where it starts is from the authors' code
-    operations: int = 2  # of RandAugment, and their strength (0 … 10): from the authors' code
+    operations: int = 2  # of RandAugment, and their strength (0 … 10): ours; the authors' code has 2 of ten at 7
     strength: float = 9.0
     smallest: float = 0.5  # part of a picture's area that a random crop keeps at least: from the authors' code
-    drop: float = 0.1
+    drop: float = 0.1  # not stated
     keep: Keep = "best"  # of the held-out pairs, or "last"; not stated
     every: int = 1  # epochs between two measurements, each with a checkpoint
     seed: int = 0
