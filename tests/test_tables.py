@@ -34,7 +34,9 @@ ELSEWHERE = {
 }
 # Numbers of the tables and figures that a paper has.
 NUMBERED: dict[str, dict[str, Iterable[int | str]]] = {
+    "bridge": {"Figure": range(1, 4), "Table": range(1, 5)},
     "gr_clip": {"Figure": range(1, 8), "Table": range(1, 8)},
+    "mr_right": {"Figure": range(1, 10), "Table": range(1, 7)},
     "nnn": {
         "Figure": [1, 2, 3, "A1", "A2"],
         "Table": [1, 2, 3, *(f"A{n}" for n in range(1, 16))],
