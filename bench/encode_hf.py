@@ -44,6 +44,7 @@ def written(folder: Path) -> Path:
     )
     config = transformers.CLIPConfig()
     config.text_config.eos_token_id = ENDS[END]
+    config.text_config.vocab_size = len(reader)
     for each in (transformers.CLIPModel(config), reader, CLIPImageProcessorPil()):
         each.save_pretrained(folder)
     return folder

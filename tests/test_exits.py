@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from isthmus import Collection
+from isthmus.cli import running
 from stock import mixed
 
 # Sends itself SIGINT when the audit event EVENT mentions WHAT, in whatever thread that happens, and then goes on.
@@ -118,3 +119,14 @@ def test_a_collection_that_may_only_be_read_is_not_calibrated(things: Path, monk
     assert "read-only" in str(done.exception)
     assert (things / "collection.sqlite").read_bytes() == before
     assert CliRunner().invoke(app, ["search", "a cat", "--in", str(things)]).exit_code == 0
+
+
+def test_a_verb_without_its_packages_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without() -> None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(running, "app", without)
+    assert running.run() == 1
+    assert "pip install 'isthmus[train]'" in capsys.readouterr().err

@@ -169,6 +169,22 @@ def test_only_encoders_that_can_run_in_half_precision_take_it(tmp_path: Path) ->
         encoders.load("mini", precision="int3")
 
 
+def test_a_folder_without_its_tokenizer_or_with_another_image_processor_is_refused(tmp_path: Path) -> None:
+    folder = tiny_towers.clip(tmp_path / "words")
+    for file in [*folder.glob("*token*"), *folder.glob("*vocab*"), *folder.glob("merges*")]:
+        file.unlink()
+    with pytest.raises(BadFile, match="has no tokenizer of its model"):
+        encoders.load(f"hf:{folder}")
+    folder = tiny_towers.clip(tmp_path / "eyes")
+    size = {"height": 2 * tiny_towers.SIDE, "width": 2 * tiny_towers.SIDE}
+    tiny_towers.CLIPImageProcessorPil(size=size, crop_size=size).save_pretrained(folder)
+    (folder / "processor_config.json").unlink(missing_ok=True)
+    with pytest.raises(BadFile, match="does not fit its weights"):
+        encoders.load(f"hf:{folder}")
+    with pytest.raises(BadFile, match="There is no folder"):
+        encoders.load(f"hf:{tmp_path / 'nowhere'}")
+
+
 def test_a_device_is_chosen_or_refused(folders: dict[str, Path]) -> None:
     assert torch_device("auto", "hf") in ("cuda", "mps", "cpu")
     assert encoders.load(f"hf:{folders['clip']}", device="auto").dim == 12

@@ -29,7 +29,10 @@ def evaluate(  # noqa: PLR0913 - one name per option
     ],
     data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="the folder with its files")],
     encoder: Annotated[
-        str, typer.Option(envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, base, onnx:FOLDER, st:NAME, mteb:NAME")
+        str,
+        typer.Option(
+            envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, base, onnx:FOLDER, hf:NAME, st:NAME, http:…, mteb:NAME"
+        ),
     ] = "mini",
     calibration: Annotated[
         str, typer.Option(help="comma-separated specs; auto; alone: each modality searched separately")

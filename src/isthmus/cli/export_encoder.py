@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from isthmus._optional import require
 from isthmus.cli import progress
 from isthmus.cli.options import Quiet
 from isthmus.cli.terminal import echo
@@ -23,6 +24,8 @@ def export_encoder(
 
     The vectors of the folder are compared with those of the encoder before it is written.
     """
+    for module in ("torch", "transformers", "onnx"):
+        require(module, extra="hf,train")
     from isthmus.train.export_encoder import export_encoder as export  # late: it imports torch
 
     with progress.waiting("exporting", quiet=quiet):

@@ -35,7 +35,8 @@ def index(  # noqa: PLR0913 - one name per option
         str | None,
         typer.Option(
             envvar="ISTHMUS_ENCODER",
-            help="mini, mini-fusion, base, onnx:FOLDER, st:NAME, mteb:NAME, or none if documents have their own "
+            help="mini, mini-fusion, base, onnx:FOLDER, hf:NAME, st:NAME, http:…, mteb:NAME, or none if documents have "
+            "their own "
             "vectors; default: the collection's, mini for a new one",
         ),
     ] = None,

@@ -21,7 +21,8 @@ def reencode(
     encoder: Annotated[
         str,
         typer.Option(
-            envvar="ISTHMUS_ENCODER", help="the new encoder: mini, mini-fusion, base, onnx:FOLDER, st:NAME, mteb:NAME"
+            envvar="ISTHMUS_ENCODER",
+            help="the new encoder: mini, mini-fusion, base, onnx:FOLDER, hf:NAME, st:NAME, http:…, mteb:NAME",
         ),
     ],
     drop: Annotated[

@@ -12,6 +12,7 @@ from isthmus.cli.terminal import echo, guarded
 from isthmus.cli.verbs import app
 from isthmus.errors import IsthmusError, codes_of
 
+EXTRA_OF = {"torch": "train", "transformers": "train", "onnx": "train"}  # modules that whole verbs import
 CLOSED = 141  # the exit code when the output is closed: 128 plus the number of SIGPIPE
 
 
@@ -47,7 +48,11 @@ def _verb() -> int:
         return codes_of(error).exit
     except OSError:
         raise
-    except Exception:  # noqa: BLE001 - shown with escapes, which the interpreter would not do
+    except Exception as error:  # noqa: BLE001 - shown with escapes, which the interpreter would not do
+        if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
+            install = f"pip install 'isthmus[{EXTRA_OF[error.name]}]'"
+            echo(f"isthmus: This needs {error.name!r}. Install it with: {install}", err=True)
+            return 1
         echo(traceback.format_exc().rstrip(), err=True)
         echo("isthmus: this is a bug in isthmus. Please report it with the lines above.", err=True)
         return 1

@@ -156,7 +156,8 @@ def describe(folder: Path) -> Description:
         written = read_regular(path, DESCRIPTION_BYTES)
         table = tomllib.loads(written.decode())
     except FileNotFoundError:
-        raise BadFile(f"{folder} has no {DESCRIPTION}, so it is not an encoder. Check the path.") from None
+        why = f"has no {DESCRIPTION}, so it is not an encoder" if folder.is_dir() else "is not a folder"
+        raise BadFile(f"{folder} {why}. Check the path.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     _check_names(path, table, {"name", "dim", "text", "image", "clip", "fusion", "files"})

@@ -83,13 +83,14 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
 def open_model(name: str, settings: Settings) -> TowerEncoder:
     """Make an encoder from a model."""
     hub = need("transformers", extra=EXTRA)
+    hub.utils.logging.disable_progress_bar()  # the command line has its own
     device = torch_device(settings.device, EXTRA)
     folder = Path(name).expanduser()
     place = str(folder) if folder.is_dir() else name
     config = from_hub(place, hub.AutoConfig.from_pretrained)
     architecture = _architecture(name, config)
     model = _loaded(place, hub, architecture)
-    tokenizer = from_hub(place, hub.AutoTokenizer.from_pretrained)
+    tokenizer = _tokenizer(place, hub, config)
     processor = from_hub(place, partial(hub.AutoImageProcessor.from_pretrained, backend="pil"))
     splitter = _splitter(tokenizer, _length(architecture, config, tokenizer), name, lower=architecture.lower)
     identity = _identity(model, tokenizer, processor, (config.model_type, splitter.length, architecture.lower))
@@ -97,6 +98,7 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
     text = HfText(running, architecture, splitter, tokenizer.pad_token_id or 0, left=tokenizer.padding_side == "left")
     image = HfImages(running, architecture, processor)
     dim = text.encode(splitter.split(["a"])[0]).shape[1]
+    _check_pictures(image, name)
     return TowerEncoder(name=f"hf:{name}", dim=dim, identity=identity, text=text, image=image, settings=settings)
 
 
@@ -122,6 +124,29 @@ def _loaded(place: str, hub: Any, architecture: Architecture) -> Any:
             "model for another task; use a checkpoint for retrieval."
         )
     return model.eval()
+
+
+def _tokenizer(place: str, hub: Any, config: Any) -> Any:
+    """Load the tokenizer; transformers makes an empty one for a folder that has none, which reads all texts alike."""
+    tokenizer = from_hub(place, hub.AutoTokenizer.from_pretrained)
+    wanted = int(config.text_config.vocab_size)
+    if 2 * len(tokenizer) < wanted:
+        raise BadFile(
+            f"{place} has no tokenizer of its model: it knows {len(tokenizer)} tokens, the model {wanted}. Save the "
+            "tokenizer there: tokenizer.save_pretrained(FOLDER)."
+        )
+    return tokenizer
+
+
+def _check_pictures(images: HfImages, name: str) -> None:
+    """Encode a grey picture: the image processor and the weights of a folder may not fit together."""
+    try:
+        images.encode([np.full((32, 32, 3), 128, dtype=np.uint8)])
+    except (RuntimeError, ValueError) as error:
+        raise BadFile(
+            f"The image processor of {name} does not fit its weights: {' '.join(str(error).split())} Save the one that "
+            "belongs to the model there."
+        ) from None
 
 
 def _length(architecture: Architecture, config: Any, tokenizer: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,8 @@ AUTO = "auto"
 
 def from_hub(name: str, load: Callable[..., Any], ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
     """Load by ``from_pretrained``: from a folder, from the local cache, or (unless offline is set) from the hub."""
+    if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+        raise BadFile(f"There is no folder {name!r}. Check the path.")
     try:
         return ready(load(name, local_files_only=offline()))
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
