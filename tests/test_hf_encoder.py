@@ -15,6 +15,7 @@ import pytest
 import torch
 import transformers as hub
 from PIL import Image
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from typer.testing import CliRunner
 
 import tiny_hf
@@ -177,7 +178,7 @@ def test_a_folder_without_its_tokenizer_or_with_another_image_processor_is_refus
         encoders.load(f"hf:{folder}")
     folder = tiny_towers.clip(tmp_path / "eyes")
     size = {"height": 2 * tiny_towers.SIDE, "width": 2 * tiny_towers.SIDE}
-    tiny_towers.CLIPImageProcessorPil(size=size, crop_size=size).save_pretrained(folder)
+    CLIPImageProcessorPil(size=size, crop_size=size).save_pretrained(folder)
     (folder / "processor_config.json").unlink(missing_ok=True)
     with pytest.raises(BadFile, match="does not fit its weights"):
         encoders.load(f"hf:{folder}")
