@@ -343,7 +343,7 @@ def test_wrong_options_of_the_command_are_refused_with_what_to_write(folder: Pat
         (["--set", "queries"], BadInput, "NAME=VALUE"),
         (["--set", "queries=many"], BadInput, "'many'"),
         (["--retriever", "bm52"], UnknownName, "Did you mean 'bm25'"),
-        (["--model", str(folder / "nowhere")], BadFile, "Check the name or path"),
+        (["--model", str(folder / "nowhere")], BadFile, "There is no folder"),
     ):
         with pytest.raises(error, match=said):
             CliRunner().invoke(app, command(folder, *given), catch_exceptions=False)

@@ -290,7 +290,7 @@ def changed(made: Made, folder: Path, old: str, new: str) -> str:
         ("\necho = [0.0, 0.0]", "\necho = [0.5, 2]", r"echo is \[0.5, 2\]; it must be two numbers from 0 to 1"),
         ("sides = 2", "side = 2", "no setting of .fusion. is called 'side'. Did you mean 'sides'"),
         ('text = "each"', 'text = "eech"', "has no tensor called 'eech'"),
-        ('"../towers"', '"minni"', r"minni has no encoder\.toml"),
+        ('"../towers"', '"minni"', r"minni is not a folder"),
         (
             "[fusion]",
             '[text]\nmodel = "a"\ntokenizer = "b"\nlength = 3\n[fusion]',
