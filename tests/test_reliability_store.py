@@ -20,6 +20,7 @@ from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, CannotWrite, IsthmusError
 from isthmus.search import versions
 from isthmus.storage.sqlite import compaction
+from isthmus.storage.sqlite.database import Database
 from stock import FILE, database, looked_at, own, unit
 
 HERE = Path(__file__).parent
@@ -371,6 +372,20 @@ def test_threads_that_make_one_collection_at_once_all_succeed(tmp_path: Path) ->
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(make, range(40))) == [0] * 40
+
+
+def test_a_collection_made_between_two_looks_of_another_opens_there(tmp_path: Path) -> None:
+    """The first look found no tables; the second found some, and took the file for a stranger's."""
+
+    class Second(Database):
+        def _manifest_table(self) -> str | None:
+            found = super()._manifest_table()
+            with Collection.open(tmp_path, "none", calibration="none", follow=False) as things:
+                things.add([])
+            (tmp_path / "index").mkdir(exist_ok=True)
+            return found  # as it was before the other one
+
+    Second(tmp_path).close()
 
 
 def test_collections_of_one_process_that_write_one_index_at_once_do_not_meet(folder: Path) -> None:

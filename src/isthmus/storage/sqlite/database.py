@@ -143,13 +143,7 @@ class Database:
 
     def _prepare(self, manifest: str | None) -> None:
         """Create the tables, or migrate them; ``manifest`` is the SQL of that table, if there is one."""
-        if manifest is None and self.one("SELECT count(*) FROM sqlite_master")[0]:
-            raise BadFile(f"{self.path} is a database, but not of an isthmus collection. Name another folder.")
-        if manifest is None and any((self.path.parent / name).exists() for name in WRITTEN_AFTER):
-            raise BadFile(
-                f"{self.path} is empty, but its folder has an index or a lock: the file was damaged. Restore it from a "
-                "copy, or delete the folder and index again."
-            )
+        manifest = manifest or self._look_again()
         if not self.writable:
             if manifest is None:
                 raise BadFile(f"{self.path} holds no collection. Make one with `isthmus index PATH --into DIR`.")
@@ -170,6 +164,25 @@ class Database:
                     from isthmus.storage.sqlite import migrations  # late: few need it
 
                     migrations.migrate(self.connection, found)
+
+    def _look_again(self) -> str | None:
+        """Return the SQL of the table ``manifest`` if it was created a moment ago; raise if the file is none of ours.
+
+        Another process may create the tables at any time, so the files that are written after them are looked for
+        first, and the tables are then read in one statement.
+        """
+        written_after = any((self.path.parent / name).exists() for name in WRITTEN_AFTER)
+        tables, manifest = self.one("SELECT count(*), max(sql) FILTER (WHERE name = 'manifest') FROM sqlite_master")
+        if manifest is not None:
+            return str(manifest)
+        if tables:
+            raise BadFile(f"{self.path} is a database, but not of an isthmus collection. Name another folder.")
+        if written_after:
+            raise BadFile(
+                f"{self.path} is empty, but its folder has an index or a lock: the file was damaged. Restore it from a "
+                "copy, or delete the folder and index again."
+            )
+        return None
 
     def _create(self) -> None:
         """Create the tables; of several processes at once, one creates them and the others wait."""
