@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
+FRAMEWORKS_VENV ?= .venv-frameworks
+AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check docs tables bench reproduce reproduce-list clean
@@ -13,13 +15,21 @@ help: ## Show this help
 
 demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated side by side
 	@$(BIN)/isthmus demo
+	@echo; echo "Open the sample folder in a browser:  $(BIN)/isthmus demo --serve"
 
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
 	@$(TEST)/python -m pytest -n auto --dist loadfile
 
-test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), and the wheel in an empty environment
-	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[mteb]'
-	@$(TEST)/python -m pytest -m '' tests/test_mteb.py tests/test_encoders.py tests/test_install.py
+test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), speech (150 MB), clients of the server, a browser, the wheel in an empty environment
+	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[test-all]'
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+	  || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || echo "chromium could not be installed"
+	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
+	  || echo "axe-core could not be installed"
+	@$(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_schema.py tests/test_serve_browser.py
+	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
+	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
+	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
 
 check: $(TEST_VENV)/.made docs ## Check format, lint, types and the links of the documentation
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'
@@ -52,12 +62,12 @@ reproduce-%: $(TEST_VENV)/.made ## Remake one table: make reproduce-hubs, with O
 	$(TEST)/python reproduce/$*.py $(OPTIONS)
 
 clean: ## Remove the virtual environments and what the targets wrote
-	rm -rf $(VENV) $(TEST_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TEST_VENV) $(FRAMEWORKS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.made: pyproject.toml
 	@echo "making $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[ann,html,pdf]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[ann,html,pdf,serve]'
 	@touch $@
 
 $(TEST_VENV)/.made: pyproject.toml

@@ -1,6 +1,7 @@
 """The speed of the embedded encoders, decoding and tokenising included, relative to their bare ONNX models; cold start.
 
-    python bench/encode.py        (`base` only where CLIP's image tower is found: docs/encoders.md)
+    python bench/encode.py                    (`base` only where CLIP's image tower is found: docs/encoders.md)
+    python bench/encode.py --device cuda      (`base` on a GPU, in float32 and in bfloat16)
 
 Texts are those of the built-in bank; photos are synthetic (500 × 375 JPEG, noise and gradients). Encoder and bare model
 alternate, because machines drift. Read the ratios.
@@ -8,6 +9,7 @@ alternate, because machines drift. Read the ratios.
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import subprocess
@@ -26,8 +28,10 @@ from tokenizers import Tokenizer
 from isthmus import encoders
 from isthmus.documents import Document, Query
 from isthmus.encoders.bank import queries
+from isthmus.encoders.base import Settings
 from isthmus.encoders.cache import MemoryCache
 from isthmus.encoders.clip_source import find_clip
+from isthmus.encoders.clip_torch import TorchClip
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.vit import build
@@ -106,7 +110,37 @@ def base_image() -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(build(find_clip().read(), projection), options)
 
 
-def main() -> None:
+def compare_on_gpu(device: str, precision: str, *, images: int = 2048, batch: int = 256) -> None:
+    """Print the rate of `base`'s pictures on a GPU, and its share of the bare model's on tensors of the device."""
+    import torch
+
+    encoder = encoders.load("base", device=device, precision=precision, batch=batch, cache=MemoryCache(limit=0))
+    pictures = [Document(id=str(i), image=picture) for i, picture in enumerate(photos(images))]
+    encoder.encode_documents(pictures[:batch])
+    path = EMBEDDED["base"] / "projection.npz"
+    projection = ClipProjection.from_bytes(path.read_bytes(), path)
+    bare = TorchClip.of(find_clip().read(), projection, Settings(precision=precision), device).model
+    pixels = torch.zeros((batch, 3, 224, 224), device=device, dtype=bare.dtype)
+
+    def run() -> None:
+        with torch.inference_mode():
+            for _ in range(images // batch):
+                found = bare(pixel_values=pixels).image_embeds
+            found.cpu()
+
+    part, taken = share(run, lambda: encoder.encode_documents(pictures), 3)
+    print(
+        f"base, {precision}: {images / taken:.0f} photos a second on {device}, {part:.2f} of the bare model's speed "
+        f"(decoding included, {os.cpu_count()} cores)",
+        flush=True,
+    )
+
+
+def main(device: str) -> None:
+    if device != "cpu":
+        for precision in ("full", "half"):
+            compare_on_gpu(device, precision)
+        return
     compare("mini", session("image.onnx"), 128)
     try:
         compare("base", base_image(), 32)
@@ -125,4 +159,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda")
+    main(parser.parse_args().device)

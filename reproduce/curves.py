@@ -80,11 +80,13 @@ def draw(share: list[Row], fusion: list[Row]) -> None:
     drawn(panels, PICTURE)
 
 
-def drawn(panels: Mapping[tuple[str, str], list[Row]], picture: Path) -> None:
+def drawn(panels: Mapping[tuple[str, str], list[Row]], picture: Path, measure: str = "nDCG@10") -> None:
     """Draw curves side by side; each panel has a title and a label below it."""
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.9), sharey=True, layout="constrained")
+    size = (max(6.0, 4.2 * len(panels)), 3.9)
+    figure, grid = plt.subplots(1, len(panels), figsize=size, sharey=True, layout="constrained", squeeze=False)
+    axes = grid[0]
     for place, ((title, below), rows) in zip(axes, panels.items(), strict=True):
         for spec, colour in DRAWN.items():
             values = [float(row[spec]) for row in rows]
@@ -92,9 +94,9 @@ def drawn(panels: Mapping[tuple[str, str], list[Row]], picture: Path) -> None:
         place.set_title(title, loc="left")
         place.set(xlabel=below)
         place.grid(alpha=0.3)
-    axes[0].set(ylabel="nDCG@10", ylim=(0, 1))
+    axes[0].set(ylabel=measure, ylim=(0, 1))
     handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(DRAWN))
+    figure.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(DRAWN) if len(panels) > 1 else 3)
     figure.savefig(picture, dpi=120)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from packed import PicturesAndWords
 
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
@@ -26,7 +27,7 @@ def photo(folder: Path, name: str) -> Path:
     return folder / "img224" / f"{Path(name).stem}.webp"
 
 
-def split(encoder: Encoder, folder: Path, name: str) -> Split:
+def split(encoder: PicturesAndWords, folder: Path, name: str) -> Split:
     """Encode a split: ``dev`` or ``test``."""
     captions: dict[str, list[str]] = {}
     for line in (folder / "Flickr8k.token.txt").read_text("utf-8").splitlines():

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def main(data: Path, out: Path, lens: bool) -> list[Row]:
         _reinforced(out, f"rl-{seed}", seed, learned, lambda: _rewards(data, train))
     if lens:
         _lens(out, train)
-        _reinforced(out, "rl-lens-0", 0, learned, lambda: [[Cached(_dense(f"st:{out / 'lens/st'}", train, out))], []])
+        _reinforced(out, "rl-lens-0", 0, learned, lambda: [[Cached(dense(f"st:{out / 'lens/st'}", train, out))], []])
     rows: list[Row] = []
     for chosen in (plain("claims, seen style", test), written("claims, unseen styles", test, "test")):
         rows += _rows(chosen, out, lens)
@@ -73,36 +73,36 @@ def _rows(chosen: ChatSet, out: Path, lens: bool) -> Iterator[Row]:
     several["the clean query"] = [ways["the clean query"]]
     for name, retriever in _retrievers(chosen.documents, out, lens):
         print(chosen.name, name, file=sys.stderr)
-        found = {way: [_values(retriever, chosen, texts) for texts in runs] for way, runs in several.items()}
+        found = {way: [values_of(retriever, chosen, texts) for texts in runs] for way, runs in several.items()}
         for way, runs in found.items():
-            yield _row(chosen.name, name, way, runs)
+            yield row_of(chosen.name, name, way, runs)
         pairs = zip(found["+ FORGE, reinforced"], found["+ FORGE, supervised"], strict=True)
-        yield _row(chosen.name, name, "reinforced − supervised", [{q: a[q] - b[q] for q in a} for a, b in pairs])
+        yield row_of(chosen.name, name, "reinforced − supervised", [{q: a[q] - b[q] for q in a} for a, b in pairs])
 
 
 def _retrievers(held: Documents, out: Path, lens: bool) -> Iterator[tuple[str, Retriever]]:
     if lens:
-        yield "MiniLM", _dense(f"st:{minilm()}", held, out)
-        yield "LENS", _dense(f"st:{out / 'lens/st'}", held, out)
+        yield "MiniLM", dense(f"st:{minilm()}", held, out)
+        yield "LENS", dense(f"st:{out / 'lens/st'}", held, out)
         return
     yield "BM25", Bm25(held.ids, held.texts)
-    yield "mini", _dense("mini", held, out)
+    yield "mini", dense("mini", held, out)
 
 
-def _row(chosen: str, retriever: str, way: str, runs: Sequence[Values]) -> Row:
+def row_of(chosen: str, retriever: str, way: str, runs: Sequence[Values]) -> Row:
     value, low, high = interval({query: float(np.mean([run[query] for run in runs])) for query in runs[0]})
     spread = f"{np.std([np.mean(list(run.values())) for run in runs], ddof=1):.3f}" if len(runs) > 1 else ""
     head: Row = {"set": chosen, "retriever": retriever, "searched": way}
     return {**head, MEASURE: value, "low": low, "high": high, "seeds": spread}
 
 
-def _values(retriever: Retriever, chosen: ChatSet, texts: Sequence[str]) -> Values:
+def values_of(retriever: Retriever, chosen: ChatSet, texts: Sequence[str]) -> Values:
     found = retriever.search(texts, 10)
     run = {chat.id: dict(hits) for chat, hits in zip(chosen.sent, found, strict=True)}
     return values(MEASURE, run, chosen.documents.qrels)
 
 
-def _dense(name: str, held: Documents, out: Path) -> Dense:
+def dense(name: str, held: Documents, out: Path) -> Dense:
     return Dense(Kept(encoders.load(name, batch=32), out / "vectors"), held.ids, held.texts)
 
 
@@ -113,7 +113,7 @@ def _rewritten(model: Path, texts: Sequence[str]) -> list[str]:
 def _examples(data: Path, train: Documents) -> list[Example]:
     """Read the training queries; only documents of the small corpus are right."""
     _, several = forge_data.training(data)
-    read = forge_data.examples(several, WindowReader.open(1), os.cpu_count() or 1, _say)
+    read = forge_data.examples(several, WindowReader.open(1), os.cpu_count() or 1, say)
     held = set(train.ids)
     return [each if each.corpus else replace(each, right=each.right & held) for each in read]
 
@@ -125,7 +125,7 @@ def _taught(out: Path, seed: int, learned: Callable[[], Sequence[Example]]) -> N
     recipe = replace(RECIPE, seed=seed)
     torch.manual_seed(seed)
     policy = ForgeMiniPolicy(recipe)
-    supervised(policy, learned(), recipe, "cpu", _say)
+    supervised(policy, learned(), recipe, "cpu", say)
     policy.lean(recipe.keep)
     out.mkdir(parents=True, exist_ok=True)
     torch.save(policy.state_dict(), out / f"sft-{seed}.pt")
@@ -147,7 +147,7 @@ def _reinforced(
     policy.load_state_dict(torch.load(out / f"sft-{seed}.pt", weights_only=True))
     retrievers = rewards()
     judged = [each for each in learned() if each.right and retrievers[each.corpus]]
-    reinforced(policy, judged, retrievers, recipe, "cpu", report=_say)
+    reinforced(policy, judged, retrievers, recipe, "cpu", report=say)
     export(policy, out / f"{name}.onnx")
 
 
@@ -161,22 +161,25 @@ def _lens(out: Path, train: Documents) -> None:
     """Fine-tune MiniLM on rewrites of the training claims' chats."""
     if (out / "lens/st").exists():
         return
-    folder = out / "rewrites"
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
     sent = styled(train.queries, styles("train"), seed=21)
     texts = _rewritten(out / "sft-0.onnx", [joined(chat.text, [chat.screen]) for chat in sent])
-    _lines(
-        folder / "corpus.jsonl",
-        [{"_id": name, "text": text} for name, text in zip(train.ids, train.texts, strict=True)],
-    )
-    _lines(folder / "queries.jsonl", [{"_id": chat.id, "text": text} for chat, text in zip(sent, texts, strict=True)])
-    judged = "".join(f"{query}\t{name}\t{rel}\n" for query, of in train.qrels.items() for name, rel in of.items())
+    asked = [(chat.id, chat.id, text) for chat, text in zip(sent, texts, strict=True)]
+    make_lens(lens_set(out / "rewrites", train, asked), out / "lens", recipe=LENS, report=say)
+
+
+def lens_set(folder: Path, train: Documents, asked: Sequence[tuple[str, str, str]]) -> Path:
+    """Write queries in BEIR's layout: of each its name, the claim whose documents are right, and the text."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    _lines(folder / "corpus.jsonl", zip(train.ids, train.texts, strict=True))
+    _lines(folder / "queries.jsonl", [(name, text) for name, _, text in asked])
+    right = [(name, found, rel) for name, claim, _ in asked for found, rel in train.qrels.get(claim, {}).items()]
+    judged = "".join(f"{name}\t{found}\t{rel}\n" for name, found, rel in right)
     (folder / "qrels/train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    make_lens(folder, out / "lens", recipe=LENS, report=_say)
+    return folder
 
 
-def _lines(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def _lines(path: Path, rows: Iterable[tuple[str, str]]) -> None:
+    path.write_text("".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in rows))
 
 
 def _lazy(make: Callable[[], Sequence[Example]]) -> Callable[[], Sequence[Example]]:
@@ -191,7 +194,7 @@ def _lazy(make: Callable[[], Sequence[Example]]) -> Callable[[], Sequence[Exampl
     return get
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

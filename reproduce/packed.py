@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from isthmus.documents import Document, Query
-from isthmus.encoders.base import Encoder
 from isthmus.train.data import coco, drawings, pages
 from isthmus.train.data.packs import PackedPictures
-from isthmus.types import Matrix
+from isthmus.types import Matrix, Vectors
 
 DRAWINGS = ("clipart", "stamps", "emoji")
+
+
+class PicturesAndWords(Protocol):
+    """The part of an encoder that is measured here."""
+
+    def encode_documents(self, documents: Sequence[Document]) -> Vectors:
+        """Encode pictures."""
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """Encode words."""
 
 
 @dataclass(frozen=True)
@@ -25,31 +35,31 @@ class Pool:
     texts: list[list[str]]
 
 
-def pool(encoder: Encoder, folder: Path, keep: Callable[[str], bool]) -> Pool:
+def pool(encoder: PicturesAndWords, folder: Path, keep: Callable[[str], bool]) -> Pool:
     """Encode the pictures of a packed set whose names are kept."""
     chosen = PackedPictures.open(folder).select(keep)
     documents = [Document(id=name, image=each) for name, each in zip(chosen.names, chosen.files(), strict=True)]
     return Pool(encoder.encode_documents(documents).parts["image"], chosen.captions)
 
 
-def photos(encoder: Encoder, packs: Path, split: str) -> Pool:
+def photos(encoder: PicturesAndWords, packs: Path, split: str) -> Pool:
     """Encode COCO's dev or test photos."""
     return pool(encoder, packs / "coco", frozenset(coco.listed(split)).__contains__)
 
 
-def named(encoder: Encoder, packs: Path, kind: str) -> Pool:
+def named(encoder: PicturesAndWords, packs: Path, kind: str) -> Pool:
     """Encode the drawings of a kind whose names training never saw."""
     packed = PackedPictures.open(packs / kind)
     first = {name: texts[0] for name, texts in zip(packed.names, packed.captions, strict=True)}
     return pool(encoder, packs / kind, lambda name: drawings.held_out(first[name]))
 
 
-def scans(encoder: Encoder, packs: Path) -> Pool:
+def scans(encoder: PicturesAndWords, packs: Path) -> Pool:
     """Encode the pages that training never saw."""
     return pool(encoder, packs / "pages", pages.held_out)
 
 
-def recall(encoder: Encoder, found: Pool, texts: int) -> dict[str, float]:
+def recall(encoder: PicturesAndWords, found: Pool, texts: int) -> dict[str, float]:
     """Measure the first ``texts`` texts of each picture: R@1 and R@10, and R@1 of pictures to any of them."""
     given = [(row, text) for row, several in enumerate(found.texts) for text in several[:texts]]
     owner = np.array([row for row, _ in given])

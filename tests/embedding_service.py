@@ -21,6 +21,14 @@ def vector(content: str) -> list[float]:
     return [round(float(number), 6) for number in np.random.default_rng(seed).normal(size=DIM)]
 
 
+def quantised(numbers: list[float], output: str) -> list[float]:
+    """The numbers in 8 bits, or as packed bits (eight of them: the last two are 0)."""
+    if output == "int8":
+        return [int(number * 30) for number in numbers]
+    assert output in ("float", "ubinary")
+    return numbers if output == "float" else [float(byte) for byte in np.packbits(np.array(numbers) > 0)]
+
+
 def reply(path: str, body: dict[str, Any]) -> Answer:
     """Answer a request, with status 400 if it is not what the documentation asks for."""
     try:
@@ -32,11 +40,14 @@ def reply(path: str, body: dict[str, Any]) -> Answer:
 def _embeddings(body: dict[str, Any]) -> dict[str, Any]:
     given = body["input"]
     known = {"model", "input", "encoding_format", "input_type", "truncation", "task", "normalized", "embedding_type"}
+    known |= {"output_dtype"}
     assert body.keys() <= known, body.keys()
     assert len(given) <= 2048
     contents = [_jina(one) if isinstance(one, dict) else f"{_role(body)}{one}" for one in given]
     assert all(contents)
-    return _rows(contents)
+    output = body.get("output_dtype") or body.get("embedding_type") or "float"
+    assert output in (("float", "int8", "ubinary") if "output_dtype" in body else ("float", "ubinary"))
+    return _rows(contents, output)
 
 
 def _jina(one: dict[str, str]) -> str:
@@ -62,13 +73,16 @@ def _multimodal(body: dict[str, Any]) -> dict[str, Any]:
     return _rows(contents)
 
 
-def _rows(contents: list[str]) -> dict[str, Any]:
-    rows = [{"object": "embedding", "index": at, "embedding": vector(one)} for at, one in enumerate(contents)]
+def _rows(contents: list[str], output: str = "float") -> dict[str, Any]:
+    rows = [
+        {"object": "embedding", "index": at, "embedding": quantised(vector(one), output)}
+        for at, one in enumerate(contents)
+    ]
     return {"object": "list", "data": rows[::-1], "usage": {"total_tokens": sum(map(len, contents))}}
 
 
 def _embed(body: dict[str, Any]) -> dict[str, Any]:
-    assert body["embedding_types"] == ["float"]
+    (output,) = body["embedding_types"]
     if "images" in body:
         assert len(body["images"]) == 1
         assert body["input_type"] == "image"
@@ -78,8 +92,8 @@ def _embed(body: dict[str, Any]) -> dict[str, Any]:
         assert body["input_type"] in ("search_query", "search_document")
         assert 0 < len(body["texts"]) <= 96
         contents = body["texts"]
-    rows = [vector(one) for one in contents]
-    return {"embeddings": {"float": rows}, "meta": {"billed_units": {"input_tokens": sum(map(len, contents))}}}
+    rows = [quantised(vector(one), output) for one in contents]
+    return {"embeddings": {output: rows}, "meta": {"billed_units": {"input_tokens": sum(map(len, contents))}}}
 
 
 def _picture(data: str) -> str:

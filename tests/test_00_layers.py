@@ -8,7 +8,7 @@ import isthmus
 
 LAYERS = [
     {"types", "errors", "_optional", "atomic", "budget", "checksums", "files", "prefetch", "service"},
-    {"isolated"},
+    {"isolated", "ocr"},
     {"registry", "kinds", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},
     {"storage"},
@@ -16,6 +16,9 @@ LAYERS = [
     {"search"},
     {"evaluate", "diagnose"},
     {"train"},
+    {"client"},
+    {"serve"},
+    {"agents", "integrations"},
     {"cli", "__main__"},
 ]
 PARTS = LAYERS[3]
@@ -69,6 +72,7 @@ NAME_KINDS = (
         "encoders/",
         "sources/",
         "isolated/",
+        "ocr/",
         "words/",
         "align/",
         "queries/",
@@ -76,7 +80,7 @@ NAME_KINDS = (
         "evaluate/",
         "train/",
     ),
-    *("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py"),
+    *("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py", "serve/answers.py"),
     *("storage/sqlite/migrations.py", "cli/evaluate.py"),  # names of columns; a format of tables
 )
 

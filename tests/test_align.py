@@ -370,8 +370,11 @@ def test_the_command_line_says_when_a_model_failed_and_when_nothing_was_found(pl
         how = ["--in", place, "--align", f"forge:openai:m@{service.url}", "--explain"]
         shown = run(app, ["search", "a cat", *how])
         nothing = run(app, ["search", "a cat", *how, "--where", "no=body"])
+        quiet = run(app, ["search", "a cat", *how[:-1]])
     assert "fell back    the model failed" in shown.stdout
-    assert "so far       1 rewritten, 1 fell back (the model failed: 1)" in shown.stdout
+    assert "so far       0 rewritten, 1 fell back (the model failed: 1)" in shown.stdout
+    assert "The query was not rewritten: the model failed" in quiet.stderr
+    assert "the model failed" not in quiet.stdout
     assert nothing.stdout.startswith("searched     a cat (")
     assert "Nothing found." in nothing.stdout
 

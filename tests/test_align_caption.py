@@ -23,10 +23,10 @@ from isthmus.align.cache import CaptionCache, caption_key
 from isthmus.align.caption import Remembered
 from isthmus.align.embedded import EmbeddedCaptioner, Pages
 from isthmus.align.ocr import TextReader
-from isthmus.align.order import reading_rows
 from isthmus.align.vocabulary import Vocabulary, visible
 from isthmus.documents import ImageLike
 from isthmus.errors import BadFile, BadImage, BadInput, MissingExtra, UnknownName
+from isthmus.ocr.order import reading_rows
 
 reads = pytest.mark.skipif(importlib.util.find_spec("rapidocr") is None, reason="needs isthmus[align]")
 PAGE = ["Traceback (most recent call last):", "ImportError: cannot import name 'foo' from partially initialized module"]

@@ -16,11 +16,12 @@ from isthmus.cli import app
 from isthmus.encoders import clip
 from isthmus.encoders.clip import folder_tower
 from isthmus.encoders.clip_image import ClipImage
+from isthmus.encoders.clip_torch import TorchClip
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.encoders.towers import TowerEncoder
-from isthmus.errors import BadFile, MissingExtra
+from isthmus.errors import BadFile, BadInput, MissingExtra
 from stock import Counting, pixels
 
 DIM = 384
@@ -186,3 +187,32 @@ def test_from_mini_to_base_only_pictures_are_encoded(source: Path, tmp_path: Pat
         right.add(documents)
         hits = right.search("a cat on a red sofa", k=3)
         assert found == {hit.id: pytest.approx(hit.similarity, abs=1e-6) for hit in hits}
+
+
+def test_a_gpu_of_torch_runs_the_pictures_and_the_processor_the_texts(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No GPU is needed: torch is asked for one, and the processor answers to its name."""
+    plain = encoders.load("base")
+    monkeypatch.setattr("isthmus.encoders.onnx.torch_gpu", lambda device: None if device == "cpu" else "cpu")
+    monkeypatch.setattr("isthmus.encoders.clip_image.torch_gpu", lambda device: None if device == "cpu" else "cpu")
+    other = encoders.load("base", device="cuda")
+    assert other.identity == plain.identity
+    asked = [Query("a cat"), Query(image=pixels(3))]
+    for part in ("text", "image"):
+        np.testing.assert_allclose(
+            other.encode_queries(asked).parts[part], plain.encode_queries(asked).parts[part], atol=1e-5
+        )
+    assert isinstance(other, TowerEncoder)
+    assert isinstance(other.image, ClipImage)
+    assert isinstance(other.image.tower, TorchClip)
+
+
+def test_a_gpu_that_nothing_has_is_refused(source: Path) -> None:
+    with pytest.raises(BadInput, match=r"torch has no device 'cuda:7'|onnxruntime has no device 'cuda:7'"):
+        encoders.load("base", device="cuda:7")
+
+
+def test_half_precision_needs_a_gpu_of_torch(source: Path) -> None:
+    with pytest.raises(BadInput, match="runs in half precision on a GPU of torch alone"):
+        encoders.load("base", precision="half")

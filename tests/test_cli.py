@@ -77,14 +77,14 @@ def test_index_says_what_it_did_and_a_second_run_does_nothing(folder: Path, enco
 
 def test_what_is_skipped_is_listed_and_the_exit_code_is_3(folder: Path, encoder: str, tmp_path: Path) -> None:
     (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
-    (folder / "film.mp4").write_bytes(b"film")
+    (folder / "film.swf").write_bytes(b"film")
     done = run(app, ["index", str(folder), "--into", str(tmp_path / "x.isthmus"), "--encoder", encoder])
     assert done.exit_code == 3
     assert "2 skipped" in done.stderr
     assert "broken.png" in done.stderr
-    assert "film.mp4" in done.stderr
+    assert "film.swf" in done.stderr
     told = asked("stats", "--in", str(tmp_path / "x.isthmus"))
-    assert sorted(Path(place).name for place, _ in told["skipped"]) == ["broken.png", "film.mp4"]
+    assert sorted(Path(place).name for place, _ in told["skipped"]) == ["broken.png", "film.swf"]
 
 
 def test_search_finds_and_prints_a_line_per_hit(things: str) -> None:
@@ -210,6 +210,8 @@ def test_every_verb_explains_itself() -> None:
         "index",
         "search",
         "calibrate",
+        "backup",
+        "restore",
         "compact",
         "demo",
         "reencode",
@@ -220,12 +222,12 @@ def test_every_verb_explains_itself() -> None:
         "export-encoder",
         "delete",
         "doctor",
+        "serve",
         "train",
     ):
         done = run(app, [verb, "--help"])
         assert done.exit_code == 0
         assert "--help" in done.stdout
-    assert "serve" not in run(app, ["--help"]).stdout  # what is not built is not in the help
 
 
 def test_an_id_with_a_line_break_stays_on_its_line(folder: Path, encoder: str, tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import tiny_clip
 from isthmus.encoders import clip
+from isthmus.encoders.base import Settings
 from isthmus.encoders.clip import ClipTower, Quantized, folder_tower, onnx_tower, read_clip, read_tower
 from isthmus.encoders.clip_source import WHEEL, find_clip
+from isthmus.encoders.clip_torch import TorchClip
 from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.vit import build
 from isthmus.errors import BadFile, MissingExtra
@@ -251,3 +253,12 @@ def test_the_published_tower_agrees_with_its_8_bit_model_on_photos(tmp_path: Pat
     alone = np.concatenate([session.run(["vectors"], {"pixels": x[None]})[0] for x in pixels])
     np.testing.assert_allclose(session.run(["vectors"], {"pixels": pixels})[0], alone, atol=1e-6)
     assert (alone * right).sum(axis=1).min() > 0.9
+
+
+@pytest.mark.parametrize("arrays", [LINEAR, LINEAR | HIDDEN], ids=["linear", "hidden"])
+def test_torch_gives_the_vectors_of_onnxruntime(folder: Path, arrays: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+    tower, made = folder_tower(folder), projection(arrays, tmp_path)
+    found = TorchClip.of(tower, made, Settings(batch=2), "cpu").encode(list(PIXELS))
+    np.testing.assert_allclose(found, vectors(tower, made), atol=1e-5)
+    half = TorchClip.of(tower, made, Settings(precision="bfloat16"), "cpu").encode(list(PIXELS))
+    assert (half * found).sum(axis=1).min() > 0.99

@@ -516,3 +516,27 @@ def test_what_words_add_stands_in_the_explanation(tmp_path: Path) -> None:
             assert told is not None
             assert (told.words is None) == (hit.id == "picture")
             assert told.score + (told.words or 0.0) == pytest.approx(hit.score, abs=1e-5)
+
+
+def test_an_earlier_calibration_is_served_again(things: Collection, encoder: Encoder) -> None:
+    before = [(hit.id, hit.score) for hit in things.search("a red cat")]
+    things.calibrate("none")
+    assert [str(one.fitted.spec) for one in things.calibrations()] == ["center", "none"]
+    assert [(hit.id, hit.score) for hit in things.search("a red cat")] != before
+    again = things.use_calibration(things.calibrations()[0].version)
+    assert (str(again.fitted.spec), things.calibration_spec) == ("center", "center")
+    assert [(hit.id, hit.score) for hit in things.search("a red cat")] == before
+    with Collection.open(things.path, encoder, follow=False) as reopened:
+        assert [(hit.id, hit.score) for hit in reopened.search("a red cat")] == before
+    with pytest.raises(UnknownName, match="No calibration has the number 99"):
+        things.use_calibration(99)
+
+
+def test_a_calibration_from_before_a_new_modality_is_not_served_again(tmp_path: Path, counting: Counting) -> None:
+    with Collection.open(tmp_path / "c", counting, calibration="center", follow=False) as things:
+        things.add([Document(f"t{i}", "a red cat") for i in range(4)])
+        things.search("cat")
+        things.add(mixed(9))
+        things.search("cat")
+        with pytest.raises(CannotFit, match="has no place for them"):
+            things.use_calibration(things.calibrations()[0].version)

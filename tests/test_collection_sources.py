@@ -12,12 +12,13 @@ from threading import Event, Thread
 import pytest
 from PIL import Image
 
-from isthmus import Collection, Document, Query
+from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders import Encoder
-from isthmus.search import sync
+from isthmus.search import source_events, sync, writer
 from isthmus.search.ingest import prepared
-from isthmus.search.sync import Indexed
+from isthmus.search.source_events import Indexed
 from stock import Counting, looked_at, pixels
+from tiny import write_encoder
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ class Cut(Exception):
 def test_an_interrupted_run_goes_on_where_it_was_cut(
     things: Collection, counting: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(sync, "BATCH", 4)
+    monkeypatch.setattr(writer, "BATCH", 4)
     many = tmp_path / "many"
     many.mkdir()
     for i in range(30):
@@ -226,7 +227,7 @@ def _cut(patch: pytest.MonkeyPatch, where: str, count: int) -> None:
             raise Cut
         return prepared(document)
 
-    patch.setattr(sync, "prepared", failing)
+    patch.setattr(source_events, "prepared", failing)
 
 
 def test_links_that_go_round_and_names_of_any_kind(things: Collection, folder: Path) -> None:
@@ -321,3 +322,13 @@ def test_watching_indexes_what_changes_until_it_is_stopped(tmp_path: Path, encod
             seen.set()
             writer.join()
         assert sorted(things.ids()) == ["a.txt", "b.txt"]
+
+
+def test_a_batch_fills_the_calls_of_an_encoder_with_large_batches(tmp_path: Path) -> None:
+    assert writer.room_for(encoders.load("mini")) == writer.BATCH
+    folder = write_encoder(tmp_path / "tiny")
+    assert writer.room_for(encoders.load(f"onnx:{folder}", batch=256)) == 2 * writer.CALLS * 256
+    with Collection.open(":memory:", encoders.load(f"onnx:{folder}", batch=256), calibration="none") as things:
+        seen: list[int] = []
+        things.add([Document(id=str(row), text=f"a cat {row}") for row in range(600)], progress=seen.append)
+    assert seen == [256, 600]  # the encoder is loaded with the first batch

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hub
+from huggingface_hub.errors import HFValidationError
 from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from typer.testing import CliRunner
@@ -22,7 +23,12 @@ import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
-from isthmus.encoders.hf import ARCHITECTURES
+from isthmus.encoders.base import Settings
+from isthmus.encoders.hf_towers import ARCHITECTURES
+from isthmus.encoders.images import Frame
+from isthmus.encoders.once import EncoderRun
+from isthmus.encoders.picture_recipe import recipe_of
+from isthmus.encoders.texts import TextPassage
 from isthmus.encoders.torch_models import BatchLimit, torch_device
 from isthmus.errors import BadFile, BadInput
 from tiny import write_encoder, write_sentence_transformer
@@ -114,9 +120,61 @@ def test_a_line_of_pixels_is_encoded_in_little_memory(folders: dict[str, Path]) 
             sizes.extend(image.shape[1] for image in images)
             return processor(images=images, **more)
 
-    narrow = replace(encoder, image=replace(encoder.image, processor=Measuring()))
+    narrow = replace(encoder, image=replace(encoder.image, processor=Measuring(), recipe=None))
     narrow.encode_queries([Query(image=picture((1, 1000))), Query(image=picture((40, 60)))])
     assert sorted(sizes) == [16, 60]
+
+
+@pytest.mark.parametrize("make", tiny_towers.MADE)
+def test_pictures_prepared_in_few_passes_are_those_of_the_models_own_processor(
+    make: Callable[..., Any], folders: dict[str, Path]
+) -> None:
+    encoder: Any = encoders.load(f"hf:{folders[make.__name__]}")
+    assert (encoder.image.recipe is None) == (make is tiny_towers.siglip2)  # whose pictures keep their proportions
+    slow = replace(encoder, image=replace(encoder.image, recipe=None), identity="by the processor")
+    asked = [Query(image=picture(size)) for size in SIZES]
+    one, other = (each.encode_queries(asked).parts["image"] for each in (encoder, slow))
+    np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_a_processor_that_does_something_else_is_used_itself() -> None:
+    plain = CLIPImageProcessorPil()
+    assert recipe_of(plain) is not None
+    for settings in (
+        {"do_center_crop": False},
+        {"do_normalize": False},
+        {"crop_size": {"height": 100, "width": 100}},
+        {"size": {"height": 20, "width": 30}, "do_center_crop": False},
+    ):
+        assert recipe_of(CLIPImageProcessorPil(**settings)) is None
+
+
+def test_the_next_batch_starts_before_the_last_is_fetched() -> None:
+    seen: list[str] = []
+
+    def launch(items: Any) -> Any:
+        def fetch() -> Any:
+            seen.append("fetch")
+            return np.ones((len(items), 2), dtype=np.float32)
+
+        seen.append(f"start {len(items)}")
+        return fetch
+
+    steps: list[tuple[int, int]] = []
+    settings = Settings(batch=2, progress=lambda done, total: steps.append((done, total)))
+    run = EncoderRun(name="a", dim=2, identity="i", settings=settings, total=5)
+    passages = [TextPassage(0, 1, bytes([row])) for row in range(5)]
+    assert run.texts(launch, passages).shape == (5, 2)
+    assert seen == ["start 2", "start 2", "fetch", "start 1", "fetch", "fetch"]
+    assert steps == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_a_short_call_is_encoded_in_several_batches_and_large_pictures_in_small_ones() -> None:
+    run = EncoderRun(name="a", dim=2, identity="i", settings=Settings(device="cuda"), total=0)
+    small, large = Frame(224, "cover"), Frame(1024, "within")
+    sizes = [run.pictures_at_once(small, count) for count in (1, 128, 400, 10_000)]
+    assert sizes == [32, 32, 100, 256]
+    assert run.pictures_at_once(large, 10_000) == 85
 
 
 def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:
@@ -164,9 +222,9 @@ def test_models_for_other_tasks_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_only_encoders_that_can_run_in_half_precision_take_it(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"cannot run in float16\. Leave precision out; these can: hf, st, matryoshka"):
+    with pytest.raises(BadInput, match=r"cannot run in the precision 'float16'. .* these can: base, hf, st, "):
         encoders.load(f"onnx:{write_encoder(tmp_path)}", precision="float16")
-    with pytest.raises(BadInput, match="precision is 'int3'; it must be one of float32"):
+    with pytest.raises(BadInput, match="precision is 'int3'; it must be one of auto, full, half, float32"):
         encoders.load("mini", precision="int3")
 
 
@@ -230,6 +288,34 @@ def test_an_encoder_survives_a_device_without_memory(folders: dict[str, Path], m
     np.testing.assert_allclose(found.parts["image"], right.parts["image"], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["hf:openai/clip", "st:clip", "vlm:gme:nobody/gme"])
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (ConnectionError("Name or service not known"), r"the Hugging Face hub cannot be reached \(Name or service"),
+        (
+            HFValidationError("Repo id must be"),
+            "the Hugging Face hub has no model of this name. Check the name or path",
+        ),
+    ],
+)
+def test_a_model_that_is_not_here_is_asked_for_once_and_the_error_is_plain(
+    name: str, problem: Exception, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def model_info(self: Any, model: str, *, timeout: float) -> NoReturn:
+        asked.append(model)
+        raise problem
+
+    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "ISTHMUS_OFFLINE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    with pytest.raises(BadFile, match=says):
+        encoders.load(name)
+    assert asked == [{"st:clip": "sentence-transformers/clip"}.get(name, name.rpartition(":")[2])]
+
+
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any network call fails the test."""
@@ -266,3 +352,17 @@ def test_offline_a_name_that_was_not_downloaded_is_refused_without_a_network(
     assert isinstance(done.exception, BadFile)
     assert "Offline is set: check the path, or download the model first" in str(done.exception)
     assert "ISTHMUS_OFFLINE" not in os.environ
+
+
+def test_a_document_of_both_parts_is_the_sum_of_both_vectors(tmp_path: Path) -> None:
+    """As for models such as BGE-VL, a CLIP whose text and image vectors are added."""
+    encoder = encoders.load(f"hf:{tiny_towers.clip(tmp_path / 'model')}")
+    picture = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    both = Document(id="both", text="a red cat", image=picture)
+    parts = encoder.encode_documents([both]).parts
+    total = parts["text"][0] + parts["image"][0]
+    asked = encoder.encode_queries(["the dog"]).parts["text"][0]
+    with Collection.open(":memory:", encoder, calibration="none") as things:
+        things.add([both])
+        hit = things.search("the dog", k=1)[0]
+    assert hit.similarity == pytest.approx(float(asked @ total / np.linalg.norm(total)), abs=1e-4)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from embedding_service import reply, vector
+from embedding_service import quantised, reply, vector
 from endpoint import Answer, Service, serving
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
@@ -234,3 +234,29 @@ def test_unknown_formats_and_urls_with_secrets_are_refused() -> None:
 def test_the_identity_follows_the_model_and_the_place(service: Service) -> None:
     first, other = (encoders.load(f"http:openai:{name}@{service.url}").identity for name in ("a", "b"))
     assert first == encoders.load(f"http:openai:a@{service.url}").identity != other
+
+
+@pytest.mark.parametrize("name", ["cohere/int8:embed-v4.0", "voyage/int8:voyage-3.5"])
+def test_vectors_of_8_bits_become_unit_rows(name: str, service: Service) -> None:
+    encoder = encoders.load(f"http:{name}@{service.url}")
+    found = encoder.encode_documents([Document(id="a", text="a cat")]).parts["text"]
+    np.testing.assert_allclose(found, unit([quantised(vector("a cat"), "int8")]), atol=1e-6)
+    assert encoder.identity != encoders.load(f"http:{name.replace('/int8', '')}@{service.url}").identity
+
+
+@pytest.mark.parametrize("name", ["cohere/binary:embed-v4.0", "voyage/binary:voyage-3.5", "jina/binary:jina-clip-v2"])
+def test_packed_bits_become_rows_of_equal_numbers_of_either_sign(name: str, service: Service) -> None:
+    encoder = encoders.load(f"http:{name}@{service.url}")
+    found = encoder.encode_documents([Document(id="a", text="a cat")]).parts["text"][0]
+    right = [1.0 if number > 0 else -1.0 for number in vector("a cat")] + [-1.0, -1.0]
+    np.testing.assert_allclose(found, np.array(right) / np.sqrt(8), atol=1e-6)
+
+
+def test_outputs_that_a_service_has_not_are_refused(service: Service) -> None:
+    for name, says in {
+        "openai/int8:m": "No output of http:openai is called 'int8'",
+        "jina/int8:jina-clip-v2": "No output of http:jina is called 'int8'",
+        "voyage/int8:voyage-multimodal-3": "return float vectors only",
+    }.items():
+        with pytest.raises((UnknownName, BadInput), match=says):
+            encoders.load(f"http:{name}@{service.url}")

@@ -11,12 +11,12 @@ from isthmus import Collection, Document, Query
 from isthmus.align.base import Aligned
 from isthmus.search.hits import Explanation, Hit, Passage
 from isthmus.search.json_forms import document_json, explanation_json, hit_json, indexed_json
-from isthmus.search.sync import Indexed
+from isthmus.search.source_events import Indexed
 from isthmus.search.writer import Skipped
 
 DOCUMENT = ["id", "text", "image", "parts", "metadata"]
 HIT = ["rank", "id", "score", "similarity", "probability", "modality", "text", "image", "parts", "metadata"]
-HIT += ["passage", "segments", "duplicates"]
+HIT += ["passage", "segments", "moment", "duplicates", "page"]
 EXPLANATION = ["parts", "similarity", "shift", "bias", "slope", "offset", "score", "rank_before", "rank", "words"]
 EXPLANATION += ["raised", "rank_by_score", "matched"]
 
@@ -46,7 +46,7 @@ def test_the_keys_of_a_hit(explanation: Explanation) -> None:
     whole = Hit("a", 1.0, 0.5, 0.9, "text", document, 1, Passage(0, 0, 5, "a cat"), explanation, ("b",), 0.25)
     told = hit_json(whole)
     assert list(told) == [*HIT, "matched", "explanation"]
-    assert told["passage"] == {"number": 0, "start": 0, "stop": 5, "text": "a cat", "part": 0}
+    assert told["passage"] == {"number": 0, "start": 0, "stop": 5, "text": "a cat", "part": 0, "from_picture": False}
     assert told["duplicates"] == ["b"]
 
 
@@ -59,15 +59,16 @@ def test_the_keys_of_an_explanation(explanation: Explanation) -> None:
 
 
 def test_the_keys_of_an_index_report() -> None:
-    report = Indexed(added=2, skipped=[Skipped("x.mp4", "isthmus does not read .mp4 files")])
+    report = Indexed(added=2, skipped=[Skipped("x.swf", "isthmus does not read .swf files")])
     assert indexed_json(report, 2, "none") == {
         "added": 2,
         "updated": 0,
         "unchanged": 0,
         "removed": 0,
-        "skipped": [{"id": "x.mp4", "why": "isthmus does not read .mp4 files"}],
+        "skipped": [{"id": "x.swf", "why": "isthmus does not read .swf files"}],
         "documents": 2,
         "calibration": "none",
+        "pages": {"read": 0, "cached": 0, "unread": 0, "seconds": 0.0},
     }
 
 

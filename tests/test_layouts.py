@@ -161,9 +161,9 @@ def test_queries_of_another_modality_are_rejected() -> None:
 def test_the_modality_may_be_left_out_only_if_there_is_one() -> None:
     w = world()
     several = fitted_on("center", w)
-    with pytest.raises(BadInput, match="Choose it with queries=, one of: image, image\\+text, text"):
+    with pytest.raises(BadInput, match=r"Choose it with queries \(--queries\), one of: image, image\+text, text"):
         several.fold(w.documents, layout="one")
-    with pytest.raises(BadInput, match="Choose it with modality="):
+    with pytest.raises(BadInput, match="Choose it with modality"):
         several.fold_queries(queries_of(w.asked, "text"), layout="one")
     one = calibration.fit("center", w.documents, queries_of(w.queries, "text"))
     asked = queries_of(w.asked, "text")
@@ -176,7 +176,7 @@ def test_what_a_layout_cannot_be_is_rejected() -> None:
     fitted = fitted_on("center", w)
     with pytest.raises(UnknownName, match=r"No layout is called 'on'\. Did you mean 'one'\?"):
         fitted.fold(w.documents, layout="on", queries="text")
-    with pytest.raises(BadInput, match="queries='text' belongs to layout='one'"):
+    with pytest.raises(BadInput, match="which belongs to the layout 'one'"):
         fitted.fold(w.documents, queries="text")
     with pytest.raises(UnknownName, match="No fitted query modality is called 'audio'"):
         fitted.fold(w.documents, layout="one", queries="audio")
@@ -210,7 +210,7 @@ def test_exported_rows_of_one_layout_have_the_scores_of_a_search(tmp_path: Path)
         found = [things.search(Query(vectors={"text": one}), k=40) for one in asked]
         assert things.export_vectors(tmp_path / "x.npz", layout="one", queries="text") == 40
         fitted = things.snapshot().calibrated.fitted
-        with pytest.raises(BadInput, match="Choose it with queries="):
+        with pytest.raises(BadInput, match="Choose it with queries"):
             things.export_vectors(tmp_path / "x.npz", layout="one")
     with np.load(tmp_path / "x.npz") as rows:
         queries = fitted.fold_queries(Vectors.of(asked, "text"), layout="one", modality="text")

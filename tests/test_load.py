@@ -16,6 +16,7 @@ import tiny
 from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders.cache import FolderCache, MemoryCache
 from isthmus.encoders.onnx import PROVIDERS
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadFile, BadInput, BadVectors, MissingExtra, UnknownName
 from tiny import IMAGE_TABLE, TEXT_TABLE, text_model, write_encoder, write_sentence_transformer
 
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: base, hf, http, matryoshka, mini, mini-fusion, mteb, onnx, st."),
+        ("/models/mine", "Known: base, clap, hf, http, matryoshka, mini, mini-fusion, mteb, onnx, open_clip, st, vlm."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:
@@ -295,7 +296,7 @@ def test_a_matryoshka_has_the_first_numbers_at_unit_length_and_a_name_that_loads
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("matryoshka:mini", "not an encoder's full name. Write matryoshka:256"),
+        ("matryoshka:mini", "not an encoder's full name. Write how many numbers to keep, at least 1"),
         ("matryoshka:0:mini", "not an encoder's full name"),
         ("matryoshka:999:mini", "has 384 dimensions, fewer than 999"),
         ("matryoshka:8:mini-fusion", "has no towers"),
@@ -305,3 +306,13 @@ def test_a_matryoshka_has_the_first_numbers_at_unit_length_and_a_name_that_loads
 def test_a_matryoshka_of_nothing_is_refused(name: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         encoders.load(name)
+
+
+def test_the_bank_of_a_matryoshka_is_cut_and_not_encoded(tmp_path: Path) -> None:
+    whole, cut = encoders.load("mini"), encoders.load("matryoshka:32:mini")
+    found, right = (bank_vectors(each, tmp_path, limit=SHIPPED_QUERIES) for each in (cut, whole))
+    assert list(tmp_path.iterdir()) == []  # `mini` ships its vectors
+    for part in ("text", "image"):
+        rows = right.parts[part][right.present[part], :32]
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        np.testing.assert_allclose(found.parts[part][found.present[part]], rows, atol=1e-6)

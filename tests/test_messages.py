@@ -151,10 +151,27 @@ isthmus delete tree.txt nobody --in things
 isthmus delete --where type=txt --in things
 # compact
 isthmus compact --in things
+# backup
+isthmus backup nowhere copy
+isthmus backup things copy
+isthmus backup things copy
+isthmus backup things many/../bad.txt/copy
+isthmus restore copy things
+isthmus restore copy again
+isthmus restore files anew
+CHANGE backup
+isthmus restore copy anew
 # doctor
 isthmus doctor --in things
 CHANGE requirements
 isthmus doctor --in nowhere
+# serve
+isthmus serve nowhere
+isthmus serve things --host 0.0.0.0
+isthmus serve things --keys nowhere.json
+isthmus keys create --keys keys.json --name me --scope reed
+isthmus keys list --keys nowhere.json
+isthmus keys revoke 12345678 --keys bad.txt
 # demo
 isthmus demo
 # train
@@ -189,7 +206,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.fromarray(pixels(seed)).save(f"files/{name}.png")
     Path("files/b.txt").write_text("a red house")
     Path("files/broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
-    Path("files/film.mp4").write_bytes(b"film")
+    Path("files/film.swf").write_bytes(b"film")
     Path("one/cat.txt").write_text("a cat")
     Path("notes/cat.txt").write_text("a cat")
     for name, text in {"empty": "\n", "bad": '{"query": \n', "unknown": '{"query": "cat", "id": "dog.txt"}\n'}.items():
@@ -226,6 +243,9 @@ def change(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "watchfiles", None)
     elif what == "requirements":
         monkeypatch.setattr(doctor, "requires", lambda _: ["no-such-package>=1"])
+    elif what == "backup":
+        with Path("copy/collection.sqlite").open("ab") as copy:
+            copy.write(b"0")
     else:
         file = next(Path("single/index").glob("*/0.vectors"))
         file.write_bytes(file.read_bytes()[::-1])
@@ -235,7 +255,7 @@ def watched(things: Collection, *paths: Path, **_: Any) -> Iterator[Indexed]:
     """Watch as a user does who adds a file, and another that cannot be read, and then presses Ctrl-C."""
     Path("notes/dog.txt").write_text("a dog")
     yield things.index(*paths)
-    Path("notes/film.mp4").write_bytes(b"film")
+    Path("notes/film.swf").write_bytes(b"film")
     yield things.index(*paths)
     raise KeyboardInterrupt
 

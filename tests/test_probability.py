@@ -70,7 +70,7 @@ def mini() -> Encoder:
 def test_the_shipped_prior_is_of_the_shipped_encoder(mini: Encoder) -> None:
     found = shipped(mini)
     assert found is not None
-    assert set(found.curves) == set(mini.modalities)
+    assert set(found.curves) == {"image", "image+text", "text"} <= set(mini.modalities)  # sounds have none
     assert all(curve.slope > 0 for curve in found.curves.values())
 
 

@@ -56,7 +56,7 @@ def test_an_index_run_tells_how_many_files_there_are(tmp_path: Path, tiny: str) 
     folder.mkdir()
     for number in range(5):
         (folder / f"{number}.txt").write_text(f"a cat {number}")
-    (folder / "film.mp4").write_bytes(b"film")
+    (folder / "film.swf").write_bytes(b"film")
     seen: list[tuple[int, int, int]] = []
     with Collection.open(tmp_path / "c", tiny, calibration="none", follow=False) as things:
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from typer.testing import CliRunner
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
 from isthmus.encoders import Encoder
+from isthmus.encoders.base import Settings
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search import Hit
 from isthmus.search.reranking import order, reordered
@@ -123,13 +123,13 @@ def test_a_matcher_orders_the_hits_of_any_encoder(things: Collection, fusion: st
 def test_each_encoder_is_loaded_once_for_all_that_a_collection_does(
     fusion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load, loads = encoders.load, Counter[str]()
+    load, loads = encoders.open_named, Counter[str]()
 
-    def counting(name: str, **settings: Any) -> Encoder:
+    def counting(name: str, settings: Settings) -> Encoder:
         loads[name] += 1
-        return load(name, **settings)
+        return load(name, settings)
 
-    monkeypatch.setattr(encoders, "load", counting)
+    monkeypatch.setattr(encoders, "open_named", counting)
     write_fusion(tmp_path / "other", write_encoder(tmp_path / "below"), seed=3)
     other = f"onnx:{tmp_path / 'other'}"
     with Collection.open(tmp_path / "c", fusion, calibration="none") as things:
@@ -213,3 +213,10 @@ def test_a_reranker_says_which_modalities_compare(things: Collection) -> None:
     before, after = things.search("dog", 20), things.search("dog", 20, rerank=Likes())
     assert [hit.modality == "text" for hit in after] == [hit.modality == "text" for hit in before]
     assert [hit.modality for hit in after] != [hit.modality for hit in before]
+
+
+def test_an_unknown_reranker_is_told_what_there_is(tmp_path: Path, fusion: str) -> None:
+    with Collection.open(tmp_path / "c", fusion, calibration="none") as things:
+        things.add(mixed(3))
+        with pytest.raises(UnknownName, match=r"No reranker is called 'foo'\. Name an encoder .* a cross-encoder"):
+            things.search("dog", rerank="foo")

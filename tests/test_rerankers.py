@@ -126,7 +126,7 @@ def test_models_that_do_not_score_pairs_are_refused(tmp_path: Path, monkeypatch:
         load(f"st:{write_sentence_transformer(tmp_path / 'encoder').parent}")
     with pytest.raises(BadInput, match="gives 3 numbers for a pair"):
         load(f"st:{write_cross_encoder(tmp_path / 'three', 3)}").scores(Query.of("cat"), documents(TEXTS))
-    with pytest.raises(BadFile, match="cannot load the reranker 'no/such'"):
+    with pytest.raises(BadFile, match="cannot load 'no/such'"):
         load("st:no/such")
     with pytest.raises(BadInput, match=r"no format for reranking\. Write http:FORMAT:MODEL with cohere or jina"):
         load("http:openai:m")

@@ -203,8 +203,8 @@ def test_every_name_on_disk_can_be_told_back(name: bytes) -> None:
 
 
 def test_a_file_nobody_reads_is_listed(tmp_path: Path) -> None:
-    _, skipped = read(write(tmp_path, {"film.mp4": "x", "Makefile": "x"}))
-    assert skipped["film.mp4"] == "isthmus does not read .mp4 files"
+    _, skipped = read(write(tmp_path, {"film.swf": "x", "Makefile": "x"}))
+    assert skipped["film.swf"] == "isthmus does not read .swf files"
     assert "no extension" in skipped["Makefile"]
 
 
@@ -261,12 +261,12 @@ def test_content_of_the_same_length_and_time_changes_the_stamp(tmp_path: Path) -
 
 
 def test_a_single_file_has_its_own_name(tmp_path: Path) -> None:
-    write(tmp_path, {"deep/cat.jpg": PNG, "deep/cat.txt": "a cat", "deep/m.pdf": pdf(["one"]), "x.mp4": "x"})
+    write(tmp_path, {"deep/cat.jpg": PNG, "deep/cat.txt": "a cat", "deep/m.pdf": pdf(["one"]), "x.swf": "x"})
     documents, _ = read(tmp_path / "deep/cat.jpg")
     assert documents["cat.jpg"].text == "a cat"
     assert list(read(tmp_path / "deep/m.pdf")[0]) == ["m.pdf#page=1"]
     assert open_source(tmp_path / "deep/m.pdf").root == str(tmp_path / "deep/m.pdf")
-    assert read(tmp_path / "x.mp4") == ({}, {"x.mp4": "isthmus does not read .mp4 files"})
+    assert read(tmp_path / "x.swf") == ({}, {"x.swf": "isthmus does not read .swf files"})
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:

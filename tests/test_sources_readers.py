@@ -149,8 +149,8 @@ def test_each_page_of_a_pdf_is_text_and_picture(tmp_path: Path) -> None:
     ]
     assert isinstance(second.image, bytes)
     with Image.open(BytesIO(second.image)) as picture:
-        assert (picture.format, picture.size) == ("JPEG", (1024, 683))
-        red, _, blue = picture.convert("RGB").getpixel((150, 550))  # type: ignore[misc]
+        assert (picture.format, picture.size) == ("JPEG", (1600, 1067))
+        red, _, blue = picture.convert("RGB").getpixel((234, 859))  # type: ignore[misc]
         assert blue > 200 > 50 > red
     assert skipped == {}
 

@@ -68,7 +68,7 @@ def test_a_member_that_cannot_be_used_is_listed_and_the_rest_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "TEXT_BYTES", 100)
-    members = [("a.jpg", PNG), ("a.txt", b"\xff\xff"), ("b.mp3", b"x"), ("c.json", b"["), ("d.txt", b"x" * 101)]
+    members = [("a.jpg", PNG), ("a.txt", b"\xff\xff"), ("b.swf", b"x"), ("c.json", b"["), ("d.txt", b"x" * 101)]
     documents, skipped = read(write(tmp_path, {"0.tar": tar(*members, ("e.txt", b"x"))}))
     assert list(documents) == ["a", "e"]
     assert documents["a"].modality == "image"

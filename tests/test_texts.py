@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from isthmus.encoders.texts import Splitter, TextPassage
+from isthmus.encoders.texts import Splitter, Strings, TextPassage
 from isthmus.errors import BadFile
 from tiny import LENGTH, WORDS, tokenizer
 
@@ -99,3 +99,12 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(BadFile, match=r"tokenizer\.json is not a tokenizer"):
         Splitter.from_file(tmp_path / "tokenizer.json", 8)
+
+
+def test_texts_split_together_have_the_passages_they_have_alone() -> None:
+    splitter = Splitter.of(tokenizer(), 8, "tiny")
+    texts = ["a cat", "", "a cat on the red sofa and a dog on the grass " * 4, "\t", "a dog", "x" * 300]
+    assert splitter.split(texts) == [splitter.split([text])[0] for text in texts]
+    strings = Strings(splitter, {"document": "", "query": "a dog "})
+    for role in ("document", "query"):
+        assert strings.split(texts, role) == [strings.split([text], role)[0] for text in texts]

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus import calibration, encoders
+    from isthmus.client import connect, connect_async
     from isthmus.documents import Document, Query
-    from isthmus.kinds import Image, Part, Text
+    from isthmus.kinds import Audio, Image, Part, Text, Video
     from isthmus.search import Collection, SearchRequest
     from isthmus.types import Folded, Vectors
 
 __all__ = [
+    "Audio",
     "Collection",
     "Document",
     "Folded",
@@ -21,8 +23,11 @@ __all__ = [
     "SearchRequest",
     "Text",
     "Vectors",
+    "Video",
     "__version__",
     "calibration",
+    "connect",
+    "connect_async",
     "encoders",
     "kinds",
 ]
@@ -34,7 +39,8 @@ __version__ = "0.1.0"
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 MODULES = ("calibration", "encoders", "errors", "kinds", "types")
-CLASSES = {
+LATE = {
+    "Audio": "isthmus.kinds",
     "Collection": "isthmus.search",
     "Document": "isthmus.documents",
     "Folded": "isthmus.types",
@@ -44,6 +50,9 @@ CLASSES = {
     "SearchRequest": "isthmus.search",
     "Text": "isthmus.kinds",
     "Vectors": "isthmus.types",
+    "Video": "isthmus.kinds",
+    "connect": "isthmus.client",
+    "connect_async": "isthmus.client",
 }
 
 
@@ -56,6 +65,6 @@ def __getattr__(name: str) -> Any:
     """Import a name on first use, so that ``import isthmus`` stays light."""
     if name in MODULES:
         return import_module(f"isthmus.{name}")
-    if name in CLASSES:
-        return getattr(import_module(CLASSES[name]), name)
+    if name in LATE:
+        return getattr(import_module(LATE[name]), name)
     raise AttributeError(f"module 'isthmus' has no attribute {name!r}")

@@ -20,6 +20,8 @@ METADATA_BYTES = MIB  # the metadata of one document, as JSON
 METADATA_FACTS = 10_000  # values of its metadata that filters can compare
 METADATA_VALUES = METADATA_BYTES // 2  # values of any kind: each takes a character and a comma at least
 PICTURE_BYTES = 256 * MIB  # a picture's file; its pixels have Pillow's own limit, PIL.Image.MAX_IMAGE_PIXELS
+MEDIA_BYTES = 16 * 1024 * MIB  # the file of a sound or a video, which is read in blocks
+MEDIA_SECONDS = 24 * 3600  # of a sound or a video
 SCAN_PIXELS = 2**32  # pixels times scans of a progressive JPEG
 HEADER_BYTES = MIB  # the headers of one member of a shard: its long name, its extended header
 SHARD_BYTES = 512 * MIB  # one member of a compressed shard; the expanded size of such a shard, whatever its own size,
@@ -32,6 +34,8 @@ QUERY_FILE_BYTES = 64 * MIB  # a file of queries
 SECONDS = 7.0  # for a PDF page, a web page, a picture, a few rows of Parquet; a worker process reads it
 MEMORY = 640 * MIB  # of that process, in addition to its size at the start
 PICTURE_MEMORY = 1024 * MIB  # of the worker that decodes pictures: three copies of the largest picture
+OCR_SECONDS = 300.0  # for the text of one picture; a full page takes a few seconds on a core of its own
+OCR_MEMORY = 2048 * MIB  # of the process that reads it
 RUNAWAYS = 2  # pages of one file that may exceed their time or memory before the rest of the file is skipped
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from isthmus.errors import BadInput, BadVectors, shown
-from isthmus.kinds import IMAGE, TEXT, Image, ImageLike, Part, Text, joined
+from isthmus.kinds import AUDIO, IMAGE, TEXT, VIDEO, Audio, FileLike, Image, ImageLike, Part, Text, Video, joined
 from isthmus.registry import lookup
 from isthmus.types import MAX_PARTS_OF_ONE, Matrix, check_part_count, part_name, stored_part_name
 
-__all__ = ["Document", "Image", "ImageLike", "Part", "Query", "Text"]
+__all__ = ["Audio", "Document", "FileLike", "Image", "ImageLike", "Part", "Query", "Text", "Video"]
 
 MAX_DOCUMENT_PARTS = 256
+SHORT = {TEXT: Text, IMAGE: Image, AUDIO: Audio, VIDEO: Video}  # the kinds that have an argument, in their order
 BETWEEN_TEXTS = "\n\n"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -48,15 +49,25 @@ class PartSequence:
         """All its pictures."""
         return contents(self.parts, IMAGE)
 
+    @property
+    def audio(self) -> Any:
+        """Its first sound; None where there is none."""
+        return next(iter(contents(self.parts, AUDIO)), None)
+
+    @property
+    def video(self) -> Any:
+        """Its first video; None where there is none."""
+        return next(iter(contents(self.parts, VIDEO)), None)
+
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Document(PartSequence):
     """Something that can be found: an id, parts in their order, and metadata.
 
-    ``text=`` and ``image=`` are the short way for a document with one part of each kind. A text of white space is no
-    part; a document needs at least one part. Nothing is read from disk here: an image stays a path until an encoder
-    needs its pixels. ``vectors`` are the document's own, by kind: a kind with a vector is not encoded, and needs no
-    part.
+    ``text=``, ``image=``, ``audio=`` and ``video=`` are the short way for one part of each kind. A text of white space
+    is no part; a document needs at least one part. Nothing is read from disk here: an image stays a path until an
+    encoder needs its pixels. ``vectors`` are the document's own, by kind: a kind with a vector is not encoded, and
+    needs no part.
 
     >>> document = Document(id="c", text="a dog on the grass", image="dog.png", metadata={"lang": "en"})
     >>> document.modality
@@ -86,6 +97,8 @@ class Document(PartSequence):
         metadata: Mapping[str, Any] = NOTHING,
         vectors: Mapping[str, Matrix] = NOTHING,
         *,
+        audio: FileLike | None = None,
+        video: FileLike | None = None,
         parts: Iterable[Part] | None = None,
     ) -> None:
         if not isinstance(id, str) or not id:
@@ -99,7 +112,8 @@ class Document(PartSequence):
                 "{'lang': 'en'}."
             )
         own = {} if vectors is NOTHING else _vectors(whose, vectors, part_name)
-        held = _short_parts(whose, text, image, own) if parts is None else _parts(whose, text, image, parts, own)
+        given = {TEXT: text, IMAGE: image, AUDIO: audio, VIDEO: video}
+        held = _short_parts(whose, given, own) if parts is None else _parts(whose, given, parts, own)
         vars(self).update(id=id, parts=held, metadata=dict(metadata), vectors=own)  # the class is frozen
 
     @classmethod
@@ -134,9 +148,9 @@ class Document(PartSequence):
 class Query(PartSequence):
     """What is searched for: words, a picture, both, or any sequence of parts.
 
-    ``text=`` and ``image=`` are the short way. Several parts of one kind count as one, by the mean of their vectors.
-    ``weights`` says how much each kind counts (default: equally); ``vectors`` are the query's own, by kind, and are not
-    encoded. They may name any kind: a search checks the names against its collection.
+    ``text=``, ``image=``, ``audio=`` and ``video=`` are the short way. Several parts of one kind count as one, by the
+    mean of their vectors. ``weights`` says how much each kind counts (default: equally); ``vectors`` are the query's
+    own, by kind, and are not encoded. They may name any kind: a search checks the names against its collection.
 
     >>> Query(text="a cat on a red sofa").modality
     'text'
@@ -157,11 +171,14 @@ class Query(PartSequence):
         weights: Mapping[str, float] | None = None,
         vectors: Mapping[str, Matrix] = NOTHING,
         *,
+        audio: FileLike | None = None,
+        video: FileLike | None = None,
         parts: Iterable[Part] | None = None,
     ) -> None:
         whose = "The query"
         own = _vectors(whose, vectors, stored_part_name)
-        held = _short_parts(whose, text, image, own) if parts is None else _parts(whose, text, image, parts, own)
+        given = {TEXT: text, IMAGE: image, AUDIO: audio, VIDEO: video}
+        held = _short_parts(whose, given, own) if parts is None else _parts(whose, given, parts, own)
         vars(self).update(parts=held, vectors=own, weights=None)  # the class is frozen
         if weights is not None:
             vars(self).update(weights=_weights(weights, self.modality.split("+")))
@@ -209,26 +226,20 @@ def _text(parts: Iterable[Part]) -> str | None:
     return texts[0] if len(texts) == 1 else BETWEEN_TEXTS.join(texts) or None
 
 
-def _short_parts(
-    whose: str, text: str | None, image: ImageLike | None, vectors: Mapping[str, Matrix]
-) -> tuple[Part, ...]:
-    """Return the parts of ``text=`` and ``image=``; leave out an empty one."""
-    parts: list[Part] = []
+def _short_parts(whose: str, given: Mapping[str, Any], vectors: Mapping[str, Matrix]) -> tuple[Part, ...]:
+    """Return the parts of ``text=``, ``image=``, ``audio=`` and ``video=``; leave out an empty one."""
     try:
-        if text is not None:
-            parts.append(Text(text))
-        if image is not None:
-            parts.append(Image(image))
+        parts = [SHORT[kind](content) for kind, content in given.items() if content is not None]
     except BadInput as error:
         raise type(error)(f"{whose} {error}") from None
     return _kept(whose, parts, vectors)
 
 
 def _parts(
-    whose: str, text: str | None, image: ImageLike | None, given: Iterable[Part], vectors: Mapping[str, Matrix]
+    whose: str, short: Mapping[str, Any], given: Iterable[Part], vectors: Mapping[str, Matrix]
 ) -> tuple[Part, ...]:
     """Check parts that were given as such; leave out those that are empty."""
-    if text is not None or image is not None:
+    if any(content is not None for content in short.values()):
         raise BadInput(f"{whose} has parts as well as text or image. Put the text and the image into the parts.")
     if isinstance(given, Part | str | bytes | Mapping | np.ndarray) or not isinstance(given, Iterable):
         raise BadInput(f"{whose} has parts of type {type(given).__name__}; write parts=[Text('…'), Image('a.jpg')].")
@@ -305,7 +316,7 @@ def _equal(one: Mapping[str, Matrix], other: Mapping[str, Matrix]) -> bool:
 def _short(parts: Sequence[Part], vectors: Mapping[str, Matrix]) -> list[str]:
     """Return the parts for a repr: the short way where there is one, and vectors by their size."""
     names = [part.kind for part in parts]
-    usual = names == sorted(set(names), reverse=True) and set(names) <= {TEXT, IMAGE}
+    usual = names == [kind for kind in SHORT if kind in names]
     if usual:
         said = [f"{part.kind}={part.shown}" for part in parts]
     else:

@@ -32,7 +32,7 @@ from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
-from isthmus.budget import PICTURE_BYTES
+from isthmus.budget import MEDIA_BYTES, PICTURE_BYTES
 from isthmus.errors import BadImage, BadInput, shown
 from isthmus.files import digest_regular
 from isthmus.registry import lookup
@@ -43,9 +43,13 @@ if TYPE_CHECKING:
 
 # A path, the bytes of a file, a Pillow image, or an array (height, width[, 3 or 4]).
 ImageLike: TypeAlias = "str | PathLike[str] | bytes | Pillow | np.ndarray[Any, Any]"
+FileLike: TypeAlias = str | PathLike[str] | bytes  # a path, or the bytes of a file
 
 TEXT = "text"
 IMAGE = "image"
+AUDIO = "audio"
+VIDEO = "video"
+SECONDS = "seconds"  # what a span of a sound or a video measures
 GROUP = "isthmus.kinds"  # of entry points
 SUFFIX = re.compile(r"\.[a-z0-9_-]+")
 PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")  # of Pillow's, those that a PNG keeps as they are
@@ -62,11 +66,12 @@ class Kind:
     suffixes: ClassVar[tuple[str, ...]] = ()  # of files that `index` makes documents of, as in (".tone",)
     accepts: ClassVar[str] = "a string or bytes"
     cost: ClassVar[int] = 1  # of a batch, in texts: content that is slow to encode costs more
+    needs: ClassVar[str | None] = None  # a module without which its files cannot be read
 
     def check(self, content: object) -> None:
         """Raise ``BadInput`` for content of another type; the message continues "Document 'a' …"."""
         if not isinstance(content, str | bytes):
-            raise BadInput(f"has {_article(self.name)} of type {type(content).__name__}. Give {self.accepts}.")
+            raise BadInput(f"has {with_article(self.name)} of type {type(content).__name__}. Give {self.accepts}.")
 
     def is_empty(self, content: Any) -> bool:
         """Whether there is nothing in it, so that it is no part."""
@@ -123,14 +128,15 @@ class FileKind(Kind):
 
     accepts = "a path or the bytes of a file"
     cost = 2
+    largest: ClassVar[int] = PICTURE_BYTES  # bytes of a file
 
     def check(self, content: object) -> None:
         """Raise ``BadInput`` for what is neither a path nor bytes."""
         if not isinstance(content, str | PathLike | bytes):
-            raise BadInput(f"has {_article(self.name)} of type {type(content).__name__}. Give {self.accepts}.")
+            raise BadInput(f"has {with_article(self.name)} of type {type(content).__name__}. Give {self.accepts}.")
         if isinstance(content, str | bytes) and not content:
             raise BadInput(
-                f"has {_article(self.name)} of length zero. Give a path or the bytes of a file, or leave it out."
+                f"has {with_article(self.name)} of length zero. Give a path or the bytes of a file, or leave it out."
             )
 
     def is_empty(self, content: Any) -> bool:  # noqa: ARG002
@@ -149,7 +155,7 @@ class FileKind(Kind):
         if isinstance(kept, bytes):
             return hashlib.sha256(kept).digest()
         try:
-            return digest_regular(kept, PICTURE_BYTES)
+            return digest_regular(kept, self.largest)
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.EISDIR):
                 raise BadInput(f"its {self.name} {kept} is not a regular file. Give the path of a file.") from None
@@ -218,7 +224,30 @@ class _Image(FileKind):
         return "<Pillow image>" if _is_pillow(content) else super().show(content)
 
 
-_KINDS: dict[str, Kind] = {kind.name: kind for kind in (_Text(), _Image())}
+class _Audio(FileKind):
+    """A sound: a path or the bytes of a file. A span counts seconds."""
+
+    name = AUDIO
+    span = SECONDS
+    suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".aac", ".aif", ".aiff", ".au", ".wma")
+    cost = 8
+    needs = "soundfile"
+    largest = MEDIA_BYTES
+
+
+class _Video(FileKind):
+    """A film: a path or the bytes of a file. A span counts seconds."""
+
+    name = VIDEO
+    span = SECONDS
+    suffixes = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".ogv", ".3gp")
+    cost = 32
+    needs = "av"
+    largest = MEDIA_BYTES
+
+
+BUILT_IN = (_Text(), _Image(), _Audio(), _Video())
+_KINDS: dict[str, Kind] = {kind.name: kind for kind in BUILT_IN}
 KINDS: Mapping[str, Kind] = MappingProxyType(_KINDS)
 
 
@@ -239,7 +268,7 @@ def register(kind: Kind) -> None:
 
 def unregister(name: str) -> None:
     """Take a kind out of the table."""
-    if name in (TEXT, IMAGE):
+    if name in {kind.name for kind in BUILT_IN}:
         raise BadInput(f"The kind {name!r} is built in and cannot be removed.")
     _KINDS.pop(name, None)
 
@@ -355,7 +384,9 @@ class Part:
             return Part(kind, str(Path(folder, path)))
         if isinstance(known, FileKind):
             if not isinstance(content, str) or not content.startswith("data:"):
-                raise BadInput(f"has {_article(kind)} whose content is {shown(content)}, no data: URI. Give its path.")
+                raise BadInput(
+                    f"has {with_article(kind)} whose content is {shown(content)}, no data: URI. Give its path."
+                )
             return Part(kind, from_uri(content))
         return Part(kind, content)
 
@@ -388,6 +419,44 @@ class Image(Part):
         super().__init__(IMAGE, content)
 
 
+class Audio(Part):
+    """A sound: a path, or the bytes of a file."""
+
+    __slots__ = ()
+
+    def __init__(self, content: FileLike) -> None:
+        super().__init__(AUDIO, content)
+
+
+class Video(Part):
+    """A film: a path, or the bytes of a file. Its sound track is no part of it; give the same file as ``Audio``."""
+
+    __slots__ = ()
+
+    def __init__(self, content: FileLike) -> None:
+        super().__init__(VIDEO, content)
+
+
+def moment(start: float, stop: float) -> str:
+    """Write a span of seconds.
+
+    >>> moment(42.0, 47.0), moment(3599.5, 3604.5)
+    ('0:42–0:47', '59:59–1:00:04')
+    """
+    return f"{clock(start)}–{clock(stop)}"
+
+
+def clock(seconds: float) -> str:
+    """Write a time as minutes and seconds.
+
+    >>> clock(62.7), clock(3723)
+    ('1:02', '1:02:03')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def from_uri(uri: str) -> bytes:
     """Return the bytes of a data: URI."""
     head, _, body = uri.partition(",")
@@ -416,7 +485,12 @@ def joined(names: Any) -> str:
     return "+".join(sorted({atom for name in names for atom in name.split("+")}))
 
 
-def _article(name: str) -> str:
+def with_article(name: str) -> str:
+    """Return a kind's name with its article.
+
+    >>> with_article("image"), with_article("video")
+    ('an image', 'a video')
+    """
     return f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
 
 

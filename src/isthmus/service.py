@@ -72,7 +72,7 @@ class HttpService:
                 return read(_parsed(self._post(path, sent)))
             except urllib.error.HTTPError as error:
                 with error:
-                    asked_for = _retry_after(error.headers.get("Retry-After"))
+                    asked_for = retry_after(error.headers.get("Retry-After"))
                     problem = f"it answered {error.code} {error.reason}{_detail(error)}"
                 if (error.code < 500 and error.code not in AGAIN) or (asked_for or 0) > LONGEST_WAIT:
                     break
@@ -141,7 +141,7 @@ def _parsed(answer: bytes) -> Any:
         raise ValueError(f"its answer is not JSON ({type(error).__name__}: {error})"[:200]) from None
 
 
-def _retry_after(header: str | None) -> float | None:
+def retry_after(header: str | None) -> float | None:
     """Return the seconds of a Retry-After header: a number, or a date."""
     if header is None:
         return None

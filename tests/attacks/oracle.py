@@ -100,7 +100,7 @@ def _calibrate(things: Collection) -> object:
 
 
 def _index(source: str, things: Collection) -> object:
-    things.index(source)
+    things.index(source, ocr="never")
     return world.content(things)
 
 

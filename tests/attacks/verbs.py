@@ -14,7 +14,7 @@ from attacks import triggers, world
 from attacks.workers import Request, Say
 from attacks.world import BATCH, SPEC, STORED, document
 from isthmus import Collection, Document
-from isthmus.search.sync import Indexed
+from isthmus.search.source_events import Indexed
 
 SPECS = ("center", "center+standardize", SPEC)
 SEARCHES = 70  # so that the query log is written twice while it goes on
@@ -60,7 +60,7 @@ def index(context: Context) -> None:
     def progress(report: Indexed) -> None:
         context.say(f"indexed {report.added + report.updated} {report.removed}")
 
-    context.things.index(context.request["source"], progress=progress)
+    context.things.index(context.request["source"], ocr="never", progress=progress)
 
 
 def add(context: Context) -> None:

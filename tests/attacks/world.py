@@ -73,7 +73,7 @@ def main(request: Request, _: Say) -> None:
     source, base, encoder = Path(request["source"]), Path(request["base"]), str(request["encoder"])
     write_source(source, 0)
     with Collection.open(base, encoder, calibration=SPEC, follow=False, threads=1) as things:
-        things.index(source)
+        things.index(source, ocr="never")
         things.add([document(number) for number in range(STORED)])
         things.log_queries()
         things.calibrate(SPEC, queries=["a red cat", ("a dog", "d2")])

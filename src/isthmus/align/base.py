@@ -36,11 +36,11 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many queries were passed to a rewriter, and how many fell back to the original query, by reason.
+    """How many queries were passed to a rewriter, and how many of them fell back to the original query, by reason.
 
     >>> some = Counts().plus([Rewritten("a"), Rewritten("b", "the model failed: timeout"), Rewritten("c")])
     >>> print(some)
-    3 rewritten, 1 fell back (the model failed: 1)
+    2 rewritten, 1 fell back (the model failed: 1)
     """
 
     total: int = 0
@@ -54,9 +54,8 @@ class Counts:
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.fell_back.items()))
-        return f"{self.total} rewritten, {sum(self.fell_back.values())} fell back" + (
-            f" ({reasons})" if reasons else ""
-        )
+        failed = sum(self.fell_back.values())
+        return f"{self.total - failed} rewritten, {failed} fell back" + (f" ({reasons})" if reasons else "")
 
 
 class Rewriter(Protocol):

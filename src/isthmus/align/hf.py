@@ -45,7 +45,7 @@ def open_writer(name: str, device: str = "cpu") -> LocalWriter:
 
 def _loaded(name: str, kind: Any, device: str) -> Any:
     place = torch_device(device, "hf")
-    return from_hub(name, kind.from_pretrained, lambda model: model.to(place).eval())
+    return from_hub(name, lambda name, **how: kind.from_pretrained(name, **how).to(place).eval())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,10 @@ def served_modality(fitted: Fitted, layout: str, named: str | None, argument: st
     lookup(LAYOUTS, layout, "layout")
     if layout == MODALITY:
         if named is not None:
-            raise BadInput(f"{argument}={shown(named)} belongs to layout='{ONE}'. Leave it out, or choose that layout.")
+            raise BadInput(
+                f"{argument} (--{argument}) is {shown(named)}, which belongs to the layout {ONE!r}. Leave it out, or "
+                f"choose that layout (--layout {ONE})."
+            )
         return None
     known = {name: name for name in fitted.query_modalities}
     if named is not None:
@@ -48,7 +51,8 @@ def served_modality(fitted: Fitted, layout: str, named: str | None, argument: st
         )
     if len(known) > 1:
         raise BadInput(
-            f"layout='{ONE}' serves one query modality. Choose it with {argument}=, one of: {', '.join(known)}."
+            f"The layout {ONE!r} serves one query modality. Choose it with {argument} (--{argument}), one of: "
+            f"{', '.join(known)}."
         )
     return fitted.query_modalities[0]
 

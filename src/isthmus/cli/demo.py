@@ -14,6 +14,7 @@ import typer
 from isthmus import samples
 from isthmus.cli import progress
 from isthmus.cli.options import Quiet
+from isthmus.cli.serve import need_serve
 from isthmus.cli.terminal import echo, line
 from isthmus.errors import counted
 from isthmus.kinds import TEXT
@@ -28,16 +29,25 @@ def demo(
     into: Annotated[
         Path | None, typer.Option(help="where to keep the collection; default: it is deleted when the demo ends")
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="then open the page on the sample folder, until Ctrl-C")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the page; 0: any free port")] = 8080,
     quiet: Quiet = False,
 ) -> None:
-    """Index sample notes and photos, and compare searches with and without calibration, side by side."""
+    """Index sample notes and photos, and compare searches with and without calibration, side by side.
+
+    With --serve the collection is then served, with a page, at http://127.0.0.1:8080/.
+    """
+    if serve:
+        need_serve()
     with tempfile.TemporaryDirectory() as scratch:
         place = into or Path(scratch, "demo.isthmus")
         began = time.monotonic()
         echo(f"Indexing {samples.folder()} …")
         with Collection.open(place, follow=False) as things:
             with progress.indexing(quiet=quiet) as update:
-                things.index(samples.folder(), progress=update)
+                things.index(samples.folder(), ocr="never", progress=update)  # the same on every machine
             echo("Calibrating on queries generated from the documents …")
             with progress.counting("calibrating", "steps", quiet=quiet) as tell_steps:
                 calibrated = things.calibrate(progress=tell_steps)
@@ -46,6 +56,16 @@ def demo(
             echo(f"Calibration chosen automatically: {calibrated.fitted.spec}\n")
             _compared(things)
         echo(_next(place if into is not None else None))
+        if serve:
+            _serve(place, port)
+
+
+def _serve(place: Path, port: int) -> None:
+    from isthmus.serve.run import run
+    from isthmus.serve.settings import ServeSettings
+
+    settings = ServeSettings(paths=(place,), port=port)
+    run(settings, lambda url: echo(f"\nOpen {url} in a browser. Press Ctrl-C to stop.", err=True))
 
 
 def _compared(things: Collection) -> None:
@@ -99,6 +119,7 @@ def _next(kept: Path | None) -> str:
         f'  isthmus search "a cat" --in {place} --explain',
         f'  isthmus search "a cat" --in {place} --calibration none      raw cosine, for comparison',
         f"  isthmus stats --in {place}",
+        f"  isthmus {f'serve {place}' if kept is not None else 'demo --serve'}      a page in the browser",
         "  isthmus --help",
     ]
     return "\n".join(lines)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from isthmus.cli import progress
-from isthmus.cli.options import Device, In, Json, Quiet, Threads, references
+from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, references
 from isthmus.cli.terminal import echo, echo_json
+from isthmus.encoders.base import FULL
 from isthmus.errors import CannotWrite
 from isthmus.search import Collection
 
@@ -22,6 +23,7 @@ def diagnose(
         typer.Option(help="a file with your own queries: one per line, or JSON lines with query and, optionally, id"),
     ] = None,
     device: Device = "cpu",
+    precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -34,7 +36,9 @@ def diagnose(
     """
     from isthmus.diagnose import as_text, examine, page, summary
 
-    with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
+    with Collection.open(
+        into, create=False, follow=False, device=device, precision=precision, threads=threads
+    ) as things:
         own = references(queries)
         with progress.counting("diagnosing", "rankings", quiet=quiet or json) as update:
             found = examine(things, own, progress=update)

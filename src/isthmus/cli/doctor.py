@@ -18,6 +18,7 @@ import typer
 
 from isthmus import __version__, encoders
 from isthmus.cli import show
+from isthmus.cli.extras import EXTRAS, install
 from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.documents import Query
@@ -25,26 +26,9 @@ from isthmus.encoders.clip_source import find_clip
 from isthmus.encoders.families import EncoderFamily, full_name, installed
 from isthmus.encoders.locations import COMPLETE, EMBEDDED, user_cache
 from isthmus.errors import IsthmusError, counted
+from isthmus.ocr import engine
+from isthmus.ocr.cache import FOLDER
 from isthmus.search import Collection
-
-# What each extra is for, and a module that shows whether it is installed.
-EXTRAS = {
-    "align": ("text recognition in pictures, for search --align", "rapidocr"),
-    "ann": ("Faiss: fast search in large collections", "faiss"),
-    "hf": ("Hugging Face models: encoders hf:NAME, and search --align", "transformers"),
-    "pdf": ("PDF pages", "pypdfium2"),
-    "html": ("HTML pages", "selectolax"),
-    "parquet": ("Parquet tables and clip-retrieval folders", "pyarrow"),
-    "heic": ("HEIC pictures", "pillow_heif"),
-    "watch": ("index --watch", "watchfiles"),
-    "evaluate": ("trec_eval's own measures", "ir_measures"),
-    "plot": ("plots of results", "matplotlib"),
-    "spacy": ("spaCy's parser, for generated queries", "spacy"),
-    "st": ("sentence-transformers models as encoders", "sentence_transformers"),
-    "mteb": ("mteb models as encoders, and encoders as mteb models", "mteb"),
-    "train": ("training", "torch"),
-    "lora": ("training LoRA adapters of language models", "peft"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +47,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
-    found = [*_machine(), *_core(), *_extras(), *map(_embedded, EMBEDDED), *_families(), *_plug_ins()]
+    found = [*_machine(), *_core(), *_extras(), _ocr(), *map(_embedded, EMBEDDED), *_families(), *_plug_ins()]
     if into is not None:
         found += _collection(into)
     if json:
@@ -71,7 +55,7 @@ def doctor(
     else:
         for one in found:
             echo(f"{'✓' if one.good else '–'} {one.name:<22} {line(one.said)}")
-    if any(not one.good and one.name in ("core", *COMPLETE, "collection", "sqlite") for one in found):
+    if any(not one.good and one.name in ("core", *COMPLETE, "collection", "its encoder", "sqlite") for one in found):
         raise typer.Exit(1)
 
 
@@ -117,10 +101,21 @@ def _core() -> list[Finding]:
 
 def _extras() -> list[Finding]:
     return [
-        Finding(f"extra {name}", there, what if there else f"{what} (pip install 'isthmus[{name}]')")
-        for name, (what, module) in EXTRAS.items()
-        for there in [find_spec(module) is not None]
+        Finding(f"extra {name}", there, extra.what if there else f"{extra.what} ({install(name)})")
+        for name, extra in EXTRAS.items()
+        for there in [all(find_spec(module) is not None for module in extra.modules)]
     ]
+
+
+def _ocr() -> Finding:
+    """Say whether the text in pictures can be read: the engine is imported, which finds a broken installation."""
+    if not engine.is_installed():
+        return Finding("ocr", False, f"text in pictures is not read (pip install 'isthmus[{engine.EXTRA}]')")
+    try:
+        name = engine.engine_version()
+    except (ImportError, OSError) as error:
+        return Finding("ocr", False, f"text in pictures cannot be read: {error}. Install {engine.MODULE} again")
+    return Finding("ocr", True, f"{name} reads the text in pictures; texts are kept in {FOLDER} in the cache")
 
 
 def _embedded(name: str) -> Finding:
@@ -154,12 +149,22 @@ def _plug_ins() -> list[Finding]:
     ]
 
 
+def _own_encoder(things: Collection) -> Finding:
+    name = things.stats().encoder["encoder"]
+    try:
+        encoder = things.encoder
+    except (IsthmusError, OSError) as error:
+        return Finding("its encoder", False, f"{name} cannot be loaded, so the collection cannot be searched: {error}")
+    said = "none: it holds vectors of your own" if encoder is None else f"{name} loads: {encoder.dim} dimensions"
+    return Finding("its encoder", True, said)
+
+
 def _collection(folder: Path) -> list[Finding]:
     try:
         with Collection.open(folder, create=False, follow=False) as things:
             problems, begun = things.verify(), things.stats().reencoding
             detail = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
             unfinished = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []
-            return [Finding("collection", not problems, detail), *unfinished]
+            return [Finding("collection", not problems, detail), *unfinished, _own_encoder(things)]
     except IsthmusError as error:
         return [Finding("collection", False, str(error))]

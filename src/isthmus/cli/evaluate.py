@@ -12,8 +12,9 @@ from isthmus.calibration import Fitted
 from isthmus.calibration import load as load_calibration
 from isthmus.cli import progress
 from isthmus.cli.index import SKIPPED
-from isthmus.cli.options import Device, Json, Quiet, Threads
+from isthmus.cli.options import ENCODERS, Device, Json, Precision, Quiet, Threads
 from isthmus.cli.terminal import echo, line, safe_json
+from isthmus.encoders.base import FULL
 from isthmus.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
     data: Annotated[Path, typer.Option(envvar="ISTHMUS_DATA", help="the folder with its files")],
     encoder: Annotated[
         str,
-        typer.Option(
-            envvar="ISTHMUS_ENCODER", help="mini, mini-fusion, base, onnx:FOLDER, hf:NAME, st:NAME, http:…, mteb:NAME"
-        ),
+        typer.Option(envvar="ISTHMUS_ENCODER", help=ENCODERS),
     ] = "mini",
     calibration: Annotated[
         str, typer.Option(help="comma-separated specs; auto; alone: each modality searched separately")
@@ -58,6 +57,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
     ] = None,
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
+    precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -98,7 +98,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
     for each in [] if quiet else read:
         echo(repr(each), err=True)
     with progress.counting("encoding", "items", quiet=quiet) as update:
-        loaded = encoders.load(encoder, device=device, threads=threads, progress=update)
+        loaded = encoders.load(encoder, device=device, precision=precision, threads=threads, progress=update)
         read = [_aligned(each, align, loaded, quiet=quiet) for each in read] if align else read
         corpora = [encoded(each, loaded, skip, gallery=gallery) for each in read]
     corpora = [corpus.with_conditions(positives=positives, sources=sources) for corpus in corpora]

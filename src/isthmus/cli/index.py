@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +13,19 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.calibration import load as load_calibration
 from isthmus.cli import INTERRUPTED, progress, show
-from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, references
+from isthmus.cli.options import ENCODERS, Device, In, Json, Precision, Quiet, Threads, conditions, references
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.encoders.abilities import HasUsage
+from isthmus.encoders.base import FULL
 from isthmus.errors import BadInput, counted
+from isthmus.ocr.engine import EXTRA
+from isthmus.registry import lookup
 from isthmus.search import Calibrated, Collection, Indexed, Skipped
 from isthmus.search.calibrate import checked
 from isthmus.search.json_forms import indexed_json
+from isthmus.search.page_texts import AUTO, MODES, PageCounts
+from isthmus.sources.speech import Transcriber, transcriber
+from isthmus.sources.whole_files import APART, WAYS
 
 SKIPPED = 3  # the exit code if some inputs were skipped
 
@@ -35,9 +42,8 @@ def index(  # noqa: PLR0913 - one name per option
         str | None,
         typer.Option(
             envvar="ISTHMUS_ENCODER",
-            help="mini, mini-fusion, base, onnx:FOLDER, hf:NAME, st:NAME, http:…, mteb:NAME, or none if documents have "
-            "their own "
-            "vectors; default: the collection's, mini for a new one",
+            help=f"{ENCODERS}, or none if documents have their own vectors; default: the collection's, mini for a new "
+            "one",
         ),
     ] = None,
     calibration: Annotated[
@@ -61,8 +67,34 @@ def index(  # noqa: PLR0913 - one name per option
         bool | None,
         typer.Option(help="remove documents whose files are gone; default: yes, unless a path has no files left"),
     ] = None,
+    ocr: Annotated[
+        str,
+        typer.Option(
+            envvar="ISTHMUS_OCR",
+            help="read the text in pictures: auto (those that look like pages), always, never; needs the extra align",
+        ),
+    ] = AUTO,
+    pages: Annotated[
+        str,
+        typer.Option(
+            envvar="ISTHMUS_PAGES",
+            help="pages of a PDF file: apart (each is a document) or together (the file is one; hits say the page)",
+        ),
+    ] = APART,
+    transcribe: Annotated[
+        str,
+        typer.Option(
+            envvar="ISTHMUS_TRANSCRIBE",
+            help="auto: add what is said in sounds and videos, if the extra speech is installed; never",
+        ),
+    ] = "auto",
+    whisper: Annotated[
+        str | None,
+        typer.Option(envvar="ISTHMUS_WHISPER", help="the speech model: a name or a folder; default: that of the extra"),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
     device: Device = "cpu",
+    precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -82,13 +114,19 @@ def index(  # noqa: PLR0913 - one name per option
         if not os.path.lexists(path):
             raise typer.BadParameter(f"{path} does not exist. Check its name.")
         sources.open_source(path, kind=kind)  # reject unreadable paths before anything is created
+    for option, value, known in (("--ocr", ocr, MODES), ("--pages", pages, WAYS)):
+        if value not in known:
+            raise typer.BadParameter(f"{option} takes {', '.join(known)}, not {value}.")
     quiet = quiet or json
+    scribe = _scribe(transcribe, whisper)
     with Collection.open(
-        into, encoder, calibration, follow=False, index=index_kind, device=device, threads=threads
+        into, encoder, calibration, follow=False, index=index_kind, device=device, precision=precision, threads=threads
     ) as things:
         try:
             with progress.indexing(quiet=quiet) as update:
-                report = things.index(*paths, kind=kind, prune=prune, progress=update)
+                report = things.index(
+                    *paths, kind=kind, prune=prune, ocr=ocr, pages=pages, progress=update, transcribe=scribe
+                )
         except KeyboardInterrupt:
             stored = counted(len(things), "document")
             echo(f"\nInterrupted. {stored} stored. Run the same command to continue.", err=True)
@@ -96,7 +134,8 @@ def index(  # noqa: PLR0913 - one name per option
         calibrated = settle(things, calibration, quiet=quiet)
         _print_report(things, report, calibrated, json)
         if watch:
-            _watch(things, paths, kind, prune, quiet=quiet)
+            changes = things.watch(*paths, kind=kind, prune=prune, ocr=ocr, pages=pages, transcribe=scribe)
+            _watch(things, changes, quiet=quiet)
     if report.skipped:
         raise typer.Exit(SKIPPED)
 
@@ -119,12 +158,28 @@ def _print_report(things: Collection, report: Indexed, calibrated: Calibrated | 
         echo_json(indexed_json(report, len(things), None if calibrated is None else str(calibrated.fitted.spec)))
         return
     echo(f"{_changes(report) or 'No changes'}. {things.path} holds {counted(len(things), 'document')}.")
+    _print_pages(report.pages)
     if calibrated is not None:
         echo(f"Calibration: {calibrated.fitted.spec}{because(calibrated)}")
     encoder = things.encoder if report.added or report.updated else None
     if isinstance(encoder, HasUsage):
         echo(f"Used: {counted(encoder.usage.requests, 'request')}, {counted(encoder.usage.tokens, 'token')}.")
     show.skipped(report.skipped)
+
+
+def _print_pages(pages: PageCounts) -> None:
+    """Print what was done about text in pictures, and what it cost."""
+    if pages.read:
+        before = f", {pages.cached:,} read before" if pages.cached else ""
+        time = progress.duration(pages.seconds)
+        echo(f"The text of {counted(pages.read, 'picture')} was read ({time} of one core{before}).")
+    if pages.unread:
+        verb, whose = ("looks", "its") if pages.unread == 1 else ("look", "their")
+        what = "a page" if pages.unread == 1 else "pages"
+        echo(
+            f"{counted(pages.unread, 'picture')} {verb} like {what}; {whose} text is not read: pip install "
+            f"'isthmus[{EXTRA}]'"
+        )
 
 
 def _changes(report: Indexed) -> str:
@@ -149,10 +204,18 @@ def because(calibrated: Calibrated) -> str:
     return f" (nDCG@10 on held-out queries: {kept:.2f}; raw cosine: {raw:.2f})"
 
 
-def _watch(things: Collection, paths: list[Path], kind: str | None, prune: bool | None, *, quiet: bool) -> None:
+def _scribe(transcribe: str, model: str | None) -> Transcriber | None:
+    """Return what writes down speech: what is installed, unless it is not wanted."""
+    wanted = lookup({"auto": True, "never": False}, transcribe, "way to transcribe")
+    if not wanted and model is not None:
+        raise typer.BadParameter("--whisper names a model, and --transcribe never uses none. Leave one of them out.")
+    return transcriber(model) if wanted else None
+
+
+def _watch(things: Collection, reports: Iterator[Indexed], *, quiet: bool) -> None:
     echo("Watching for changes. Press Ctrl-C to stop.", err=True)
     known: list[Skipped] = []
-    for report in things.watch(*paths, kind=kind, prune=prune):
+    for report in reports:
         settle(things, "auto", quiet=quiet)
         echo(f"{report.added:,} added, {report.updated:,} updated, {report.removed:,} removed.")
         show.skipped([one for one in report.skipped if one not in known])
@@ -177,6 +240,7 @@ def calibrate(
         typer.Option(help="log queries from now on, for the next calibration; or stop, and delete the log"),
     ] = None,
     device: Device = "cpu",
+    precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -186,7 +250,9 @@ def calibrate(
     auto tries several calibrations on queries whose right documents are known and keeps the best; the table shows the
     nDCG@10 of each.
     """
-    with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
+    with Collection.open(
+        into, create=False, follow=False, device=device, precision=precision, threads=threads
+    ) as things:
         if log_queries is not None:
             things.log_queries(log_queries)
             echo(f"The query log is {'on' if log_queries else 'off; its queries were deleted'}.", err=True)

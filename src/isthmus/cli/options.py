@@ -11,16 +11,27 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from isthmus.budget import QUERY_FILE_BYTES
+from isthmus.cli.terminal import echo
 from isthmus.documents import Query
+from isthmus.encoders import NAMED
+from isthmus.encoders.locations import EMBEDDED
 from isthmus.files import read_regular
 from isthmus.kinds import IMAGE, TEXT
 
 In: TypeAlias = Annotated[
     Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`")
 ]
+ENCODERS = f"{', '.join(EMBEDDED)}, {', '.join(NAMED)}"  # how encoders are named, for help texts
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
 Device: TypeAlias = Annotated[
     str, typer.Option(envvar="ISTHMUS_DEVICE", help="device of the encoder: auto, cpu, cuda or mps")
+]
+Precision: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        envvar="ISTHMUS_PRECISION",
+        help="how the encoder computes: full, half (16 bits; hf:, st:, clap:) or auto (half on a GPU)",
+    ),
 ]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(envvar="ISTHMUS_THREADS", min=1, help="CPU cores for the encoder; default: all")
@@ -28,6 +39,7 @@ Threads: TypeAlias = Annotated[
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
 
 CONDITION = re.compile(r"^(?P<name>[^=<>!~]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)$", re.DOTALL)
+FIELDS = ("query", TEXT, IMAGE, "id")  # of a line in a file of queries
 SIGNS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
 
@@ -112,10 +124,17 @@ def references(path: Path | None) -> list[Query | tuple[Query, str]] | None:
             f"{path} has no queries. Write one query per line, or JSON lines such as "
             '{"query": "a red sofa", "id": "sofa.jpg"}; the id of the right document is optional.'
         )
-    return [_reference(line, path) for line in lines]
+    unknown: set[str] = set()
+    found = [_reference(line, path, unknown) for line in lines]
+    if unknown:
+        known = ", ".join(FIELDS)
+        names = ", ".join(sorted(unknown))
+        echo(f"{path} has fields that are not read: {names}. Known: {known}.", err=True)
+    return found
 
 
-def _reference(line: str, path: Path) -> Query | tuple[Query, str]:
+def _reference(line: str, path: Path, unknown: set[str]) -> Query | tuple[Query, str]:
+    """Read one line; the names of fields that mean nothing here are added to ``unknown``."""
     if not line.startswith("{"):
         return Query(text=line)
     try:
@@ -123,4 +142,5 @@ def _reference(line: str, path: Path) -> Query | tuple[Query, str]:
         query = Query(text=read.get("query", read.get(TEXT)), image=read.get(IMAGE))
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path}: {line[:80]!r} cannot be read: {error}") from None
+    unknown.update(set(read) - set(FIELDS))
     return (query, str(read["id"])) if "id" in read else query

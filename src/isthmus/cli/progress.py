@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from isthmus.cli.terminal import echo, on_terminal, raw_stderr
+from isthmus.errors import counted
 from isthmus.search import Indexed
 
 EVERY = 10.0  # seconds between lines if stderr is not a terminal
@@ -73,7 +74,9 @@ def indexing(*, quiet: bool = False) -> Iterator[Callable[[Indexed], None]]:
         def update(report: Indexed) -> None:
             more = "+" if report.listing else ""
             share = report.files / report.listed if report.listed > 1 and not report.listing else None
-            show(f"{report.files:,} of {report.listed:,}{more} files, {meter.text(report.done, None, share)}", share)
+            pages = f", {counted(report.pages.read, 'page')} read" if report.pages.read else ""
+            done = f"{report.files:,} of {report.listed:,}{more} files{pages}"
+            show(f"{done}, {meter.text(report.done, None, share)}", share)
 
         yield update
 

@@ -9,8 +9,9 @@ import typer
 
 from isthmus.cli import INTERRUPTED, progress, show
 from isthmus.cli.index import SKIPPED, because
-from isthmus.cli.options import Device, In, Json, Quiet, Threads
+from isthmus.cli.options import ENCODERS, Device, In, Json, Precision, Quiet, Threads
 from isthmus.cli.terminal import echo, echo_json
+from isthmus.encoders.base import FULL
 from isthmus.errors import CannotEncode, counted
 from isthmus.search import Collection, Reencoded, Skipped
 from isthmus.search.reencode import SHOWN
@@ -22,7 +23,7 @@ def reencode(
         str,
         typer.Option(
             envvar="ISTHMUS_ENCODER",
-            help="the new encoder: mini, mini-fusion, base, onnx:FOLDER, hf:NAME, st:NAME, http:…, mteb:NAME",
+            help=f"the new encoder: {ENCODERS}",
         ),
     ],
     drop: Annotated[
@@ -35,6 +36,7 @@ def reencode(
         bool, typer.Option("--force", help="switch even if the collection is searched worse with the new encoder")
     ] = False,
     device: Device = "cpu",
+    precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -48,7 +50,9 @@ def reencode(
     nothing changes, unless --drop is given. The score before and after, on the same questions, is shown; if it falls by
     more than chance explains, nothing changes, unless --force is given.
     """
-    with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
+    with Collection.open(
+        into, create=False, follow=False, device=device, precision=precision, threads=threads
+    ) as things:
         try:
             bar = progress.counting("re-encoding", "documents", then="calibrating", resumes=True, quiet=quiet or json)
             with bar as update:

@@ -8,11 +8,11 @@ import sys
 import traceback
 from contextlib import suppress
 
+from isthmus.cli.extras import extra_of, install
 from isthmus.cli.terminal import echo, guarded
 from isthmus.cli.verbs import app
 from isthmus.errors import IsthmusError, codes_of
 
-EXTRA_OF = {"torch": "train", "transformers": "train", "onnx": "train"}  # modules that whole verbs import
 CLOSED = 141  # the exit code when the output is closed: 128 plus the number of SIGPIPE
 
 
@@ -49,9 +49,9 @@ def _verb() -> int:
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001 - shown with escapes, which the interpreter would not do
-        if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
-            install = f"pip install 'isthmus[{EXTRA_OF[error.name]}]'"
-            echo(f"isthmus: This needs {error.name!r}. Install it with: {install}", err=True)
+        extra = extra_of(error.name) if isinstance(error, ModuleNotFoundError) else None
+        if extra is not None and isinstance(error, ModuleNotFoundError):
+            echo(f"isthmus: This needs {error.name!r}. Install it with: {install(extra)}", err=True)
             return 1
         echo(traceback.format_exc().rstrip(), err=True)
         echo("isthmus: this is a bug in isthmus. Please report it with the lines above.", err=True)

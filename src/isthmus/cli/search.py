@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json as js
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from isthmus.atomic import replacing
 from isthmus.calibration.layouts import MODALITY
 from isthmus.cli import no_hits, progress, show
-from isthmus.cli.options import Device, In, Json, Quiet, Threads, conditions, weights
+from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, conditions, weights
 from isthmus.cli.terminal import echo, echo_json
-from isthmus.documents import Document, Image, Part, Query, Text
+from isthmus.documents import Audio, Document, Image, Part, Query, Text
+from isthmus.encoders.base import FULL
 from isthmus.errors import CannotWrite, counted
 from isthmus.kinds import IMAGE, TEXT
 from isthmus.search import Collection, Hit, SearchRequest
 from isthmus.search.json_forms import document_json, hit_json
+
+if TYPE_CHECKING:
+    from isthmus.align import Aligned
 
 
 def search(  # noqa: PLR0913 - one name per option
@@ -27,6 +32,7 @@ def search(  # noqa: PLR0913 - one name per option
     image: Annotated[
         list[Path] | None, typer.Option(help="a picture to search with, alone or with words; several with --align")
     ] = None,
+    audio: Annotated[Path | None, typer.Option(help="a sound to search with, alone or with words")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="number of hits")] = 10,
     offset: Annotated[int, typer.Option(min=0, help="number of first hits to skip")] = 0,
     where: Annotated[
@@ -40,7 +46,10 @@ def search(  # noqa: PLR0913 - one name per option
     hybrid: Annotated[bool, typer.Option(help="match the words themselves as well (BM25)")] = False,
     align: Annotated[
         str | None,
-        typer.Option(help="turn pictures into words first: auto, caption, forge-mini, forge:hf:NAME …, none"),
+        typer.Option(
+            help="change the query first: caption (pictures become words), forge-mini or forge:hf:NAME (a chat becomes "
+            "a query) …, auto, none"
+        ),
     ] = None,
     min_probability: Annotated[
         float | None, typer.Option(min=0, max=1, help="leave out hits with a lower P(match)")
@@ -64,6 +73,7 @@ def search(  # noqa: PLR0913 - one name per option
         typer.Option("--weights", envvar="ISTHMUS_SEARCH_WEIGHTS", help="weights of words and picture: text=2,image=1"),
     ] = None,
     device: Device = "cpu",
+    precision: Precision = FULL,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -81,14 +91,14 @@ def search(  # noqa: PLR0913 - one name per option
     score, the modality, the id, and the sentence that matches best.
     """
     text = " ".join(words or [])
-    if not image and not text.strip():
+    if not image and audio is None and not text.strip():
         raise typer.BadParameter('Give a query: isthmus search "a red sofa", or --image FILE, or both.')
     if calibration not in (None, "none"):
         raise typer.BadParameter(f"--calibration takes none, not {calibration}. To change it, see isthmus calibrate.")
     if explain_maps is not None and not explain_maps.parent.is_dir():
         raise CannotWrite(f"{explain_maps} cannot be written: there is no folder {explain_maps.parent}. Make it first.")
     pictures = [str(path) for path in image or []]
-    parts = [*([Text(text)] if text else []), *map(Image, pictures)]
+    parts = [*([Text(text)] if text else []), *map(Image, pictures), *([Audio(audio)] if audio is not None else [])]
     query = Query(weights=weights(part_weights), parts=parts)
     request = SearchRequest(
         query,
@@ -99,13 +109,15 @@ def search(  # noqa: PLR0913 - one name per option
         hybrid=hybrid,
         align=align,
         min_probability=min_probability,
-        explain=explain,
+        explain=explain or align is not None,  # an aligner says in the explanation that it failed
         group=group,
         calibration=calibration,
         rerank=rerank,
     )
-    with Collection.open(into, create=False, follow=False, device=device, threads=threads) as things:
-        found = things.search(request)
+    with Collection.open(
+        into, create=False, follow=False, device=device, precision=precision, threads=threads
+    ) as things:
+        found, aligned = _searched(things, request, explain=explain)
         if explain_maps is not None:
             searched = query if align is None else things.align(query, align).query
             _maps(things, searched, found, explain_maps, quiet=json)
@@ -113,8 +125,7 @@ def search(  # noqa: PLR0913 - one name per option
             echo_json([hit_json(hit) for hit in found])
         else:
             if explain and align is not None:
-                explained = found[0].explanation if found else None
-                show.alignment(explained.aligned if explained is not None else things.align(query, align))
+                show.alignment(aligned or things.align(query, align))
             show.hits(found, text, explain=explain)
             if not found:
                 no_hits.explain(things, query, where or [], modality or [], min_probability, align, offset)
@@ -122,6 +133,16 @@ def search(  # noqa: PLR0913 - one name per option
                 echo(f"\nThe maps are in {explain_maps}")
         if things.drifted and not json:
             echo(f"The documents have drifted since the calibration. Run: isthmus calibrate --in {into}", err=True)
+
+
+def _searched(things: Collection, request: SearchRequest, *, explain: bool) -> tuple[list[Hit], Aligned | None]:
+    """Return the hits, explained if asked for, and how the query was aligned; say it if its rewriter failed."""
+    found = things.search(request)
+    aligned = found[0].explanation.aligned if found and found[0].explanation is not None else None
+    if explain:
+        return found, aligned
+    show.failed_alignment(aligned)
+    return [replace(hit, explanation=None) for hit in found], aligned
 
 
 def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *, quiet: bool) -> None:

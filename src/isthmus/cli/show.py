@@ -33,7 +33,18 @@ def bar(share: float) -> str:
 
 
 def snippet(hit: Hit, query: str = "", width: int = SNIPPET) -> str:
-    """Return the sentence of the best passage that shares most words with the query, or else the kind."""
+    """Return the page or the time, and the sentence of the best passage that shares most words with the query.
+
+    Without words the kind is named. ``[read]`` marks words that were read from a picture.
+    """
+    where = f"{hit.moment} " if hit.moment else ""
+    if hit.page is not None and not hit.id.endswith(f"#page={hit.page}"):
+        where = f"p. {hit.page}: "
+    read = "[read] " if hit.passage is not None and hit.passage.from_picture else ""
+    return f"{where}{read}{_sentence(hit, query, width - len(where) - len(read))}"
+
+
+def _sentence(hit: Hit, query: str, width: int) -> str:
     if hit.passage is None:
         kinds = [part.kind for part in hit.document.parts]
         return "(a picture)" if IMAGE in kinds else f"({kinds[0]})" if kinds else ""
@@ -62,6 +73,8 @@ def hits(found: Sequence[Hit], query: str = "", *, explain: bool = False) -> Non
             echo(f"     near-duplicates: {', '.join(map(line, hit.duplicates))}")
         if explain and hit.explanation is not None:
             echo(f"     {line(hit.explanation)}")
+            if hit.passage is not None and hit.passage.from_picture:
+                echo("     its text was read from the picture and may have mistakes")
 
 
 def alignment(aligned: Aligned | None) -> None:
@@ -77,6 +90,12 @@ def alignment(aligned: Aligned | None) -> None:
             echo(f"{name:<12} {line(' '.join(text.split()))}{cost}")
     if aligned.fell_back and aligned.counts is not None:
         echo(f"{'so far':<12} {aligned.counts}")
+
+
+def failed_alignment(aligned: Aligned | None) -> None:
+    """Say that a query was searched as it was because its rewriter failed."""
+    if aligned is not None and aligned.fell_back:
+        echo(f"The query was not rewritten: {line(aligned.fell_back)}. It was searched as it is.", err=True)
 
 
 def unfinished(folder: object, begun: UnfinishedReencode) -> str:

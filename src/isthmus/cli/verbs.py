@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from isthmus import __version__
+from isthmus.cli.backup import backup, restore
 from isthmus.cli.compact import compact
 from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
@@ -18,9 +19,11 @@ from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
 from isthmus.cli.export_encoder import export_encoder
 from isthmus.cli.index import calibrate, delete, index
+from isthmus.cli.mcp import mcp
 from isthmus.cli.options import Quiet
 from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search
+from isthmus.cli.serve import keys, serve
 from isthmus.cli.stats import stats
 from isthmus.cli.terminal import echo, reporter
 from isthmus.cli.train_forge import train_forge
@@ -39,6 +42,8 @@ app = typer.Typer(
 VERBS = {
     index: "read files into a collection",
     search: "find documents by words, a picture or both",
+    serve: "serve collections over HTTP",
+    mcp: "offer a collection to agents (MCP)",
     calibrate: "calibrate a collection again",
     reencode: "switch a collection to another encoder",
     stats: "show what a collection holds",
@@ -47,12 +52,15 @@ VERBS = {
     export: "write documents, vectors or calibration to a file",
     export_encoder: "write an encoder as a folder that runs without torch",
     delete: "delete documents",
+    backup: "copy a collection while it is in use",
+    restore: "make a collection from a backup",
     compact: "free the disk space of deleted documents",
     doctor: "show what is installed and what is missing",
     demo: "try it on a sample folder",
 }
 for verb, what in VERBS.items():
     app.command(short_help=what)(verb)  # type: ignore[type-var]  # each is a function
+app.add_typer(keys, name="keys", short_help="make, list and revoke API keys")
 train = typer.Typer(no_args_is_help=True, help="Train encoders and query rewriters.")
 app.add_typer(train, name="train", short_help="train encoders and query rewriters")
 train.command("fusion", short_help="train one vector for documents with text and image")(train_fusion)

@@ -18,7 +18,10 @@ from isthmus.types import Matrix, Rows, Vectors
 Role: TypeAlias = Literal["document", "query"]  # some models encode the two differently
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total), in passages and images
 Skip: TypeAlias = Callable[[int, BadInput], None]  # (row of the document, why it cannot be encoded)
-PRECISIONS = ("float32", "float16", "bfloat16")
+FULL = "full"
+PRECISIONS = ("auto", FULL, "half", "float32", "float16", "bfloat16")
+IN_FULL = ("auto", FULL, "float32")  # what every encoder can do
+BATCH, GPU_BATCH = 32, 256  # passages or pictures per model call, on a processor and on a GPU
 
 
 class Encoder(Protocol):
@@ -70,10 +73,10 @@ class Settings:
     """How an encoder runs. No setting changes a vector by more than rounding: to 16 bits, with half precision."""
 
     device: str = "cpu"
-    precision: str = "float32"
+    precision: str = FULL
     threads: int | None = None
     cache: str | PathLike[str] | Cache | None = None
-    batch: int = 32
+    batch: int | None = None
     progress: Progress | None = None
     store: Cache = field(init=False, repr=False)
 
@@ -86,9 +89,28 @@ class Settings:
         object.__setattr__(self, "store", open_cache(self.cache))
 
     @property
+    def batch_size(self) -> int:
+        """The number of passages or pictures per model call: ``batch``, or what suits the device."""
+        return self.batch or (GPU_BATCH if self.device.startswith("cuda") else BATCH)
+
+    @property
     def workers(self) -> int:
         """The number of threads that read pictures while the model runs."""
         return self.threads or os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """Where and how models run, for those who load several."""
+
+    device: str = "cpu"
+    threads: int | None = None
+    precision: str = FULL
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of an encoder that runs so."""
+        return Settings(device=self.device, threads=self.threads, precision=self.precision)
 
 
 def unit(rows: Matrix, whose: str) -> Matrix:

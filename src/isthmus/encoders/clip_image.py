@@ -16,17 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from isthmus.encoders.base import Settings
 from isthmus.encoders.clip_source import ClipSource, find_clip
 from isthmus.encoders.folder import ClipSection, Description, ImageSection
 from isthmus.encoders.images import Fit, Frame, Pixels
-from isthmus.encoders.onnx import Model, OnnxImage
+from isthmus.encoders.once import Pending, launched
+from isthmus.encoders.onnx import Model, OnnxImage, torch_gpu
 from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.vit import build
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
+
+if TYPE_CHECKING:
+    from isthmus.encoders.clip_torch import TorchClip
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +41,7 @@ class ClipImage:
     projection: ClipProjection
     source: ClipSource
     settings: Settings
-    tower: OnnxImage | None = None
+    tower: OnnxImage | TorchClip | None = None
     lock: Lock = field(default_factory=Lock)  # two threads must not build it twice
 
     @classmethod
@@ -58,18 +62,26 @@ class ClipImage:
 
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
         """Return one row per picture."""
+        return self.launch(pixels)()
+
+    def launch(self, pixels: Sequence[Pixels]) -> Pending:
+        """Start to encode; on a GPU the result waits for one row per picture."""
         with self.lock:
             if self.tower is None:
                 self.tower = self._built()
-        return self.tower.encode(pixels)
+        return launched(self.tower.encode)(pixels) if isinstance(self.tower, OnnxImage) else self.tower.launch(pixels)
 
-    def _built(self) -> OnnxImage:
+    def _built(self) -> OnnxImage | TorchClip:
         clip = self.source.read()
         if clip.size != self.section.size or clip.embedding != self.projection.embedding:
             raise BadFile(
                 f"{self.source} makes {clip.embedding} numbers of {clip.size} × {clip.size} pixels; the projection "
                 f"takes {self.projection.embedding}, of {self.section.size} × {self.section.size} pixels."
             )
+        if (device := torch_gpu(self.settings.device)) is not None:
+            from isthmus.encoders.clip_torch import TorchClip
+
+            return TorchClip.of(clip, self.projection, self.settings, device)
         section = ImageSection(model=self.source.name, size=clip.size, output="vectors")
         model = Model.open(Path(self.source.name), ["pixels"], "vectors", self.settings, build(clip, self.projection))
         return OnnxImage(section, model)

@@ -1,36 +1,25 @@
-"""Encoders that make ONE vector of a text and an image, on the two towers of another encoder.
-
-    text alone      part ``text``
-    image alone     part ``image``
-    both            part ``image+text``, one vector for each passage together with the image
-
-A text of several passages is their unit mean in ``encode_documents`` and ``encode_queries``.
-"""
+"""Encoders that make ONE vector of a text and an image, on the two towers of another encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from isthmus.documents import Document, Query
 from isthmus.encoders.abilities import TakesApart
-from isthmus.encoders.base import Role, Settings, Skip, unit
+from isthmus.encoders.base import Role, Settings, Skip
 from isthmus.encoders.folder import Description, FusionSection
 from isthmus.encoders.heads import SIDES, DocumentHead, QueryHead
-from isthmus.encoders.items import Given, Items, Refuse, named_queries, names_of, readable, stop, texts_of
+from isthmus.encoders.images import Frame
+from isthmus.encoders.items import texts_of
 from isthmus.encoders.matching import Matcher
-from isthmus.encoders.once import EncoderRun, PictureItem, VectorInput
+from isthmus.encoders.once import Pending, VectorInput, launched
+from isthmus.encoders.one_vector import PARTS, OneVectorEncoder
+from isthmus.encoders.texts import TextPassage
 from isthmus.encoders.tokens import TokenTowers
-from isthmus.errors import BadFile, BadInput
-from isthmus.types import Matrix, Rows, Vectors
-
-Kinds: TypeAlias = NDArray[np.str_]
-PARTS = ("image", "image+text", "text")
+from isthmus.errors import BadFile
+from isthmus.types import Rows, Vectors
 
 
 def open_fusion(described: Description, section: FusionSection, towers: Path, settings: Settings) -> FusionEncoder:
@@ -56,11 +45,24 @@ def open_fusion(described: Description, section: FusionSection, towers: Path, se
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FusedVectors:
-    """The vectors of a call's items, ``(passages, d)`` or ``(1, d)`` each, and the part each item is."""
+class FusionTower:
+    """The two heads over the towers: documents and queries are fused by heads of their own."""
 
-    rows: list[Matrix]
-    kinds: Kinds  # (n,): part names
+    document: DocumentHead
+    query: QueryHead
+
+    @property
+    def frame(self) -> Frame:
+        """The size of the pictures it reads."""
+        return self.document.towers.frame
+
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
+        """Return the passages of each text."""
+        return self.document.towers.split(texts, role)
+
+    def launch(self, inputs: Sequence[VectorInput], role: Role) -> Pending:
+        """Encode; the result has one row per input."""
+        return launched((self.document if role == "document" else self.query).encode)(inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -88,27 +90,29 @@ class FusionEncoder:
     def __repr__(self) -> str:
         return f"<Encoder {self.name}, {self.dim} dimensions: {', '.join(self.modalities)}>"
 
+    @property
+    def joined(self) -> OneVectorEncoder:
+        """The encoder without what only a fusion has."""
+        tower = FusionTower(self.document, self.query)
+        return OneVectorEncoder(
+            name=self.name, dim=self.dim, identity=self.identity, tower=tower, settings=self.settings
+        )
+
     def encode_documents(self, documents: Sequence[Document]) -> Vectors:
         """Return one row per document; a long text is the unit mean of its passages, each with the image."""
-        return self._one_row_each(self._encode(documents, names_of(documents), "document", stop))
+        return self.joined.encode_documents(documents)
 
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
         """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
-        given, names = named_queries(queries)
-        for query, name in zip(given, names, strict=True):
-            if len(set((query.weights or {}).values())) > 1:
-                raise BadInput(f"{name}: {self.name} makes one vector of words and picture. Leave the weights out.")
-        return self._one_row_each(self._encode(given, names, "query", stop))
+        return self.joined.encode_queries(queries)
 
     def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
         """Return one row per passage, together with the image of its document, and the document of each row."""
-        found = self._encode(documents, names_of(documents), "document", skip or stop)
-        owner = np.repeat(np.arange(len(found.rows)), [len(rows) for rows in found.rows])
-        return self._vectors(np.concatenate([self._none, *found.rows]), found.kinds[owner]), owner
+        return self.joined.encode_passages(documents, skip=skip)
 
     def split(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each passage of a document's text."""
-        return [(passage.start, passage.end) for passage in self.towers.split([readable(text)], "document")[0]]
+        return self.joined.split(text)
 
     def sides(self, query: str | Query) -> dict[str, str]:
         """Return the words of a query about the text and those about the image; all words for both with one side.
@@ -128,37 +132,3 @@ class FusionEncoder:
         from isthmus.encoders.apart_fusion import FusionApart  # it imports this class
 
         return FusionApart(self)
-
-    def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> FusedVectors:
-        given = Given.of(items, self.towers.split(texts_of(items), role), names, refuse)
-        given.check(self.name, self.modalities)
-        written = {row: passages for row, passages in enumerate(given.passages) if passages}
-        pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
-        encode = (self.document if role == "document" else self.query).encode
-        total = sum(map(len, written.values())) + len(pictures)
-        identity = f"{self.identity} {role}"  # the same content has another vector as a query
-        run = EncoderRun(name=self.name, dim=self.dim, identity=identity, settings=self.settings, total=total)
-        shown = {row: PictureItem(image, written.get(row, ())) for row, image in pictures.items()}
-        found = run.pictures(encode, self.towers.frame, shown, given.leave_out)
-        words = {row: passages for row, passages in written.items() if row not in pictures}
-        text = run.texts(
-            lambda passages: encode([VectorInput(passage) for passage in passages]),
-            [p for each in words.values() for p in each],
-        )
-        ends = np.cumsum([len(passages) for passages in words.values()], dtype=np.intp)
-        found |= dict(zip(words, np.split(text, ends[:-1]) if words else (), strict=True))
-        kinds = ["+".join(["image"] * (row in pictures) + ["text"] * (row in written)) for row in range(len(items))]
-        return FusedVectors([found.get(row, self._none) for row in range(len(items))], np.array(kinds, dtype=str))
-
-    def _one_row_each(self, found: FusedVectors) -> Vectors:
-        rows = np.concatenate([self._none, *(rows.sum(axis=0, keepdims=True) for rows in found.rows)])
-        several = np.array([len(each) > 1 for each in found.rows], dtype=bool)
-        rows[several] = unit(rows[several], self.name)  # the sum and the mean have one direction
-        return self._vectors(rows, found.kinds)
-
-    def _vectors(self, rows: Matrix, kinds: Kinds) -> Vectors:
-        return Vectors(dict.fromkeys(PARTS, rows), {part: kinds == part for part in PARTS})
-
-    @property
-    def _none(self) -> Matrix:
-        return np.zeros((0, self.dim), dtype=np.float32)

@@ -2,7 +2,7 @@
 
     config.model_type ──▸ a row of ARCHITECTURES: class, text length, padding, mask, case
     text   ──▸ the model's own tokenizer, passages of the model's length ──▸ get_text_features
-    image  ──▸ the model's own image processor, by Pillow               ──▸ get_image_features
+    image  ──▸ the model's own image processing, by Pillow              ──▸ get_image_features
 
 No code from the hub is run (``trust_remote_code`` is never set), and a checkpoint that lacks weights of its class is
 rejected: transformers would fill them with random numbers.
@@ -12,91 +12,45 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from isthmus._optional import need
-from isthmus.encoders.base import Role, Settings
-from isthmus.encoders.images import LONGEST, Frame, Pixels, in_order
-from isthmus.encoders.texts import Splitter, TextPassage, padded
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, torch_threads, weights
+from isthmus.encoders.base import Settings
+from isthmus.encoders.hf_towers import ARCHITECTURES, EXTRA, Architecture, HfImages, HfModel, HfText
+from isthmus.encoders.images import read
+from isthmus.encoders.picture_recipe import recipe_of
+from isthmus.encoders.texts import Splitter
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput
-from isthmus.isolated.picture import band
-from isthmus.types import Matrix
-
-EXTRA = "hf"
-Features: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]  # (model, inputs) → tensor (n, d)
-
-
-def _text_features(model: Any, inputs: Mapping[str, Any]) -> Any:
-    return model.get_text_features(**inputs).pooler_output
-
-
-def _image_features(model: Any, inputs: Mapping[str, Any]) -> Any:
-    return model.get_image_features(**inputs).pooler_output
-
-
-def _blip_text(model: Any, inputs: Mapping[str, Any]) -> Any:
-    return model.text_proj(model.text_encoder(**inputs).last_hidden_state[:, 0])
-
-
-def _blip_image(model: Any, inputs: Mapping[str, Any]) -> Any:
-    return model.vision_proj(model.vision_model(**inputs).last_hidden_state[:, 0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
-    """How models of one type are used, by their papers and their documentation."""
-
-    model: str  # the class in transformers
-    length: int | None = None  # tokens of a passage; None: as many as the model has positions
-    pad_to_length: bool = False  # pad every text to the full length, as in training
-    masked: bool = True  # whether the model gets the attention mask
-    lower: bool = False  # whether it was trained on lower case
-    text: Features = _text_features
-    image: Features = _image_features
-
-
-ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
-    {
-        "clip": Architecture(model="CLIPModel"),
-        "siglip": Architecture(model="SiglipModel", pad_to_length=True, masked=False, lower=True),
-        "siglip2": Architecture(model="Siglip2Model", pad_to_length=True, masked=False, lower=True),
-        "chinese_clip": Architecture(model="ChineseCLIPModel", length=52),
-        "altclip": Architecture(model="AltCLIPModel", length=77),
-        "metaclip_2": Architecture(model="MetaClip2Model"),
-        "blip": Architecture(model="BlipForImageTextRetrieval", length=35, text=_blip_text, image=_blip_image),
-        "vision-text-dual-encoder": Architecture(model="VisionTextDualEncoderModel"),
-    }
-)
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
     """Make an encoder from a model."""
     hub = need("transformers", extra=EXTRA)
     hub.utils.logging.disable_progress_bar()  # the command line has its own
-    device = torch_device(settings.device, EXTRA)
+    settings = replace(settings, device=torch_device(settings.device, EXTRA))
     folder = Path(name).expanduser()
     place = str(folder) if folder.is_dir() else name
     config = from_hub(place, hub.AutoConfig.from_pretrained)
     architecture = _architecture(name, config)
-    model = _loaded(place, hub, architecture)
+    model = load_weights(place, hub, architecture)
     tokenizer = _tokenizer(place, hub, config)
     processor = from_hub(place, partial(hub.AutoImageProcessor.from_pretrained, backend="pil"))
-    splitter = _splitter(tokenizer, _length(architecture, config, tokenizer), name, lower=architecture.lower)
-    identity = _identity(model, tokenizer, processor, (config.model_type, splitter.length, architecture.lower))
-    running = HfModel(in_precision(model, settings.precision).to(device), settings, BatchLimit(settings.batch))
+    splitter = splitter_of(tokenizer, _length(architecture, config, tokenizer), name, lower=architecture.lower)
+    recipe = recipe_of(processor)
+    how = (config.model_type, splitter.length, architecture.lower, recipe)
+    identity = identity_of(model, tokenizer, processor, how)
+    model = in_precision(model, settings.precision, settings.device)
+    running = HfModel(model, settings, BatchLimit(settings.batch_size))
     text = HfText(running, architecture, splitter, tokenizer.pad_token_id or 0, left=tokenizer.padding_side == "left")
-    image = HfImages(running, architecture, processor)
+    image = HfImages(running, architecture, processor, recipe, recipe and recipe.levels(settings.device))
     dim = text.encode(splitter.split(["a"])[0]).shape[1]
     _check_pictures(image, name)
     return TowerEncoder(name=f"hf:{name}", dim=dim, identity=identity, text=text, image=image, settings=settings)
@@ -107,12 +61,13 @@ def _architecture(name: str, config: Any) -> Architecture:
     if found is None:
         raise BadInput(
             f"{name} is a model of type {config.model_type!r}, and hf: encodes with {', '.join(ARCHITECTURES)}. Use a "
-            "model of these types, or st:NAME for a sentence-transformers model."
+            "model of these types, st:NAME for a sentence-transformers model, or vlm:PROMPTS:NAME for an embedder made "
+            "from a vision-language model."
         )
     return found
 
 
-def _loaded(place: str, hub: Any, architecture: Architecture) -> Any:
+def load_weights(place: str, hub: Any, architecture: Architecture) -> Any:
     """Load the model in float32, and refuse one with missing weights."""
     torch = need("torch", extra=EXTRA)
     load = partial(getattr(hub, architecture.model).from_pretrained, dtype=torch.float32, output_loading_info=True)
@@ -141,7 +96,7 @@ def _tokenizer(place: str, hub: Any, config: Any) -> Any:
 def _check_pictures(images: HfImages, name: str) -> None:
     """Encode a grey picture: the image processor and the weights of a folder may not fit together."""
     try:
-        images.encode([np.full((32, 32, 3), 128, dtype=np.uint8)])
+        images.encode([read(np.full((32, 32, 3), 128, dtype=np.uint8), images.frame)])
     except (RuntimeError, ValueError) as error:
         raise BadFile(
             f"The image processor of {name} does not fit its weights: {' '.join(str(error).split())} Save the one that "
@@ -155,7 +110,8 @@ def _length(architecture: Architecture, config: Any, tokenizer: Any) -> int:
     return min(architecture.length or positions, positions, int(tokenizer.model_max_length))
 
 
-def _splitter(tokenizer: Any, length: int, name: str, *, lower: bool) -> Splitter | WordSplitter:
+def splitter_of(tokenizer: Any, length: int, name: str, *, lower: bool) -> Splitter | WordSplitter:
+    """Return what splits texts by a model's own tokenizer, in lower case where it was trained so."""
     from tokenizers import Tokenizer, normalizers
 
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -173,97 +129,7 @@ def _splitter(tokenizer: Any, length: int, name: str, *, lower: bool) -> Splitte
     return Splitter.of(own, length, name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HfModel:
-    """A model on its device, with batches that fit there."""
-
-    model: Any
-    settings: Settings
-    limit: BatchLimit
-
-    def run(self, features: Features, inputs: Mapping[str, Any]) -> Matrix:
-        """Return one row per input."""
-        torch = need("torch", extra=EXTRA)
-        ready = {name: self._ready(torch.as_tensor(value)) for name, value in inputs.items()}
-        with torch_threads(self.settings.threads), torch.inference_mode():
-            rows: Matrix = features(self.model, ready).float().cpu().numpy()
-        return rows
-
-    def _ready(self, tensor: Any) -> Any:
-        return tensor.to(self.model.device, self.model.dtype if tensor.is_floating_point() else None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HfText:
-    """The text tower."""
-
-    model: HfModel
-    architecture: Architecture
-    splitter: Splitter | WordSplitter
-    pad: int
-    left: bool = False  # the side that is padded
-
-    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:  # noqa: ARG002 - one tower for both
-        """Return the passages of each text."""
-        return self.splitter.split(texts)
-
-    def encode(self, passages: Sequence[TextPassage]) -> Matrix:
-        """Return one row per passage."""
-        return self.model.limit.run(self._encode, passages)
-
-    def _encode(self, passages: Sequence[TextPassage]) -> Matrix:
-        longest = max(len(passage.tokens) for passage in passages)
-        length = self.splitter.length if self.architecture.pad_to_length else longest
-        tokens, mask = padded(passages, length, self.pad, left=self.left)  # (n, length)
-        inputs = {"input_ids": tokens} | ({"attention_mask": mask} if self.architecture.masked else {})
-        return self.model.run(self.architecture.text, inputs)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HfImages:
-    """The image tower. It gets whole pictures: the model's own processor crops or resizes them."""
-
-    model: HfModel
-    architecture: Architecture
-    processor: Any
-
-    @property
-    def frame(self) -> Frame:
-        """The largest size of a picture it gets."""
-        return Frame(LONGEST, "within")
-
-    @property
-    def covers(self) -> bool:
-        """Whether it resizes the shorter side and cuts out the middle."""
-        return "shortest_edge" in dict(self.processor.to_dict().get("size") or {})
-
-    def encode(self, pixels: Sequence[Pixels]) -> Matrix:
-        """Return one row per picture."""
-        return self.model.limit.run(self._encode, pixels)
-
-    def _encode(self, pixels: Sequence[Pixels]) -> Matrix:
-        prepare = partial(self._prepared, covers=self.covers)  # on threads: it takes longer than a GPU's turn
-        workers = min(self.model.settings.workers, len(pixels))
-        with closing(in_order(prepare, pixels, workers=workers, ahead=len(pixels))) as several:
-            each = list(several)
-        return self.model.run(
-            self.architecture.image, {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-        )
-
-    def _prepared(self, pixels: Pixels, *, covers: bool) -> Mapping[str, Any]:
-        given = _middle(pixels) if covers else pixels
-        found: Mapping[str, Any] = self.processor(
-            images=[given], input_data_format="channels_last", return_tensors="np"
-        )
-        return found
-
-
-def _middle(pixels: Pixels) -> Pixels:
-    left, top, right, bottom = band(pixels.shape[1], pixels.shape[0])
-    return pixels[top:bottom, left:right]
-
-
-def _identity(model: Any, tokenizer: Any, processor: Any, how: tuple[object, ...]) -> str:
+def identity_of(model: Any, tokenizer: Any, processor: Any, how: tuple[object, ...]) -> str:
     """Hash the weights and everything else that decides a vector: the model behind a name may change."""
     seen = {name: value for name, value in processor.to_dict().items() if "processor" not in name}
     said = json.dumps([*how, seen], sort_keys=True, default=str)

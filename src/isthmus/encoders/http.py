@@ -1,7 +1,8 @@
-"""``http:FORMAT:MODEL[@URL]``: encoders behind a service, in the wire formats of OpenAI, Cohere, Voyage and Jina.
+"""``http:FORMAT[/OUTPUT]:MODEL[@URL]``: encoders behind a service, in the formats of OpenAI, Cohere, Voyage and Jina.
 
 Texts and pictures are sent to the URL. Without one, to the vendor's own. Keys come from the environment. The encoder
-counts what the service charges for: ``encoder.usage``.
+counts what the service charges for: ``encoder.usage``. ``OUTPUT`` asks for vectors of 8 bits (``int8``) or of one bit
+(``binary``) a number, where a service has them: smaller answers, which become rows of float32 here.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ PER_MINUTE = "ISTHMUS_HTTP_PER_MINUTE"  # requests
 ANSWER_BYTES = 64 * 2**20
 PICTURES_BYTES = 16 * 2**20  # in one request
 TRIES = 6
+FLOAT = "float"
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +89,7 @@ class HttpModel:
     format: WireFormat
     service: HttpService
     usage: HttpUsage = field(default_factory=HttpUsage)
+    output: str = FLOAT
 
     @classmethod
     def parse(cls, name: str) -> HttpModel:
@@ -97,19 +100,27 @@ class HttpModel:
                 f"{name!r} names no service. Write http:FORMAT:MODEL or http:FORMAT:MODEL@URL, such as "
                 f"http:openai:text-embedding-3-small; formats: {', '.join(FORMATS)}."
             )
-        format_ = lookup(FORMATS, found["format"], "wire format of http:")
+        word, slash, output = found["format"].partition("/")
+        format_ = lookup(FORMATS, word, "wire format of http:")
+        if slash:
+            lookup({FLOAT: {}, **format_.outputs}, output, f"output of http:{word}")
+        if output not in ("", FLOAT) and word == "voyage" and "multimodal" in found["model"]:
+            raise BadInput(f"Voyage's multimodal models return float vectors only. Write http:voyage:{found['model']}.")
         url = plain_url(found["url"] or format_.url, found["model"], format_.keys[-1])
-        return cls(found["model"], format_, service_at(f"{found['model']} at {url}", url, format_.keys))
+        service = service_at(f"{found['model']} at {url}", url, format_.keys)
+        return cls(found["model"], format_, service, output=output or FLOAT)
 
     def encode(self, requests: Iterable[tuple[int, WireRequest]]) -> Matrix:
         """Send requests for so many inputs each, and return one row per input."""
+        asked = self.format.outputs.get(self.output, {})
         return np.concatenate(
-            [self.service.post(path, body, partial(self._read, count)) for count, (path, body) in requests]
+            [self.service.post(path, {**body, **asked}, partial(self._read, count)) for count, (path, body) in requests]
         )
 
     def _read(self, count: int, answer: Any) -> Matrix:
         try:
             rows = np.array(self.format.vectors(answer), dtype=np.float32)
+            rows = signs(rows) if self.output == "binary" else rows
             used = self.format.used(answer)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"its answer has no vectors ({type(error).__name__}: {error})"[:200]) from None
@@ -117,6 +128,18 @@ class HttpModel:
             raise ValueError(f"its vectors have the shape {rows.shape}, for {count} inputs")
         self.usage.add(used)
         return rows
+
+
+def signs(packed: Matrix) -> Matrix:
+    """Unpack bytes, ``(n, d / 8)``, to rows of −1 and 1, ``(n, d)``; the first number is the highest bit.
+
+    >>> signs(np.array([[160.0]])).tolist()
+    [[1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0]]
+    """
+    if not ((packed >= 0) & (packed <= 255) & (packed == np.rint(packed))).all():
+        raise ValueError("its vectors are not packed bits")
+    found: Matrix = np.unpackbits(packed.astype(np.uint8), axis=1).astype(np.float32) * 2 - 1
+    return found
 
 
 def service_at(name: str, url: str, keys: Sequence[str]) -> HttpService:

@@ -38,7 +38,11 @@ class Given:
 
     def check(self, encoder: str, modalities: Sequence[str]) -> Given:
         """Leave out the items that an encoder with these modalities does not read."""
+        kinds = _kinds(modalities)
         for row, item in enumerate(self.items):
+            plain = len(item.parts) == 1 and item.parts[0].kind == TEXT and not item.vectors
+            if plain and self.passages[row] and TEXT in kinds:
+                continue  # most of them: words that were split, so they are not too long
             wrong = _problem(item, self.passages[row], encoder, modalities)
             if wrong is not None:
                 self.leave_out(row, wrong)
@@ -76,19 +80,35 @@ def unread(encoder: Encoder, parts: Iterable[Part]) -> str | None:
 
 
 def _unread(encoder: str, modalities: Sequence[str], kinds: Sequence[str]) -> str | None:
-    read = {kind for modality in modalities for kind in modality.split("+")}
+    read = _kinds(modalities)
     other = next((kind for kind in kinds if kind not in read), None)
     if other is None:
         return None
     return (
-        f"it has the part {other!r}, and the encoder {encoder} reads {' and '.join(modalities)} only. Leave that part "
+        f"it has the part {other!r}, and the encoder {encoder} reads {reads(modalities)} only. Leave that part "
         "out, or use an encoder that reads it."
     )
 
 
+def _kinds(modalities: Sequence[str]) -> set[str]:
+    return {kind for modality in modalities for kind in modality.split("+")}
+
+
+def reads(modalities: Sequence[str]) -> str:
+    """Say which modalities an encoder reads; of many, the kinds.
+
+    >>> reads(["image", "image+text", "text"])
+    'image and image+text and text'
+    """
+    if len(modalities) <= 3:
+        return " and ".join(modalities)
+    return ", ".join(sorted(_kinds(modalities)))
+
+
 def texts_of(items: Iterable[Document | Query]) -> list[str]:
     """Return the text of each item, as a tokenizer can read it; empty where it is too long for one document."""
-    return [readable(item.text) if item.text and too_long(item.text) is None else "" for item in items]
+    texts = (item.text for item in items)
+    return [readable(text) if text and too_long(text) is None else "" for text in texts]
 
 
 def readable(text: str) -> str:

@@ -71,7 +71,7 @@ class Matcher:
         for owner, item in self.inputs(documents):
             owners.append(owner)
             batch.append(item)
-            if len(batch) == self.settings.batch:
+            if len(batch) == self.settings.batch_size:
                 np.fmax.at(best, owners, self.logits(passages, self.documents.fuse(batch)))
                 owners, batch = [], []
         if batch:
@@ -105,7 +105,7 @@ class Matcher:
 
         passages = towers.split(texts_of(documents), "document")
         pictures = [document.image for document in documents]
-        with closing(in_order(opened, pictures, workers=settings.workers, ahead=2 * settings.batch)) as ahead:
+        with closing(in_order(opened, pictures, workers=settings.workers, ahead=2 * settings.batch_size)) as ahead:
             for owner, (several, pixels) in enumerate(zip(passages, ahead, strict=True)):
                 passages_of: Sequence[TextPassage | None] = several or ([] if pixels is None else [None])
                 yield from ((owner, VectorInput(passage, pixels)) for passage in passages_of)

@@ -1,13 +1,18 @@
-"""Encode each passage and each picture once: from the cache, from an equal one, or in a batch."""
+"""Encode each passage and each picture once: from the cache, from an equal one, or in a batch.
+
+While a batch runs, threads read the next pictures; and on a GPU, the next batch is launched before the vectors of the
+last one are fetched, so that the GPU need not wait for either.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +25,11 @@ from isthmus.errors import BadFile, BadImage, BadInput
 from isthmus.types import Matrix
 
 Item = TypeVar("Item")
+Pending: TypeAlias = Callable[[], Matrix]  # waits for a batch that was launched, and returns its rows
+LAUNCHED = 2  # batches on their way at most: one runs, one waits behind it
+BATCHES = 4  # of a call's pictures at least, so that reading and encoding overlap in a short call too
+SMALLEST = 32  # pictures of a batch that are not divided further for that
+PIXEL_BYTES = 256 << 20  # decoded for one batch, about
 
 
 class TextTower(Protocol):
@@ -41,6 +51,36 @@ class ImageTower(Protocol):
 
     def encode(self, pixels: Sequence[Pixels]) -> Matrix:
         """Return one row per picture; rows need not have length 1. Each picture fits the frame."""
+
+
+@runtime_checkable
+class LaunchesTexts(Protocol):
+    """A text tower that can start a batch and fetch its vectors later."""
+
+    def launch(self, passages: Sequence[TextPassage]) -> Pending:
+        """Start to encode; the result waits for one row per passage."""
+
+
+@runtime_checkable
+class LaunchesImages(Protocol):
+    """An image tower that can start a batch and fetch its vectors later."""
+
+    def launch(self, pixels: Sequence[Pixels]) -> Pending:
+        """Start to encode; the result waits for one row per picture."""
+
+
+def launched(encode: Callable[[Sequence[Item]], Matrix]) -> Callable[[Sequence[Item]], Pending]:
+    """Make a launch of a function that encodes at once.
+
+    >>> launched(lambda items: np.ones((len(items), 2)))("ab")().shape
+    (2, 2)
+    """
+
+    def launch(items: Sequence[Item]) -> Pending:
+        rows = encode(items)
+        return lambda: rows
+
+    return launch
 
 
 class VectorInput(NamedTuple):
@@ -87,8 +127,9 @@ class EncoderRun:
     claimed: set[bytes] = field(default_factory=set)
     claims: Lock = field(default_factory=Lock)
     pillow: Lock = field(default_factory=Lock)  # two documents may share one Pillow image; it loads once
+    waiting: deque[Callable[[], None]] = field(default_factory=deque)  # each stores the vectors of a launched batch
 
-    def texts(self, encode: Callable[[Sequence[TextPassage]], Matrix], passages: Sequence[TextPassage]) -> Matrix:
+    def texts(self, launch: Callable[[Sequence[TextPassage]], Pending], passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage, ``(n, d)``."""
         keys = [key(self.identity, "text", passage.content) for passage in passages]
         times = Counter(keys)
@@ -96,25 +137,26 @@ class EncoderRun:
         self.step(sum(times[name] for name in times if name in self.found))
         missing = {name: passage for name, passage in zip(keys, passages, strict=True) if name not in self.found}
         by_length = sorted(missing, key=lambda name: len(missing[name].content))  # little padding in each batch
-        for names in _batches(by_length, self.settings.batch):
-            self.keep(names, encode([missing[name] for name in names]))
-            self.step(sum(times[name] for name in names))
+        for names in _batches(by_length, self.settings.batch_size):
+            self.start(names, launch([missing[name] for name in names]), sum(times[name] for name in names))
+        self.finish()
         return self.rows(keys)
 
     def images(
         self, tower: ImageTower, pictures: Mapping[int, ImageLike], leave_out: Callable[[int, BadInput], None]
     ) -> dict[int, Matrix]:
         """Return a vector per row of ``pictures``; rows that cannot be read go to ``leave_out``."""
+        encode = tower.launch if isinstance(tower, LaunchesImages) else launched(tower.encode)
 
-        def encode(inputs: Sequence[VectorInput]) -> Matrix:
-            return tower.encode([item.pixels for item in inputs if item.pixels is not None])
+        def launch(inputs: Sequence[VectorInput]) -> Pending:
+            return encode([item.pixels for item in inputs if item.pixels is not None])
 
         items = {row: PictureItem(image) for row, image in pictures.items()}
-        return {row: rows[0] for row, rows in self.pictures(encode, tower.frame, items, leave_out).items()}
+        return {row: rows[0] for row, rows in self.pictures(launch, tower.frame, items, leave_out).items()}
 
     def pictures(
         self,
-        encode: Callable[[Sequence[VectorInput]], Matrix],
+        launch: Callable[[Sequence[VectorInput]], Pending],
         frame: Frame,
         pictures: Mapping[int, PictureItem],
         leave_out: Callable[[int, BadInput], None],
@@ -124,11 +166,10 @@ class EncoderRun:
         keys: dict[int, Sequence[bytes]] = {}
 
         def flush() -> None:
-            self.keep(list(batch), encode(list(batch.values())))
-            self.step(len(batch))
+            self.start(list(batch), launch(list(batch.values())), len(batch))
             batch.clear()
 
-        size = self.settings.batch
+        size = self.pictures_at_once(frame, sum(max(1, len(item.passages)) for item in pictures.values()))
         # closed explicitly: otherwise the garbage collector would stop the readers on any thread at any time
         reading = in_order(
             lambda item: self.open(item, frame), pictures.values(), workers=self.settings.workers, ahead=2 * size
@@ -146,12 +187,35 @@ class EncoderRun:
                         flush()
         if batch:
             flush()
+        self.finish()
         for row in [
             row for row in keys if not self.found.keys() >= set(keys[row])
         ]:  # the same bytes as one that failed
             leave_out(row, self.open(pictures[row], frame, again=True).problem or BadImage("it cannot be read."))
             del keys[row]
         return {row: self.rows(names) for row, names in keys.items()}
+
+    def pictures_at_once(self, frame: Frame, count: int) -> int:
+        """Return the size of a batch: that of the settings, or a smaller one of large pictures or in a short call."""
+        if self.settings.batch is not None:
+            return self.settings.batch
+        fitting = max(SMALLEST, PIXEL_BYTES // (3 * frame.size**2))
+        return min(self.settings.batch_size, fitting, max(SMALLEST, -(-count // BATCHES)))
+
+    def start(self, names: Sequence[bytes], pending: Pending, count: int) -> None:
+        """Take a launched batch, and store the vectors of the one before."""
+        self.waiting.append(partial(self._stored, names, pending, count))
+        while len(self.waiting) >= LAUNCHED:
+            self.waiting.popleft()()
+
+    def finish(self) -> None:
+        """Store the vectors of all launched batches."""
+        while self.waiting:
+            self.waiting.popleft()()
+
+    def _stored(self, names: Sequence[bytes], pending: Pending, count: int) -> None:
+        self.keep(names, pending())
+        self.step(count)
 
     def open(self, item: PictureItem, frame: Frame, *, again: bool = False) -> Opened:
         """Read one picture, on any thread; return its pixels only if this call must encode it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus.budget import MODEL_BYTES
-from isthmus.encoders.base import Role, Settings
+from isthmus.encoders.base import IN_FULL, Role, Settings
 from isthmus.encoders.folder import ClipSection, Description, ImageSection, TextSection
 from isthmus.encoders.images import Fit, Frame, Pixels
 from isthmus.encoders.once import ImageTower
@@ -31,12 +32,14 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 def open_towers(described: Description, settings: Settings) -> TowerEncoder:
     """Make an encoder of the towers that a folder describes."""
     text, image, clip = described.text, described.image, described.clip
+    on_torch = clip is not None and torch_gpu(settings.device) is not None
+    for_text = replace(settings, device="cpu") if on_torch else settings
     return TowerEncoder(
         name=described.name,
         dim=described.dim,
         identity=described.identity,
         identities=described.identities,
-        text=OnnxText.open(described.owner, text, settings) if text is not None else None,
+        text=OnnxText.open(described.owner, text, for_text) if text is not None else None,
         image=OnnxImage.open(described, image, settings) if image is not None else _clip(described, clip, settings),
         settings=settings,
     )
@@ -47,6 +50,10 @@ def _clip(described: Description, clip: ClipSection | None, settings: Settings) 
         return None
     from isthmus.encoders.clip_image import ClipImage  # it imports this module
 
+    if settings.precision not in IN_FULL and torch_gpu(settings.device) is None:
+        raise BadInput(
+            f"{described.name!r} runs in half precision on a GPU of torch alone. Leave precision out (--precision)."
+        )
     return ClipImage.find(described, clip, settings)
 
 
@@ -201,6 +208,19 @@ def _pooled(output: Matrix, mask: NDArray[np.int64], pool: str) -> Matrix:
     weight = mask[:, :, None].astype(np.float32)  # (n, tokens, 1)
     mean: Matrix = (output * weight).sum(axis=1) / weight.sum(axis=1)
     return mean
+
+
+def torch_gpu(device: str) -> str | None:
+    """Return the GPU that is asked for, if torch has it and onnxruntime has not; otherwise None."""
+    import onnxruntime as ort
+
+    kind = device.partition(":")[0]
+    if kind == "cpu" or PROVIDERS["cuda"] in ort.get_available_providers() or find_spec("torch") is None:
+        return None
+    from isthmus.encoders.torch_models import torch_device
+
+    found = torch_device(device, "hf")
+    return None if found == "cpu" else found
 
 
 def _providers(device: str, available: Sequence[str]) -> list[Any]:

@@ -19,8 +19,9 @@ from isthmus.encoders import load
 from isthmus.encoders.abilities import part_identity
 from isthmus.encoders.bank import queries
 from isthmus.encoders.bank.views import View, views
-from isthmus.encoders.base import Encoder
+from isthmus.encoders.base import Encoder, unit
 from isthmus.encoders.locations import EMBEDDED, user_cache
+from isthmus.encoders.towers import TowerEncoder
 from isthmus.types import Matrix, Vectors
 
 Item = TypeVar("Item")
@@ -48,11 +49,21 @@ def bank_vectors(encoder: Encoder, folder: Path | None = None, limit: int | None
 
     The name of a file is a hash of everything its vectors depend on: the identities of the towers, and the queries. So
     the bank is encoded again for another tower or another bank, and if the file is damaged; encoders with the same text
-    tower, such as ``mini`` and ``base``, share the vectors of the texts.
+    tower, such as ``mini`` and ``base``, share the vectors of the texts. Vectors of ``matryoshka:`` are cut.
     """
+    if isinstance(encoder, TowerEncoder) and encoder.whole is not None:
+        return _cut(bank_vectors(encoder.whole, folder, limit), encoder.dim)
     chosen = {m: _spread(several, limit) for m, several in references().items() if m in encoder.modalities}
     found = [kept(encoder, modality, several, folder) for modality, several in chosen.items()]
     return Vectors.concat(found or [Vectors.of(np.zeros((0, encoder.dim), np.float32), "text")])
+
+
+def _cut(whole: Vectors, dim: int) -> Vectors:
+    """Keep the first numbers of each vector, scaled to unit length."""
+    parts = {part: np.array(matrix[:, :dim]) for part, matrix in whole.parts.items()}
+    for part, present in whole.present.items():
+        parts[part][present] = unit(parts[part][present], "the bank")
+    return Vectors(parts, whole.present)
 
 
 def references() -> dict[str, Sequence[Reference]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from isthmus._optional import need, offline
+from isthmus._optional import need
 from isthmus.documents import Document, Query
 from isthmus.encoders.abilities import PairMatcher
 from isthmus.encoders.base import Settings
@@ -23,8 +23,8 @@ from isthmus.encoders.http import HttpModel
 from isthmus.encoders.items import readable
 from isthmus.encoders.st import EXTRA, splitter
 from isthmus.encoders.texts import Splitter, Strings
-from isthmus.encoders.torch_models import BatchLimit, torch_device, torch_threads
-from isthmus.errors import BadFile, BadInput
+from isthmus.encoders.torch_models import BatchLimit, from_hub, torch_device, torch_threads
+from isthmus.errors import BadInput
 from isthmus.types import Matrix
 
 AT_ONCE = 1000  # documents in one request
@@ -60,16 +60,12 @@ class PassageReranker:
 def _cross_encoder(name: str, settings: Settings) -> PassageReranker:
     st = need("sentence_transformers", extra=EXTRA)
     device = torch_device(settings.device, EXTRA)
-    try:
-        model = st.CrossEncoder(name, device=device, local_files_only=offline())
-    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"sentence-transformers cannot load the reranker {name!r}: {error} {how}") from None
+    model = from_hub(name, partial(st.CrossEncoder, device=device), "sentence-transformers")
     made_for = model.config.architectures or []
     if any(each.endswith("Model") for each in made_for):  # its head would be random
         raise BadInput(f"{name} is a {made_for[0]}, an encoder without a head for pairs. Name a cross-encoder.")
     model.eval()
-    limit, own = BatchLimit(settings.batch), splitter(model, name)
+    limit, own = BatchLimit(settings.batch_size), splitter(model, name)
 
     def predict(query: str, passages: Sequence[str]) -> Matrix:
         with torch_threads(settings.threads):
@@ -83,8 +79,8 @@ def _cross_encoder(name: str, settings: Settings) -> PassageReranker:
     def pairs(query: str, passages: Sequence[str]) -> Matrix:
         return np.concatenate(
             [
-                limit.run(partial(predict, query), passages[start : start + settings.batch])
-                for start in range(0, len(passages), settings.batch)
+                limit.run(partial(predict, query), passages[start : start + settings.batch_size])
+                for start in range(0, len(passages), settings.batch_size)
             ]
         )
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from isthmus._optional import need, offline
+from isthmus._optional import need
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, in_precision, torch_device, torch_threads, weights
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
-from isthmus.errors import BadFile, BadInput
+from isthmus.errors import BadInput
 from isthmus.types import Matrix
 
 EXTRA = "st"
@@ -23,12 +23,15 @@ ROLE_PROMPTS: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document":
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
     """Make an encoder from a model."""
-    model = load_model(name, torch_device(settings.device, EXTRA))
+    settings = replace(settings, device=torch_device(settings.device, EXTRA))
+    model = load_model(name, settings.device)
     model.eval()
     if not model.supports("text"):
         raise BadInput(f"{name} reads {', '.join(map(str, model.modalities))}; isthmus needs a model that reads text.")
     identity = _identity(model)  # of the weights before they are rounded
-    running = StModel(in_precision(model, settings.precision), settings, BatchLimit(settings.batch))
+    running = StModel(
+        in_precision(model, settings.precision, settings.device), settings, BatchLimit(settings.batch_size)
+    )
     prompts = {role: prompt_of(model, role) for role in ROLE_PROMPTS}
     text = StText(running, Strings(splitter(model, name), prompts))
     image = StImages(running) if model.supports("image") else None
@@ -39,11 +42,8 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
 def load_model(name: str, device: str) -> Any:
     """Load a model from a folder, from the downloaded files, or (unless offline is set) from the hub."""
     st = need("sentence_transformers", extra=EXTRA)
-    try:
-        return st.SentenceTransformer(name, device=device, local_files_only=offline())
-    except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"sentence-transformers cannot load {name!r}: {error} {how}") from None
+    load = partial(st.SentenceTransformer, device=device)
+    return from_hub(name, load, "sentence-transformers", name if "/" in name else f"sentence-transformers/{name}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,33 +107,42 @@ class Splitter:
         room = self.length - len(front) - len(self.after)
         if room < 1:
             raise BadFile(f"The prefix {prefix!r} leaves no room for text in {self.length} tokens.")
-        encoded = self.tokens(texts)
-        return [self._passages(tokens, len(text), front, room) for tokens, text in zip(encoded, texts, strict=True)]
+        return [passages for group in _groups(texts) for passages in self._split(group, front, room)]
+
+    def _split(self, texts: Sequence[str], front: tuple[int, ...], room: int) -> Iterator[list[TextPassage]]:
+        """Yield the passages of each text of a group; of a text that is one passage only the tokens are needed."""
+        if len(texts) == 1:
+            yield self._passages(self._whole(texts[0]), len(texts[0]), front, room)
+            return
+        before, after = (np.array(around, dtype=np.int32).tobytes() for around in (front, self.after))
+        for text, encoding in zip(texts, self._encoded(texts), strict=True):
+            if len(encoding) > room:
+                yield self._passages(_arrays(encoding, 0), len(text), front, room)
+            else:
+                ids = np.array(encoding.ids, dtype=np.int32).tobytes()
+                yield [TextPassage(0, len(text), before + ids + after)] if ids else []
 
     def tokens(self, texts: Sequence[str]) -> Iterator[Tokens]:
         """Yield the tokens of each text, without special tokens.
 
         A text of more than ``AT_ONCE`` characters is tokenized in spans, which begin at a space if there is one.
         """
-        group: list[str] = []
-        for text in texts:
-            if group and sum(map(len, group)) + len(text) > AT_ONCE:
-                yield from self._tokens(group)
-                group = []
-            group.append(text)
-        yield from self._tokens(group)
+        for group in _groups(texts):
+            if len(group) == 1:
+                yield self._whole(group[0])
+            else:
+                yield from (_arrays(encoding, 0) for encoding in self._encoded(group))
 
-    def _tokens(self, texts: Sequence[str]) -> Iterator[Tokens]:
-        if len(texts) == 1:
-            yield _joined(
-                [
-                    _arrays(self.tokenizer.encode(texts[0][start:end], add_special_tokens=False), start)
-                    for start, end in _spans_of(texts[0])
-                ]
-            )
-            return
-        for encoding in self.tokenizer.encode_batch(list(texts), add_special_tokens=False):
-            yield _arrays(encoding, 0)
+    def _encoded(self, texts: Sequence[str]) -> Sequence[Encoding]:
+        """Tokenize texts on all cores, without Python's lock."""
+        return self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+
+    def _whole(self, text: str) -> Tokens:
+        spans = (
+            _arrays(self.tokenizer.encode(text[start:end], add_special_tokens=False), start)
+            for start, end in _spans_of(text)
+        )
+        return _joined(list(spans))
 
     def front(self, prefix: str = "") -> tuple[int, ...]:
         """Return the tokens before every passage."""
@@ -170,21 +179,25 @@ class Splitter:
         return passages
 
 
+class SplitsTexts(Protocol):
+    """Splits texts into passages."""
+
+    def split(self, texts: Sequence[str], prefix: str = "") -> list[list[TextPassage]]:
+        """Return the passages of each text; ``prefix`` comes before every passage."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Strings:
     """Passages for a model that reads strings: a passage's content is its role and its span of the text."""
 
-    splitter: Splitter | None  # None: the model reads texts of any length
+    splitter: SplitsTexts | None  # None: the model reads texts of any length
     prompts: Mapping[Role, str]  # the model's prompts, by role
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text, as spans of it."""
         return [
-            [
-                TextPassage(start, end, f"{role}\n{text[start:end]}".encode())
-                for start, end in self._spans_of(text, role)
-            ]
-            for text in texts
+            [TextPassage(start, end, f"{role}\n{text[start:end]}".encode()) for start, end in spans]
+            for text, spans in zip(texts, self._spans(texts, self.prompts[role]), strict=True)
         ]
 
     @staticmethod
@@ -193,16 +206,15 @@ class Strings:
         several = [passage.content.decode().partition("\n") for passage in passages]
         return "query" if several[0][0] == "query" else "document", [text for _, _, text in several]
 
-    def _spans_of(self, text: str, role: Role) -> list[tuple[int, int]]:
-        if not text.strip():
-            return []
+    def _spans(self, texts: Sequence[str], prompt: str) -> list[list[tuple[int, int]]]:
         if self.splitter is None:
-            return [(0, len(text))]
-        prompt = self.prompts[role]
+            return [[(0, len(text))] if text.strip() else [] for text in texts]
+        first = self.splitter.split([text if text.strip() else "" for text in texts], prompt)  # all at once
         return [
-            piece
-            for p in self.splitter.split([text], prompt)[0]
-            for piece in self._fitting(text, p.start, p.end, prompt)
+            [(p.start, p.end) for p in passages]
+            if len(passages) < 2
+            else [piece for p in passages for piece in self._fitting(text, p.start, p.end, prompt)]
+            for text, passages in zip(texts, first, strict=True)
         ]
 
     def _fitting(self, text: str, start: int, end: int, prompt: str) -> list[tuple[int, int]]:
@@ -224,6 +236,22 @@ def padded(
         tokens[row, start : start + len(passage.tokens)] = passage.tokens
         mask[row, start : start + len(passage.tokens)] = 1
     return tokens, mask
+
+
+def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide texts into groups of at most ``AT_ONCE`` characters, or of one text.
+
+    >>> [len(group) for group in _groups(["a" * 100, "b" * AT_ONCE, "c", "d"])]
+    [1, 1, 2]
+    """
+    first = characters = 0
+    for row, text in enumerate(texts):
+        if row > first and characters + len(text) > AT_ONCE:
+            yield texts[first:row]
+            first, characters = row, 0
+        characters += len(text)
+    if first < len(texts):
+        yield texts[first:]
 
 
 def _spans_of(text: str) -> Iterator[tuple[int, int]]:

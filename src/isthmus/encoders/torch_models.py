@@ -11,22 +11,65 @@ from typing import Any, TypeVar
 import numpy as np
 
 from isthmus._optional import need, offline
+from isthmus.encoders.once import Pending, launched
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
 
 Item = TypeVar("Item")
 AUTO = "auto"
+HUB_SECONDS = 10  # until the hub counts as out of reach
+SHOWN = 300  # characters of another library's error
 
 
-def from_hub(name: str, load: Callable[..., Any], ready: Callable[[Any], Any] = lambda loaded: loaded) -> Any:
-    """Load by ``from_pretrained``: from a folder, from the local cache, or (unless offline is set) from the hub."""
+def from_hub(name: str, load: Callable[..., Any], library: str = "transformers", hub_name: str | None = None) -> Any:
+    """Load by ``load(name, local_files_only=…)``: a folder, what was downloaded before, or (unless offline) the hub.
+
+    Whether the hub can be reached and has the model is asked first: the library itself would try for half a minute.
+    """
     if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
         raise BadFile(f"There is no folder {name!r}. Check the path.")
     try:
-        return ready(load(name, local_files_only=offline()))
+        return load(name, local_files_only=True)
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        how = "Offline is set: check the path, or download the model first." if offline() else "Check the name or path."
-        raise BadFile(f"transformers cannot load {name!r}: {' '.join(str(error).split())} {how}") from None
+        if Path(name).is_dir():
+            raise BadFile(f"{library} cannot load {name!r}: {_plain(error)} Check what the folder holds.") from None
+        if offline():
+            raise BadFile(
+                f"{library} cannot load {name!r}: there is no such folder, and no such model was downloaded before. "
+                "Offline is set: check the path, or download the model first."
+            ) from None
+    _ask_hub(hub_name or name)
+    try:
+        return load(name, local_files_only=False)
+    except Exception as error:  # noqa: BLE001
+        raise BadFile(f"{library} cannot load {name!r}: {_plain(error)} Check the name or path.") from None
+
+
+def _ask_hub(name: str) -> None:
+    """Raise a clear error if the hub does not have a model or cannot be reached."""
+    hub = need("huggingface_hub", extra="hf")
+    try:
+        hub.HfApi().model_info(name, timeout=HUB_SECONDS)
+    except (hub.errors.RepositoryNotFoundError, hub.errors.HFValidationError):
+        raise BadFile(
+            f"There is no folder {name!r}, and the Hugging Face hub has no model of this name. Check the name or path. "
+            "A private model needs a token: hf auth login."
+        ) from None
+    except hub.errors.GatedRepoError:
+        raise BadFile(
+            f"The model {name!r} asks for its conditions to be accepted on its page. Then: hf auth login."
+        ) from None
+    except Exception as error:  # noqa: BLE001 - the hub has errors of several libraries
+        raise BadFile(
+            f"There is no folder {name!r}, it was not downloaded before, and the Hugging Face hub cannot be reached "
+            f"({_plain(error)}). Check the connection, or name a folder that holds the model."
+        ) from None
+
+
+def _plain(error: Exception) -> str:
+    """Return the first sentences of an error: libraries add advice about their own calls."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
 
 
 def torch_device(device: str, extra: str) -> str:
@@ -43,9 +86,21 @@ def torch_device(device: str, extra: str) -> str:
     return device
 
 
-def in_precision(model: Any, precision: str) -> Any:
-    """Convert a model to a precision of ``Settings``."""
-    return model.to(getattr(need("torch", extra="hf"), precision))
+def in_precision(model: Any, precision: str, device: str) -> Any:
+    """Convert a model to a precision of ``Settings`` and move it to a device."""
+    return model.to(getattr(need("torch", extra="hf"), torch_type(precision, device))).to(device)
+
+
+def torch_type(precision: str, device: str) -> str:
+    """Return the type of torch for a precision: half is bfloat16, with the range of float32; float16 on Apple's GPU.
+
+    >>> torch_type("auto", "cpu"), torch_type("auto", "cuda:1"), torch_type("half", "mps"), torch_type("float16", "cpu")
+    ('float32', 'bfloat16', 'float16', 'float16')
+    """
+    kind = device.partition(":")[0]
+    if precision == "auto":
+        precision = "full" if kind == "cpu" else "half"
+    return {"full": "float32", "half": "float16" if kind == "mps" else "bfloat16"}.get(precision, precision)
 
 
 def weights(module: Any) -> Iterator[bytes]:
@@ -67,6 +122,25 @@ def torch_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def fetched_later(rows: Any) -> Pending:
+    """Copy a tensor ``(n, d)`` to float32 in memory; a GPU does it when it gets there, and the result waits for it."""
+    torch = need("torch", extra="hf")
+    if rows.device.type != "cuda":
+        here: Matrix = rows.float().cpu().numpy()
+        return lambda: here
+    copied = torch.empty(rows.shape, dtype=torch.float32, pin_memory=True)  # pinned: the copy does not block
+    copied.copy_(rows, non_blocking=True)
+    done = torch.cuda.Event()
+    done.record(torch.cuda.current_stream(rows.device))
+
+    def fetch() -> Matrix:
+        done.synchronize()
+        found: Matrix = copied.numpy().copy()
+        return found
+
+    return fetch
+
+
 @dataclass(slots=True, eq=False)
 class BatchLimit:
     """The size of batches that fit into a device's memory: halved whenever one does not, and kept for the next."""
@@ -75,24 +149,28 @@ class BatchLimit:
 
     def run(self, encode: Callable[[Sequence[Item]], Matrix], items: Sequence[Item]) -> Matrix:
         """Encode the items in batches that fit, ``(n, d)``."""
-        rows: list[Matrix] = []
-        start = 0
-        while start < len(items):
-            batch = items[start : start + self.size]
-            found = _unless_out_of_memory(encode, batch)
+        return self.launch(launched(encode), items)()
+
+    def launch(self, start: Callable[[Sequence[Item]], Pending], items: Sequence[Item]) -> Pending:
+        """Start the items in batches that fit; memory is reserved when a batch starts."""
+        batches: list[Pending] = []
+        first = 0
+        while first < len(items):
+            batch = items[first : first + self.size]
+            found = _unless_out_of_memory(start, batch)
             if found is None:
                 self.size = max(1, len(batch) // 2)
                 continue
-            rows.append(found)
-            start += len(batch)
-        return np.concatenate(rows)
+            batches.append(found)
+            first += len(batch)
+        return lambda: np.concatenate([rows() for rows in batches])
 
 
-def _unless_out_of_memory(encode: Callable[[Sequence[Item]], Matrix], batch: Sequence[Item]) -> Matrix | None:
+def _unless_out_of_memory(start: Callable[[Sequence[Item]], Pending], batch: Sequence[Item]) -> Pending | None:
     """Return None if a batch does not fit; a single input that does not fit raises."""
     torch = need("torch", extra="hf")
     try:
-        return encode(batch)
+        return start(batch)
     except torch.OutOfMemoryError as error:
         if len(batch) == 1:
             raise BadInput(

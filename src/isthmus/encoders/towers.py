@@ -10,7 +10,7 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Role, Settings, Skip, unit
 from isthmus.encoders.items import Given, Items, Refuse, named_queries, names_of, readable, stop, texts_of
-from isthmus.encoders.once import EncoderRun, ImageTower, TextTower
+from isthmus.encoders.once import EncoderRun, ImageTower, LaunchesTexts, TextTower, launched
 from isthmus.encoders.texts import TextPassage
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
@@ -37,6 +37,7 @@ class TowerEncoder:
     image: ImageTower | None
     settings: Settings
     identities: Mapping[str, str] = field(default_factory=dict)  # by part, where each tower has its own
+    whole: TowerEncoder | None = None  # the encoder of which this one cuts the vectors
 
     @property
     def modalities(self) -> tuple[str, ...]:
@@ -55,7 +56,7 @@ class TowerEncoder:
     def encode_queries(self, queries: Sequence[Query | str]) -> Vectors:
         """Return one row per query; a string is a query of words. A long one is a mean, as in documents."""
         given, names = named_queries(queries)
-        return _weighted(self._one_row_each(self._encode(given, names, "query", stop)), given)
+        return weighted(self._one_row_each(self._encode(given, names, "query", stop)), given)
 
     def encode_passages(self, documents: Sequence[Document], *, skip: Skip | None = None) -> tuple[Vectors, Rows]:
         """Return one row per passage, each with the image of its document, and the document of each row."""
@@ -99,14 +100,15 @@ class TowerEncoder:
                 image[row], pictured[row] = vector, True
         text = np.zeros((0, self.dim), dtype=np.float32)
         if self.text is not None:
-            text = run.texts(self.text.encode, [passage for passages in several for passage in passages])
+            launch = self.text.launch if isinstance(self.text, LaunchesTexts) else launched(self.text.encode)
+            text = run.texts(launch, [passage for passages in several for passage in passages])
         return TowerVectors(counts, text, image, pictured, given.kept)
 
     def _split(self, items: Items, role: Role) -> list[list[TextPassage]]:
         return [[] for _ in items] if self.text is None else self.text.split(texts_of(items), role)
 
 
-def _weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
+def weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:
     """Apply each query's weights."""
     if all(query.weights is None for query in queries):
         return vectors

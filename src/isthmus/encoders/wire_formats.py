@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -41,6 +41,7 @@ class WireFormat:
     image: ImageRequest
     vectors: Callable[[Any], Sequence[Sequence[float]]]
     used: Callable[[Any], int]  # tokens that were charged for
+    outputs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # fields that ask for other numbers
 
 
 def _openai_texts(model: str, texts: Sequence[str], role: Role) -> WireRequest:  # noqa: ARG001 - it knows no roles
@@ -102,7 +103,7 @@ def _data(answer: Any) -> Sequence[Sequence[float]]:
 
 
 def _cohere_vectors(answer: Any) -> Sequence[Sequence[float]]:
-    found: Sequence[Sequence[float]] = answer["embeddings"]["float"]
+    found: Sequence[Sequence[float]] = next(rows for rows in answer["embeddings"].values() if rows)  # of one type
     return found
 
 
@@ -142,6 +143,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             image=_cohere_images,
             vectors=_cohere_vectors,
             used=_billed_tokens,
+            outputs={"int8": {"embedding_types": ["int8"]}, "binary": {"embedding_types": ["ubinary"]}},
         ),
         "voyage": WireFormat(
             url="https://api.voyageai.com/v1",
@@ -155,6 +157,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             image=_voyage_images,
             vectors=_data,
             used=_total_tokens,
+            outputs={"int8": {"output_dtype": "int8"}, "binary": {"output_dtype": "ubinary"}},
         ),
         "jina": WireFormat(
             url="https://api.jina.ai/v1",
@@ -168,6 +171,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             image=_jina_images,
             vectors=_data,
             used=_total_tokens,
+            outputs={"binary": {"embedding_type": "ubinary"}},
         ),
     }
 )

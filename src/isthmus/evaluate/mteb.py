@@ -40,6 +40,7 @@ from isthmus.evaluate.runs import run_of
 from isthmus.types import Mask, Matrix, Rows, Vectors
 
 EXTRA = "mteb"
+READ = ("image", "text")  # what tasks are read for
 
 
 class MtebModel:
@@ -83,7 +84,7 @@ class MtebModel:
                 "name": f"isthmus/{self.encoder.name} {self._said()}",
                 "revision": self._revision(),
                 "embed_dim": self.encoder.dim,
-                "modalities": sorted({part for modality in self.encoder.modalities for part in modality.split("+")}),
+                "modalities": [kind for kind in READ if kind in self.encoder.modalities],
                 "similarity_fn_name": meta.ScoringFunction.DOT_PRODUCT,
             }
         )
@@ -161,7 +162,7 @@ class MtebModel:
 
     def _rows(self, batch: Mapping[str, Sequence[Any]], task_metadata: Any, side: Any) -> list[MtebRow]:
         """Return the modalities of this side that the encoder reads; mteb warns if it does not read all of them."""
-        kinds = [kind for kind in task_metadata.get_modalities(side) if kind in self.encoder.modalities]
+        kinds = [kind for kind in task_metadata.get_modalities(side) if kind in {*READ} & {*self.encoder.modalities}]
         if not kinds:
             raise BadInput(f"The encoder {self.encoder.name} reads none of the modalities of {task_metadata.name}.")
         return rows_of(batch, kinds)

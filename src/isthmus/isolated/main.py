@@ -22,7 +22,7 @@ GRACE = 2  # times the limit, after which a worker exits: the process that shoul
 
 
 class Handler(Protocol):
-    """The module that answers: ``isthmus.isolated.pdf``, ``html``, ``parquet`` or ``picture``."""
+    """The module that answers: ``isthmus.isolated.pdf``, ``html``, ``parquet``, ``picture`` or ``media``."""
 
     def answer(self, request: dict[str, Any], blobs: list[bytes]) -> tuple[object, list[bytes]]:
         """Return the answer: a JSON value, and byte strings."""

@@ -16,6 +16,7 @@ pdfium: Any = need("pypdfium2", extra="pdf")
 need("PIL.Image", extra="pdf").init()  # load Pillow's plugins before the memory is limited
 
 SIDE = 1024  # pixels of a page's longest side
+SCAN_SIDE = 1600  # of a page without words, which may be read (``isthmus.ocr``)
 QUALITY = 85  # of its JPEG
 WHOLE = 64 * MIB  # a larger file is not read into memory
 documents: OpenFiles[Any] = OpenFiles()
@@ -59,7 +60,8 @@ def _look(page: Any) -> tuple[str, bytes]:
             text: str = words.get_text_range()
         finally:
             words.close()
-        bitmap = page.render(scale=SIDE / max(width, height))
+        side = SIDE if text.strip() else SCAN_SIDE
+        bitmap = page.render(scale=side / max(width, height))
         try:
             jpeg = BytesIO()
             bitmap.to_pil().convert("RGB").save(jpeg, "JPEG", quality=QUALITY)

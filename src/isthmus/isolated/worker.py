@@ -34,9 +34,10 @@ class RanAway(BadInput):
 class Worker:
     """A process that runs one library; used from many threads, one request at a time."""
 
-    def __init__(self, name: str, memory: int = budget.MEMORY) -> None:
+    def __init__(self, name: str, memory: int = budget.MEMORY, seconds: float | None = None) -> None:
         self.name = name
         self.memory = memory
+        self.seconds = seconds
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._inherited: list[object] = []
@@ -44,11 +45,11 @@ class Worker:
             os.register_at_fork(after_in_child=self._forget)
 
     def ask(self, request: Mapping[str, object], blobs: Sequence[bytes] = ()) -> frames.Message:
-        """Return the answer to a request, within ``budget.SECONDS``.
+        """Return the answer to a request, within its ``seconds`` (default: ``budget.SECONDS``).
 
         Raises ``RanAway`` if there is no answer in time or the worker exited, and otherwise the worker's own error.
         """
-        seconds = budget.SECONDS
+        seconds = budget.SECONDS if self.seconds is None else self.seconds
         with self._lock:
             try:
                 message = self._exchange({**request, "seconds": seconds}, blobs, seconds)

@@ -7,13 +7,14 @@ with Collection.open("things.isthmus") as things:
 
 from isthmus.search.collection import Collection
 from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.interface import SearchInterface
 from isthmus.search.maps import Map, Shares, WordShare
 from isthmus.search.reencode import Reencoded
 from isthmus.search.request import SearchRequest
 from isthmus.search.reranking import Reranker
 from isthmus.search.snapshot import Calibrated
+from isthmus.search.source_events import Indexed
 from isthmus.search.stats import Stats
-from isthmus.search.sync import Indexed
 from isthmus.search.writer import Added, Skipped
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Passage",
     "Reencoded",
     "Reranker",
+    "SearchInterface",
     "SearchRequest",
     "Shares",
     "Skipped",

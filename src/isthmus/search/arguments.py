@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from isthmus.documents import Document, Query
+from isthmus.encoders.base import PRECISIONS
 from isthmus.errors import BadInput, shown
 from isthmus.index import checked_kind
 from isthmus.search.hits import Hit
@@ -241,6 +242,13 @@ def device(given: object) -> None:
     """Check the name of a device."""
     if not isinstance(given, str) or not given.strip():
         raise BadInput(f"device is {shown(given)}; give a name such as 'cpu' or 'cuda'.")
+
+
+def precision(given: object) -> str:
+    """Check how precisely a model computes."""
+    if not isinstance(given, str) or given not in PRECISIONS:
+        raise BadInput(f"precision (--precision) is {shown(given)}; it must be one of {', '.join(PRECISIONS)}.")
+    return given
 
 
 def stop(given: object) -> None:

@@ -26,15 +26,17 @@ from isthmus.calibration import Fitted
 from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import BadVectors, CannotWrite, UnknownDocument
+from isthmus.encoders.base import FULL, Runtime
+from isthmus.errors import BadVectors, CannotWrite, UnknownDocument, UnknownName, shown
 from isthmus.prefetch import prefetch
-from isthmus.registry import suggestion
+from isthmus.registry import lookup, suggestion
 from isthmus.search import arguments, calibrate
 from isthmus.search.export import exported
 from isthmus.search.handle import Handle, Result, open_handle
 from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
 from isthmus.search.maps import Map, mapped
+from isthmus.search.page_texts import AUTO, NEVER, PageCounts, PageTexts
 from isthmus.search.query_log import QueryLog, of_words
 from isthmus.search.reencode import Reencoded, reencode
 from isthmus.search.references import Own, ReferenceSets, gather
@@ -43,10 +45,13 @@ from isthmus.search.reranking import Reranker
 from isthmus.search.searcher import Searcher
 from isthmus.search.snapshot import Calibrated, Snapshot
 from isthmus.search.snapshot_manager import SnapshotManager
+from isthmus.search.source_events import Indexed, ReadSettings
 from isthmus.search.stats import Stats, stats
-from isthmus.search.sync import Indexed, SourceSync
+from isthmus.search.sync import SourceSync
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
+from isthmus.sources.speech import SpeechSource, Transcriber
+from isthmus.sources.whole_files import APART, WAYS
 from isthmus.storage.base import Compacted
 from isthmus.storage.protocols import Store
 from isthmus.storage.where import parse
@@ -79,6 +84,7 @@ class Collection:
         index: str | None = None,
         device: str = "cpu",
         threads: int | None = None,
+        precision: str = FULL,
     ) -> Collection:
         """Open a collection, or make one where there is none.
 
@@ -87,8 +93,8 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
         used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
-        ``device`` and ``threads`` are for the encoder. The path ``":memory:"`` makes a new collection that is never
-        written to disk and ends with this object.
+        ``device``, ``threads`` and ``precision`` are for the encoder, as in ``encoders.load``. The path ``":memory:"``
+        makes a new collection that is never written to disk and ends with this object.
         """
         arguments.path(path)
         if encoder is not None:
@@ -98,7 +104,8 @@ class Collection:
         arguments.index(index)
         arguments.device(device)
         threads = None if threads is None else arguments.count("threads", threads, least=1)
-        found = open_handle(path, encoder, create=create, device=device, threads=threads)
+        runtime = Runtime(device=device, threads=threads, precision=arguments.precision(precision))
+        found = open_handle(path, encoder, create=create, runtime=runtime)
         made = cls(found, calibration=calibration, follow=follow)
         try:
             made._snapshots.sweep()
@@ -161,21 +168,33 @@ class Collection:
         hint = suggestion(str(name), some) if some else "No id begins like it."
         return UnknownDocument(f"No document is called {name!r} in {self.path}. {hint}")
 
-    def add(self, documents: Iterable[Document], *, progress: Callable[[int], None] | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document],
+        *,
+        ocr: str = NEVER,
+        progress: Callable[[int], None] | None = None,
+    ) -> Added:
         """Add documents, each in place of the one that has its id; what has not changed is left alone.
 
-        Batches are committed as they are encoded: what ``progress(count)`` has acknowledged stays, whatever happens.
+        ``ocr="auto"`` adds the text in pictures that look like pages, ``"always"`` that in all pictures, as ``index``
+        does. Batches are committed as they are encoded: what ``progress(count)`` has acknowledged stays, whatever
+        happens.
         """
         documents = arguments.documents(documents)
         arguments.callback("progress", progress)
+        with self._page_texts(ocr) as texts:
+            return self._add(documents, texts, progress)
+
+    def _add(self, documents: Iterable[Document], texts: PageTexts, progress: Callable[[int], None] | None) -> Added:
         done: list[Added] = []
         count = 0
         skipped: list[Skipped] = []
-        arriving = arrivals(documents, skipped.append)
+        arriving = arrivals(documents, texts, skipped.append)
         if isinstance(documents, Sequence):  # a generator is the caller's code, which runs on the caller's thread
             arriving = prefetch(arriving, 2 * BATCH, lambda arrival: arrival.one.size)
         with self._writing() as writer, closing(arriving) as coming:
-            for batch in batches(coming):
+            for batch in batches(coming, lambda: writer.room):
                 done.append(writer.add(batch))
                 count += len(done[-1]) + len(done[-1].unchanged)
                 if progress is not None:
@@ -210,22 +229,38 @@ class Collection:
         *paths: str | PathLike[str],
         kind: str | None = None,
         prune: bool | None = None,
+        ocr: str = AUTO,
+        pages: str = APART,
         progress: Callable[[Indexed], None] | None = None,
+        transcribe: Transcriber | None = None,
     ) -> Indexed:
         """Read folders, tables, shards … into the collection: what is new or changed is encoded, the rest is left.
 
         Documents whose files are gone from a path are removed, unless not one file is left there, as when a drive is
         not mounted: ``prune=True`` removes them then as well, ``prune=False`` removes nothing. Files that are there
-        but cannot be opened are skipped, and their documents stay as they were.
+        but cannot be opened are skipped, and their documents stay as they were. ``transcribe``, as
+        ``sources.speech.transcriber()`` returns one, adds what is said in sounds and videos.
+
+        The text in pictures that look like pages is read and becomes a part of their documents (extra ``align``;
+        without it, they are counted): ``ocr="always"`` reads all pictures, ``ocr="never"`` none. Each page of
+        a PDF file is a document; with ``pages="together"`` each file is one, and ``hit.page`` says the page.
         """
         prune = None if prune is None else arguments.flag("prune", prune)
         arguments.callback("progress", progress)
+        lookup({way: way for way in WAYS}, pages, "value of pages")
         found = [self._source(path, kind) for path in paths]
+        found = found if transcribe is None else [SpeechSource(source, transcribe) for source in found]
         report = Indexed(listing=len(found))
-        with self._writing() as writer:
+        with self._page_texts(ocr, report.pages) as texts, self._writing() as writer:
             for source in found:
-                SourceSync(self._store, writer, source, report, progress or _ignore).follow(prune=prune)
+                settings = ReadSettings(texts, pages)
+                SourceSync(self._store, writer, source, report, progress or _ignore, settings).follow(prune=prune)
         return report
+
+    def _page_texts(self, ocr: str, counts: PageCounts | None = None) -> closing[PageTexts]:
+        """Return what reads pictures; counts go to ``counts``."""
+        self._handle.reload_if_reencoded()
+        return closing(PageTexts(ocr, self._handle.loader, counts or PageCounts(), self._handle.runtime.threads))
 
     def _source(self, path: str | PathLike[str], kind: str | None) -> sources.Source:
         source = sources.open_source(arguments.path(path), kind=kind)
@@ -236,7 +271,10 @@ class Collection:
         *paths: str | PathLike[str],
         kind: str | None = None,
         prune: bool | None = None,
+        ocr: str = AUTO,
+        pages: str = APART,
         stop: Event | None = None,
+        transcribe: Transcriber | None = None,
     ) -> Iterator[Indexed]:
         """Index what changes below these paths, as it changes, until ``stop`` is set; yield what each change did."""
         watchfiles = need("watchfiles", extra="watch")
@@ -251,7 +289,7 @@ class Collection:
             return bool(usual(change, path)) and not Path(path).resolve().is_relative_to(own)
 
         for _ in watchfiles.watch(*roots, watch_filter=outside, stop_event=stop, raise_interrupt=True):
-            yield self.index(*paths, kind=kind, prune=prune)
+            yield self.index(*paths, kind=kind, prune=prune, ocr=ocr, pages=pages, transcribe=transcribe)
 
     def reencode(
         self,
@@ -433,6 +471,25 @@ class Collection:
     def calibration_spec(self) -> str:
         """The spec that was requested for this collection, or ``auto``."""
         return self._snapshots.requested_spec
+
+    def calibrations(self) -> list[Calibrated]:
+        """Return the calibrations that are kept, oldest first: the served one and a few before it."""
+
+        def kept() -> list[Calibrated]:
+            with self._handle.database.reading():
+                served, numbers = self._snapshots.version(), self._store.calibrations.versions()
+                return [self._snapshots.read(number) for number in numbers if number <= served]
+
+        return self.retry_if_reencoded(kept)
+
+    def use_calibration(self, version: int) -> Calibrated:
+        """Serve an earlier calibration again, under a new number; later re-fits follow its spec."""
+        known = [str(one.version) for one in self.calibrations()]
+        if str(version) not in known:
+            raise UnknownName(f"No calibration has the number {shown(version)}. {suggestion(str(version), known)}")
+        if not self._handle.database.writable:
+            raise CannotWrite(f"{self.path} is read-only for this user, so its calibration cannot be changed.")
+        return self.retry_if_reencoded(lambda: self._snapshots.use_again(version)).calibrated
 
     def refresh(self) -> None:
         """Bring what is served up to date, and write it where the next process finds it."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from isthmus import __version__, encoders
 from isthmus.encoders import Encoder
+from isthmus.encoders.base import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.storage.protocols import Engine, Store
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
@@ -37,8 +38,7 @@ class Handle:
     folder: Path
     store: Store
     name: str
-    device: str = "cpu"
-    threads: int | None = None
+    runtime: Runtime = field(default_factory=Runtime)
     encoder: Encoder | None = None
     encoding: int = 0  # how often the collection had been re-encoded when ``name`` was read
     others: dict[str, Encoder] = field(default_factory=dict)  # loaded for a search that named them, as to rerank
@@ -73,10 +73,23 @@ class Handle:
             if self.encoder is None:
                 encoder = self.others.pop(self.name, None)
                 if encoder is None or not _is_own(self.database, encoder):  # its files may have changed since
-                    encoder = encoders.load(self.name, device=self.device, threads=self.threads)
+                    encoder = self._opened()
                 check(self.folder, self.database, encoder)
                 self.encoder = encoder
             return self.encoder
+
+    def _opened(self) -> Encoder:
+        try:
+            return encoders.open_named(self.name, self.runtime.settings)
+        except BadFile as error:
+            kind, _, place = self.name.partition(":")
+            if not Path(place).is_absolute() or Path(place).is_dir():
+                raise
+            raise BadFile(
+                f"{error} The encoder of {self.folder} was there. If its folder has moved, write where it is now: "
+                f"isthmus reencode --in {self.folder} --encoder {kind}:FOLDER. Nothing is encoded again if it is the "
+                "same model."
+            ) from None
 
     def named(self, name: str) -> Encoder:
         """Return an encoder by name: the collection's own, or another; each is loaded once."""
@@ -84,7 +97,7 @@ class Handle:
             if name == self.name:
                 return self._loaded()
             if name not in self.others:
-                self.others[name] = encoders.load(name, device=self.device, threads=self.threads)
+                self.others[name] = encoders.open_named(name, self.runtime.settings)
             return self.others[name]
 
     def reload_if_reencoded(self) -> int:
@@ -121,16 +134,14 @@ def encodings(database: Engine) -> int:
     return int(database.manifest("encoding").get("encoding", 0))
 
 
-def open_handle(
-    path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, device: str, threads: int | None
-) -> Handle:
+def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""
     if os.fspath(path) == MEMORY:
         if not create:
             raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")
         from isthmus.storage.memory.store import MemoryStore  # late: most collections are in a folder
 
-        return _with_encoder(Path(MEMORY), MemoryStore(), encoder, device, threads)
+        return _with_encoder(Path(MEMORY), MemoryStore(), encoder, runtime)
     folder = Path(path)
     with suppress(RuntimeError):  # ~ and what is no user's name: a folder may be called that
         folder = folder.expanduser()
@@ -143,23 +154,18 @@ def open_handle(
         if not create:
             raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
         if isinstance(encoder, str) and encoder != NO_ENCODER:
-            loaded = encoders.load(encoder, device=device, threads=threads)  # an error leaves no folder
+            loaded = encoders.open_named(encoder, runtime.settings)  # an error leaves no folder
         _make(folder)
     store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
-        return _with_encoder(folder, store, encoder, device, threads, loaded)
+        return _with_encoder(folder, store, encoder, runtime, loaded)
     except BaseException:
         store.database.close()
         raise
 
 
 def _with_encoder(
-    folder: Path,
-    store: Store,
-    encoder: str | Encoder | None,
-    device: str,
-    threads: int | None,
-    loaded: Encoder | None = None,
+    folder: Path, store: Store, encoder: str | Encoder | None, runtime: Runtime, loaded: Encoder | None = None
 ) -> Handle:
     """Open a store with its encoder; ``loaded`` is the one that ``encoder`` names, if it is loaded already."""
     database = store.database
@@ -167,14 +173,17 @@ def _with_encoder(
     known, encoding = manifest.get("encoder"), int(manifest.get("encoding", 0))
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
-        return Handle(folder, store, str(known), device, threads, encoder, encoding)
+        return Handle(folder, store, str(known), runtime, encoder, encoding)
     if known is None:
-        name = asked or "mini"
-        found = Handle(folder, store, name, device, threads, loaded if isinstance(encoder, str) else encoder)
+        name = encoders.located(asked or "mini")
+        found = Handle(folder, store, name, runtime, loaded if isinstance(encoder, str) else encoder)
         if _sign(found):
             return found
-        return _with_encoder(folder, store, encoder, device, threads, loaded)  # another process made it meanwhile
-    if asked is not None and asked != known:
+        return _with_encoder(folder, store, encoder, runtime, loaded)  # another process made it meanwhile
+    if asked is not None and encoders.located(asked) != encoders.located(str(known)):
+        moved = _moved(database, asked, runtime) if isinstance(encoder, str) else None
+        if moved is not None:
+            return Handle(folder, store, encoders.located(asked), runtime, moved, encoding)
         raise BadFile(
             f"{folder} was made with the encoder {known} and was opened with {asked}: vectors of different encoders "
             f"do not mix. Leave the encoder out, index into another folder, or re-encode it: isthmus reencode --in "
@@ -184,14 +193,23 @@ def _with_encoder(
         check(folder, database, encoder)
     if loaded is not None:
         check(folder, database, loaded)
-    return Handle(folder, store, str(known), device, threads, loaded, encoding)
+    return Handle(folder, store, str(known), runtime, loaded, encoding)
+
+
+def _moved(database: Engine, asked: str, runtime: Runtime) -> Encoder | None:
+    """Return the encoder in a folder if it is the collection's, which was loaded from another place."""
+    place = encoders.located(asked).partition(":")[2]
+    if not place or not Path(place).is_dir():
+        return None
+    loaded = encoders.open_named(asked, runtime.settings)
+    return loaded if _is_own(database, loaded) else None
 
 
 def _sign(found: Handle) -> bool:
     """Store the encoder of a new collection; return whether this process was the first."""
     encoder = found.encoder
     if encoder is None and found.name != NO_ENCODER:
-        encoder = encoders.load(found.name, device=found.device, threads=found.threads)
+        encoder = encoders.open_named(found.name, found.runtime.settings)
         found.encoder = encoder
     values = {"encoder": found.name, "identity": encoder.identity if encoder else "", "made_with": __version__}
     with found.database.writing() as connection:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from isthmus.documents import Document
 from isthmus.errors import shown
+from isthmus.kinds import SECONDS, atoms, moment, stored
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
@@ -15,13 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The words that match best: ``text`` is ``document.parts[part].content[start:stop]``."""
+    """The words that match best: ``text`` is ``document.parts[part].content[start:stop]``.
+
+    ``from_picture``: they were read from a picture (OCR), and may have mistakes.
+    """
 
     number: int  # of the row of the document that matched
     start: int
     stop: int
     text: str
     part: int = 0
+    from_picture: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,16 @@ class MatchedSegment:
     parts: tuple[int, ...]
     start: float | None = None
     stop: float | None = None
+
+    @property
+    def moment(self) -> str | None:
+        """When it is, of a sound or a video.
+
+        >>> MatchedSegment("audio", (0,), 42.0, 47.0).moment
+        '0:42–0:47'
+        """
+        timed = self.stop is not None and stored(atoms(self.name)[0]).span == SECONDS
+        return moment(self.start or 0.0, self.stop or 0.0) if timed else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,8 @@ class Explanation:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         before = "beyond" if self.rank_before is None else f"rank {self.rank_before}"
         words = "" if self.words is None else f", words {self.words:+.2f} = {self.score + self.words:.2f}"
-        words += "" if self.raised is None else f", raised by {self.raised:.2f}: the same as the query or nearly so"
+        raised = f"raised by {self.raised:.2f}" if self.raised and self.raised >= 0.005 else "first already"
+        words += "" if self.raised is None else f", {raised}: the same as the query or nearly so"
         again = "" if self.rank_by_score is None else f"rank {self.rank_by_score} by score, "
         again += "" if self.matched is None else f"matched {self.matched:+.2f}, "
         return (
@@ -83,7 +99,8 @@ def signed(value: float, places: int) -> str:
 class Hit:
     """A document that was found. ``probability`` is P(match), None if the collection has no P(match).
 
-    ``matched`` is the score of the reranker; None without one, or if it could not score this hit.
+    ``matched`` is the score of the reranker; None without one, or if it could not score this hit. ``page`` is the
+    number of the page, of a document that is one or has several.
     """
 
     id: str
@@ -98,6 +115,17 @@ class Hit:
     duplicates: tuple[str, ...] = field(default=())  # nearly the same documents further down, when grouped
     matched: float | None = None
     segments: tuple[MatchedSegment, ...] = ()  # what matched best in the document
+    page: int | None = None
+
+    @property
+    def moment(self) -> str | None:
+        """The time that matched best in a sound or a video, as in ``0:42–0:47``; None for other documents.
+
+        What is said in a recording has it in its metadata (``isthmus.sources.speech``).
+        """
+        said = self.document.metadata.get("moment")
+        found = next((segment.moment for segment in self.segments if segment.moment), None)
+        return found or (said if isinstance(said, str) else None)
 
     def __repr__(self) -> str:
         """Return a short form, without the document."""

@@ -4,12 +4,13 @@ Keys are stable: a key may be added, none is renamed or removed within a major v
 the code that writes the JSON decides how to show them.
 
     hit          rank, id, score, similarity, probability, modality, text, image, parts, metadata, passage, segments,
-                 duplicates
+                 moment, duplicates, page
                  and, if requested: matched (rerank), explanation (explain)
     document     id, text, image, parts: [{kind, content, path}], metadata; ``text`` joins all texts, ``image`` is the
                  path of the first picture, or null for one that the collection keeps
     explanation  the fields of ``Explanation``; with align also ``aligned``: what was searched instead of the query
-    index report added, updated, unchanged, removed, skipped: [{id, why}], documents, calibration
+    index report added, updated, unchanged, removed, skipped: [{id, why}], documents, calibration,
+                 pages: {read, cached, unread, seconds}: text in pictures
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from isthmus.documents import Document
 from isthmus.kinds import IMAGE, Part
 from isthmus.search.hits import Explanation, Hit, MatchedSegment, Passage
-from isthmus.search.sync import Indexed
+from isthmus.search.source_events import Indexed
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
@@ -44,6 +45,7 @@ class PassageJson(TypedDict):
     stop: int
     text: str
     part: int
+    from_picture: bool
 
 
 class SegmentJson(TypedDict):
@@ -103,7 +105,9 @@ class HitJson(DocumentJson):
     modality: str
     passage: PassageJson | None
     segments: list[SegmentJson]
+    moment: str | None
     duplicates: list[str]
+    page: int | None
     matched: NotRequired[float]
     explanation: NotRequired[ExplanationJson]
 
@@ -125,6 +129,16 @@ class IndexedJson(TypedDict):
     skipped: list[SkippedJson]
     documents: int
     calibration: str | None
+    pages: PageCountsJson
+
+
+class PageCountsJson(TypedDict):
+    """Pictures that look like pages: how many were read, how many of these from the cache, how many were not."""
+
+    read: int
+    cached: int
+    unread: int
+    seconds: float
 
 
 def document_json(document: Document) -> DocumentJson:
@@ -161,7 +175,9 @@ def hit_json(hit: Hit) -> HitJson:
         "metadata": document["metadata"],
         "passage": None if hit.passage is None else _passage_json(hit.passage),
         "segments": [_segment_json(segment) for segment in hit.segments],
+        "moment": hit.moment,
         "duplicates": list(hit.duplicates),
+        "page": hit.page,
     }
     if hit.matched is not None:
         form["matched"] = hit.matched
@@ -177,6 +193,7 @@ def _passage_json(passage: Passage) -> PassageJson:
         "stop": passage.stop,
         "text": passage.text,
         "part": passage.part,
+        "from_picture": passage.from_picture,
     }
 
 
@@ -228,4 +245,10 @@ def indexed_json(report: Indexed, documents: int, calibration: str | None) -> In
         "skipped": [{"id": one.id, "why": one.why} for one in report.skipped],
         "documents": documents,
         "calibration": calibration,
+        "pages": {
+            "read": report.pages.read,
+            "cached": report.pages.cached,
+            "unread": report.pages.unread,
+            "seconds": report.pages.seconds,
+        },
     }

@@ -22,6 +22,7 @@ from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import HasIdentities, part_identity
+from isthmus.encoders.items import reads
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadInput, CannotEncode, CannotFit, IsthmusError, WorseEncoder, counted
 from isthmus.kinds import atoms
@@ -33,7 +34,7 @@ from isthmus.search.ingest import Encoding, prepared
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_builder import Progress
 from isthmus.search.snapshot_manager import SnapshotManager
-from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain
+from isthmus.search.writer import BATCH, Arrival, Skipped, batches, plain, room_for
 from isthmus.storage.protocols import Staging, Store
 from isthmus.storage.segments import Segment
 
@@ -66,23 +67,32 @@ def reencode(
     name = wanted if isinstance(wanted, str) else wanted.name
     if name == NO_ENCODER:
         raise BadInput("'none' encodes nothing. Name an encoder, or index into another folder with --encoder none.")
-    encoder = encoders.load(wanted, device=opened.device, threads=opened.threads) if isinstance(wanted, str) else wanted
+    encoder = encoders.open_named(wanted, opened.runtime.settings) if isinstance(wanted, str) else wanted
     if opened.database.manifest("identity").get("identity") == encoder.identity:
         _tidy(manager)
+        _rename(opened, encoders.located(name))
         return Reencoded(name, already=True)
     if not drop:
         _refuse(name, _unreadable(manager.store, encoder), manager.store.count())
-    begun = manager.store.stage(name, encoder)
+    begun = manager.store.stage(encoders.located(name), encoder)
     try:
         run = Run(manager.store, begun, encoder, progress, _unchanged(opened, encoder)).encode()
         if not drop or len(run.skipped) == run.total:
             _refuse(name, run.skipped, run.total)
-        score = switch(manager, begun, Switch(name, encoder, run.skipped, force))
+        score = switch(manager, begun, Switch(encoders.located(name), encoder, run.skipped, force))
     finally:
         begun.close()
     _tidy(manager)
     kept = run.unchanged & {part for modality in manager.store.counts() for part in atoms(modality)}
     return Reencoded(name, run.encoded, run.earlier, tuple(run.skipped), score=score, kept=tuple(sorted(kept)))
+
+
+def _rename(opened: Handle, name: str) -> None:
+    """Store where the encoder is loaded from; its vectors are the same."""
+    if opened.database.manifest("encoder").get("encoder") != name:
+        with opened.database.writing() as connection:
+            opened.database.put(connection, encoder=name)
+        opened.name = name
 
 
 def _tidy(manager: SnapshotManager) -> None:
@@ -93,9 +103,9 @@ def _tidy(manager: SnapshotManager) -> None:
 
 def _unreadable(store: Store, encoder: Encoder) -> list[Skipped]:
     """Return the documents of which it is clear beforehand, not after hours, that the encoder does not read them."""
-    reads = " and ".join(encoder.modalities)
     found = store.other_modalities(encoder.modalities)
-    return [Skipped(name, f"its modality is {modality}; the encoder reads only {reads}.") for name, modality in found]
+    known = reads(encoder.modalities)
+    return [Skipped(name, f"its modality is {modality}; the encoder reads only {known}.") for name, modality in found]
 
 
 def _unchanged(opened: Handle, encoder: Encoder) -> frozenset[str]:
@@ -152,7 +162,7 @@ class Run:
 
     def _encode_all(self, rows: Sequence[int]) -> None:
         with closing(prefetch(self._arriving(rows), 2 * BATCH, lambda arrival: arrival.one.size)) as coming:
-            for batch in batches(coming):
+            for batch in batches(coming, lambda: room_for(self.encoder)):
                 self._encode(batch)
                 self.progress(self.earlier + self.encoded, self.total)
 
@@ -215,7 +225,7 @@ def switch(manager: SnapshotManager, begun: Staging, to: Switch) -> Comparison |
     """Calibrate on the new vectors, compare, then serve them; documents that have none are deleted."""
     opened, asked = manager.opened, manager.requested_spec
     with begun.preview() as future:
-        new = Handle(opened.folder, future, to.name, opened.device, opened.threads, to.encoder, opened.encoding)
+        new = Handle(opened.folder, future, to.name, opened.runtime, to.encoder, opened.encoding)
         calibrating = SnapshotManager(new, future, manager.spec, follows=False)
         with calibrating.building() as mine:  # until it is served, or it would be swept away as a draft
             snapshot = _calibrated(calibrating, begun, asked, mine)

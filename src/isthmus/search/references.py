@@ -17,7 +17,7 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
-from isthmus.kinds import TEXT, atoms
+from isthmus.kinds import TEXT, atoms, joined
 from isthmus.queries import Embedded, about
 from isthmus.search.query_vectors import query_vectors
 from isthmus.search.trials import GENERATED, Alone, Plan, on_trial, planned
@@ -131,6 +131,7 @@ class _ReferenceQueries:
         self.judges: list[Mask] = []
         self.words: list[str] = []
         self.kinds: set[str] = set()  # other than text, of which queries were made
+        self.readable: set[str] = set()  # each of them with words, where the encoder reads both
 
     def add(self, vectors: Vectors, sources: Rows, fair: Mask | bool = True, words: Sequence[str] = ()) -> None:
         if len(vectors):
@@ -168,6 +169,7 @@ class _ReferenceQueries:
         for kind in plan.by:
             if kind != TEXT and (encoder is None or kind in encoder.modalities):
                 self.kinds.add(kind)
+                self.readable |= {joined((TEXT, kind))} & {*(() if encoder is None else encoder.modalities)}
                 self._own_vectors(kind, plan.by[kind], plan.hidden[kind])
                 self._encoded_alone(kind, plan)
                 self._both(text, kind, plan)
@@ -220,7 +222,8 @@ class _ReferenceQueries:
 
     def mixed(self, rng: np.random.Generator) -> None:
         """Fill up queries of several kinds that are too few for a bias, by parts of queries of one kind each."""
-        for modality in sorted({name for vectors in self.several for name in vectors.modalities if "+" in name}):
+        there = {name for vectors in self.several for name in vectors.modalities if "+" in name}
+        for modality in sorted(there | self.readable):
             missing = FEWEST_MIXED - self.count(modality)
             single = {kind: self._of(kind) for kind in atoms(modality)}
             if missing <= 0 or modality in self.block.vectors.parts or not all(map(len, single.values())):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,10 @@ class SearchRequest:
         if self.where:
             parse(self.where)
         if self.raw and (self.hybrid or self.min_probability is not None):
-            raise BadInput("Raw cosine has neither words nor probabilities: leave hybrid and min_probability out.")
+            raise BadInput(
+                "Raw cosine has neither words nor probabilities: leave hybrid (--hybrid) and min_probability "
+                "(--min-probability) out."
+            )
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
@@ -141,11 +144,11 @@ class SearchRequest:
         return form
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> SearchRequest:
+    def from_json(cls, form: Mapping[str, Any], read_query: Callable[[object], Query] | None = None) -> SearchRequest:
         """Read the JSON form. A key that is not known is rejected.
 
         A picture is the path of a file on this machine, or a data: URI. A server that takes requests from others
-        rejects paths.
+        rejects paths: it gives a ``read_query`` of its own.
         """
         known = _keys("A search", "option", form, ("query", *OPTIONS))
         if "query" not in known:
@@ -153,7 +156,7 @@ class SearchRequest:
         for name in ("align", "rerank"):
             if not isinstance(known.get(name), str | None):
                 raise BadInput(f"{name} is {shown(known[name])}; it must be a name.")
-        return cls(**{**known, "query": query_from_json(known["query"])})
+        return cls(**{**known, "query": (read_query or query_from_json)(known["query"])})
 
 
 OPTIONS = tuple(option.name for option in fields(SearchRequest)[1:])

@@ -21,11 +21,15 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import CanMatch
-from isthmus.encoders.base import Settings
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, UnknownName
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
 from isthmus.types import Matrix, Rows
+
+NAMES = (
+    "Name an encoder that was trained with a matcher (mini-fusion, or onnx:FOLDER with [fusion] in its encoder.toml), "
+    "a cross-encoder (st:NAME), a service (http:cohere:MODEL), or give an object with scores(query, documents)."
+)
 
 
 class Reranker(Protocol):
@@ -81,8 +85,12 @@ class Rerankers:
     def _load(self, name: str) -> Reranker:
         from isthmus.encoders.rerankers import load_reranker  # late: few need it
 
-        settings = Settings(device=self.opened.device, threads=self.opened.threads)
-        return load_reranker(name, settings) or _matcher(name, self.opened.named(name))
+        try:
+            return load_reranker(name, self.opened.runtime.settings) or _matcher(name, self.opened.named(name))
+        except UnknownName as error:
+            if "Did you mean" in str(error):
+                raise
+            raise UnknownName(f"No reranker is called {name!r}. {NAMES}") from None
 
 
 def check_words(queries: Sequence[Query]) -> None:
@@ -141,9 +149,5 @@ def _moved(hit: Hit, rank: int, matched: float) -> Hit:
 
 def _matcher(name: str, encoder: Encoder) -> Reranker:
     if not isinstance(encoder, CanMatch):
-        raise BadInput(
-            f"{name} has no matcher, so it cannot rerank. Name an encoder that was trained with one (mini-fusion, or "
-            "onnx:FOLDER with [fusion] in its encoder.toml), a cross-encoder (st:NAME), a service (http:cohere:MODEL), "
-            "or give an object with scores(query, documents)."
-        )
+        raise BadInput(f"{name} has no matcher, so it cannot rerank. {NAMES}")
     return MatcherReranker(encoder.matcher())

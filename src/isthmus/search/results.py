@@ -12,6 +12,7 @@ from isthmus.documents import Document
 from isthmus.kinds import TEXT, atoms
 from isthmus.search.explain import Scored, fused_vectors, with_explanations
 from isthmus.search.hits import Hit, MatchedSegment, Passage
+from isthmus.search.page_texts import page_of, read_parts
 from isthmus.search.ranking import Ranking
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
@@ -124,6 +125,7 @@ class Fetched:
             rank=offset + place + 1,
             passage=_passage(document, best, number),
             segments=tuple(_matched(document, segment) for segment in best),
+            page=page_of(document.metadata, _texts_first(best)),
             duplicates=tuple(self.documents[other].id for other in others if other in self.documents),
         )
 
@@ -162,7 +164,12 @@ def _passage(document: Document, best: Sequence[Segment], number: int) -> Passag
     content = document.parts[part].content
     start, stop = (None, None) if mine is None else (mine.start, mine.stop)
     start, stop = (0, len(content)) if start is None or stop is None else (int(start), int(stop))
-    return Passage(number, start, stop, content[start:stop], part)
+    return Passage(number, start, stop, content[start:stop], part, part in read_parts(document.metadata))
+
+
+def _texts_first(best: Sequence[Segment]) -> list[int]:
+    """Return the parts that matched, those of words first."""
+    return [segment.parts[0] for segment in sorted(best, key=lambda segment: TEXT not in atoms(segment.name))]
 
 
 def _matched(document: Document, segment: Segment) -> MatchedSegment:

@@ -107,7 +107,8 @@ class Aligners:
             if opened.reload_if_reencoded() != self._of:
                 self._loaded, self._of = {}, opened.encoding
             if align not in self._loaded:
-                self._loaded[align] = load(align, encoder=opened.load(), device=opened.device, threads=opened.threads)
+                how = opened.runtime
+                self._loaded[align] = load(align, encoder=opened.load(), device=how.device, threads=how.threads)
             return self._loaded[align]
 
     def aligned(self, queries: Sequence[Query], align: str | Aligner | None) -> list[Aligned] | None:
@@ -260,5 +261,5 @@ def _check_probability(snapshot: Snapshot, vectors: Vectors, request: SearchRequ
     asked = " and ".join(vectors.modalities)
     raise CannotFit(
         f"This collection cannot say how probable a match is for {asked} queries: too few of its documents could be "
-        "asked for. Leave min_probability out, or calibrate with queries whose answers you know."
+        "asked for. Leave min_probability (--min-probability) out, or calibrate with queries whose answers you know."
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from isthmus import calibration
 from isthmus.calibration import Fitted, Statistics
-from isthmus.errors import BadFile, CannotWrite, IsthmusError
+from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
 from isthmus.index import AUTO, fits
 from isthmus.kinds import TEXT
 from isthmus.search import calibrate, hybrid, index_folder, query_log, references, versions
@@ -269,6 +269,30 @@ class SnapshotBuilder:
                     versions.publish(self.store.calibrations, calibrated, asked or spec, over=before, encoding=encoding)
             if mine and self.version() == calibrated.version:
                 index_folder.keep_only(self.folder, Origin.of(calibrated, snapshot.state, snapshot.last).name)
+        return snapshot
+
+    def restored(self, version: int) -> Snapshot:
+        """Build the indexes of an earlier calibration again and publish it, under a new number.
+
+        What is published is in ``coming`` until the caller serves it.
+        """
+        encoding = encodings(self.store.database)
+        with self.building() as mine:
+            with self.store.database.reading():
+                earlier = self.read(version)
+                if missing := unknown(earlier.fitted, self.store):
+                    raise CannotFit(
+                        f"Calibration {version} was made before documents of {', '.join(sorted(missing))} came, and "
+                        "has no place for them. Calibrate again."
+                    )
+                state, last = self.store.state(), self.store.last()
+                calibrated = versions.draft(self.store.calibrations, earlier)
+                snapshot = self._built_from(calibrated, state, last, on_disk=mine)
+            with self._about_to_serve(calibrated.version):
+                spec = str(earlier.fitted.spec)
+                versions.publish(self.store.calibrations, calibrated, spec, encoding=encoding)
+            if mine and self.version() == calibrated.version:
+                index_folder.keep_only(self.folder, Origin.of(calibrated, state, last).name)
         return snapshot
 
     @contextmanager

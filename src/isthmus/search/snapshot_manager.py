@@ -200,6 +200,15 @@ class SnapshotManager(SnapshotBuilder):
         finally:
             self.coming.discard(snapshot.calibrated.version)
 
+    def use_again(self, version: int) -> Snapshot:
+        """Serve an earlier calibration, as ``restored`` makes it."""
+        encoding = encodings(self.store.database)
+        snapshot = self.restored(version)
+        try:
+            return self._serve(snapshot, encoding)
+        finally:
+            self.coming.discard(snapshot.calibrated.version)
+
     def _raw(self, snapshot: Snapshot) -> Snapshot:
         encoding, base, raw = encodings(self.store.database), snapshot.calibrated.fitted, self.raw_snapshot
         same = raw is not None and self.raw_of == encoding and _covers(raw.calibrated.fitted, base)

@@ -12,144 +12,25 @@ of a source that suddenly has no file at all, which is what a drive that is not 
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
-from isthmus.budget import PICTURE_BYTES
-from isthmus.documents import Document
-from isthmus.errors import BadInput
-from isthmus.files import digest_regular
 from isthmus.prefetch import prefetch
-from isthmus.search.ingest import Prepared, prepared
+from isthmus.search.ingest import Prepared
+from isthmus.search.source_events import Begun, Event, Indexed, ReadSettings, Same, Unreachable, events
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import SkippedInput as Unread
-from isthmus.sources import Source, SourceUnit
-from isthmus.sources.files import is_missing
+from isthmus.sources import Source
 from isthmus.storage.protocols import Store
 
-AHEAD = 2 * BATCH  # documents read before they are encoded
-LISTED = 4096  # files listed before they are read
-
-
-@dataclass(slots=True)
-class Indexed:
-    """What an index run did, in numbers, and what it had to skip.
-
-    While it runs, ``files`` of the ``listed`` ones are done; ``listing`` sources are not listed to their end yet.
-    """
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
-    files: int = field(default=0, compare=False)
-    listed: int = field(default=0, compare=False)
-    listing: int = field(default=1, compare=False)
-
-    @property
-    def done(self) -> int:
-        """Documents looked at so far."""
-        return self.added + self.updated + self.unchanged + len(self.skipped)
-
-
-@dataclass(frozen=True, slots=True)
-class Same:
-    """A unit that has not changed."""
-
-    number: int
-    documents: int
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What follows, up to the end, is of this unit; ``number`` is None for a new one."""
-
-    key: str
-    number: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """All of the unit has been read; ``stamp`` is that of its content."""
-
-    stamp: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unreachable:
-    """A document whose picture is there but cannot be opened now."""
-
-    id: str
-    why: str
-
-
-Event: TypeAlias = Same | Begun | Ended | Prepared | Unread | Unreachable
-
-
-def events(store: Store, source: Source, report: Indexed) -> Iterator[Event]:
-    """Read a source: stamps are compared here, files opened and contents hashed, all on the reader's thread."""
-    with closing(prefetch(_listed(source, report), LISTED)) as units:
-        for unit in units:
-            if isinstance(unit, Unread):
-                yield unit
-                continue
-            known = store.ledger.unit(source.root, unit.key)
-            if known is not None and known.stamp == unit.stamp:
-                yield Same(known.number, store.ledger.count(known.number))
-                continue
-            yield Begun(unit.key, None if known is None else known.number)
-            yield from map(_ready, unit.read())
-            yield Ended(unit.stamp)
-
-
-def _listed(source: Source, report: Indexed) -> Iterator[SourceUnit | Unread]:
-    """List a source before it is read, so that progress can show the total."""
-    for unit in source.units():
-        report.listed += 1
-        yield unit
-    report.listing -= 1
+AHEAD = 8 * BATCH  # documents read before they are encoded
 
 
 def _bytes(event: Event) -> int:
     return event.size if isinstance(event, Prepared) else 0
-
-
-def _ready(document: Document | Unread) -> Prepared | Unread | Unreachable:
-    if isinstance(document, Unread):
-        return document
-    try:
-        ready = prepared(document)
-    except BadInput as problem:
-        return Unread(document.id, str(problem))
-    for part, digest in zip(ready.document.parts, ready.hashes, strict=True):
-        if digest is not None or part.path is None:
-            continue
-        try:
-            digest_regular(part.path, PICTURE_BYTES)  # a failing disk may open a file and not give all of it
-        except OSError as error:
-            if error.errno != errno.EFBIG and not _shown_absent(part.path):
-                return Unreachable(document.id, f"its {part.kind} cannot be read: {error.strerror}")
-        except ValueError:
-            pass  # a path that no file can have: the encoder says so
-    return ready
-
-
-def _shown_absent(path: str) -> bool:
-    """Whether a folder that can be read, and is not empty as a missing drive is, does not hold a file."""
-    if not is_missing(path):
-        return False
-    try:
-        with os.scandir(Path(path).parent) as entries:
-            return any(True for _ in entries)
-    except OSError:
-        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -161,6 +42,7 @@ class SourceSync:
     source: Source
     report: Indexed
     progress: Callable[[Indexed], None]
+    settings: ReadSettings
     run: int = 0
     unit: int = 0  # the number of the unit that is being read
     key: str = ""
@@ -180,10 +62,15 @@ class SourceSync:
         ledger = self.store.ledger
         self.run, self.next_unit = ledger.next_numbers()
         self.writer.before.append(partial(ledger.forget_skipped, units=[(self.source.root, "")]))
-        with closing(prefetch(events(self.store, self.source, self.report), AHEAD, _bytes)) as coming:
+        reading = events(self.store, self.source, self.report, self.settings)
+        seconds = 0.0
+        with closing(prefetch(reading, AHEAD, _bytes)) as coming:
             for event in coming:
                 self._take(event)
-                if self.cost >= BATCH or self.held > BYTES or len(self.same) >= 10 * BATCH:
+                if self.report.pages.seconds > seconds:  # pages take long: not only batches are progress
+                    seconds = self.report.pages.seconds
+                    self.progress(self.report)
+                if self.cost >= self.writer.room or self.held > BYTES or len(self.same) >= 10 * BATCH:
                     self._flush()
         self._flush()
         if prune is not False:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
 from isthmus.calibration import Statistics
 from isthmus.documents import Document
 from isthmus.encoders import Encoder
+from isthmus.encoders.abilities import HasSettings
+from isthmus.encoders.base import BATCH as ON_PROCESSOR
 from isthmus.errors import BadFile, BadInput, BadVectors
 from isthmus.kinds import Part, atoms
 from isthmus.search.ingest import Encoding, Prepared, prepared
+from isthmus.search.page_texts import PageTexts, without_read_parts
 from isthmus.storage.base import Entry, Transaction
 from isthmus.storage.protocols import Store
 from isthmus.storage.segments import assembled
@@ -21,7 +25,8 @@ from isthmus.types import Vectors, check_part_count
 
 Action: TypeAlias = Callable[[Transaction], object]
 
-BATCH = 256  # texts, or half as many pictures, that are encoded and committed together
+BATCH = 256  # texts, or half as many pictures, that are encoded and committed together,
+CALLS = 4  # or as many pictures as fill so many batches of the encoder, so that reading and encoding overlap
 BYTES = 32 << 20  # of texts and pictures in a batch, at most
 
 
@@ -75,6 +80,9 @@ class Writer:
     dim: int | None = None
     before: list[Action] = field(default_factory=list)  # run in the next transaction, before its documents
     after: list[Action] = field(default_factory=list)  # and after them
+    room: int = field(
+        default_factory=lambda: BATCH
+    )  # of a batch; known when the encoder is loaded, which happens when it is needed
 
     def add(self, arrivals: Sequence[Arrival], *, on_skip: Callable[[Skipped], None] | None = None) -> Added:
         """Encode and commit a batch; ``on_skip`` is called for each skipped document before the commit.
@@ -93,7 +101,7 @@ class Writer:
             if on_skip is not None:
                 on_skip(skipped[-1])
 
-        encoding = Encoding(self.store, self.encoder, self.dim)
+        encoding = Encoding(self.store, self.encoder and partial(self._loaded, self.encoder), self.dim)
         made = encoding.entries([arrival.one for arrival in todo], skip)
         entries = [
             replace(entry, unit=arrival.unit, run=arrival.run)
@@ -110,6 +118,11 @@ class Writer:
             tuple(arrival.id for arrival, keep in zip(arrivals, same, strict=True) if keep),
             tuple(skipped),
         )
+
+    def _loaded(self, load: Callable[[], Encoder]) -> Encoder:
+        encoder = load()
+        self.room = room_for(encoder)
+        return encoder
 
     def _known(self, arrivals: Sequence[Arrival]) -> dict[str, tuple[object, ...]]:
         """Return what the store has under these ids, in the form of ``_signature``."""
@@ -170,24 +183,39 @@ class Writer:
         return removed
 
 
-def arrivals(documents: Iterable[Document], skip: Callable[[Skipped], None]) -> Generator[Arrival, None, None]:
-    """Make documents ready; those that cannot be stored go to ``skip``."""
-    for row, document in enumerate(documents):
-        if not isinstance(document, Document):
-            kind = type(document).__name__
-            raise BadInput(f"row {row} is a {kind}, not a Document. Write Document(id='a', text='…'), or image=.")
+def arrivals(
+    documents: Iterable[Document], texts: PageTexts, skip: Callable[[Skipped], None]
+) -> Generator[Arrival, None, None]:
+    """Make documents ready; those that cannot be stored go to ``skip``, and pictures whose text cannot be read."""
+    for document, problems in texts.in_order(texts.added, _checked(documents)):
+        for why in problems:
+            skip(Skipped(document.id, why))
         try:
             yield Arrival(prepared(document))
         except BadInput as problem:
             skip(Skipped(document.id, str(problem)))
 
 
-def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
-    """Cut what arrives into batches; an id occurs once in each."""
+def _checked(documents: Iterable[Document]) -> Iterator[Document]:
+    for row, document in enumerate(documents):
+        if not isinstance(document, Document):
+            kind = type(document).__name__
+            raise BadInput(f"row {row} is a {kind}, not a Document. Write Document(id='a', text='…'), or image=.")
+        yield document
+
+
+def room_for(encoder: Encoder) -> int:
+    """Return the room of a batch, where a text takes 1 and a picture 2: a GPU's larger batches are filled, too."""
+    size = encoder.settings.batch_size if isinstance(encoder, HasSettings) else 0
+    return max(BATCH, 2 * CALLS * size) if size > ON_PROCESSOR else BATCH
+
+
+def batches(arriving: Iterable[Arrival], room: Callable[[], int]) -> Iterable[list[Arrival]]:
+    """Cut what arrives into batches of at most ``room()``; an id occurs once in each."""
     batch: dict[str, Arrival] = {}
     held = cost = 0
     for arrival in arriving:
-        if arrival.id in batch or cost >= BATCH or held > BYTES:
+        if arrival.id in batch or cost >= room() or held > BYTES:
             yield list(batch.values())
             batch, held, cost = {}, 0, 0
         batch[arrival.id] = arrival
@@ -198,7 +226,11 @@ def batches(arriving: Iterable[Arrival]) -> Iterable[list[Arrival]]:
 
 
 def merged(before: Document, given: Document) -> Document:
-    """Return a document with the parts that are given in place of its own; the others stay."""
+    """Return a document with the parts that are given in place of its own; the others stay.
+
+    A text that was read from a picture stays only if no part is given.
+    """
+    before = without_read_parts(before) if given.parts else before
     fresh = {part.kind for part in given.parts}
     parts = given.parts if fresh >= {part.kind for part in before.parts} else _replaced(before.parts, given.parts)
     changed = fresh | {atom for part in given.vectors for atom in atoms(part)}

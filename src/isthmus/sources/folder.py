@@ -11,7 +11,7 @@ from isthmus.sources.base import SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, is_missing
 from isthmus.sources.names import readable
 from isthmus.sources.readers import look, unit_of
-from isthmus.sources.sidecars import by_picture, candidates, is_picture
+from isthmus.sources.sidecars import by_picture, candidates, takes_sidecars
 from isthmus.sources.walk import Listing, inside, walk
 
 
@@ -61,7 +61,7 @@ class FileSource:
         elif self.reader is not None:
             yield self.reader.unit(file)
         else:
-            names = candidates(path.name) if is_picture(file.name) else []
+            names = candidates(path.name) if takes_sidecars(file.name) else []
             there = [path.with_name(name) for name in names if not is_missing(path.with_name(name))]
             yield unit_of(file, [look(str(path), readable(path.name)) for path in there])
 

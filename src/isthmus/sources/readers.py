@@ -13,7 +13,7 @@ from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
 from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, unit
 from isthmus.sources.names import extension
-from isthmus.sources.sidecars import is_picture, read_picture
+from isthmus.sources.sidecars import MEDIA, read_picture, takes_sidecars
 from isthmus.sources.text import read_text
 
 TEXT = FileReader("text", text.read)
@@ -37,15 +37,24 @@ READERS: Mapping[str, FileReader] = MappingProxyType(
 )
 
 
+def may_hold_pictures(name: str) -> bool:
+    """Return whether documents of a file may have pictures, by its extension.
+
+    >>> may_hold_pictures("a.pdf"), may_hold_pictures("a.md")
+    (True, False)
+    """
+    return READERS.get(extension(name)) not in (TEXT, HTML)
+
+
 def unit_of(file: File, sidecars: Iterable[File | SkippedInput] = ()) -> SourceUnit | SkippedInput:
-    """Make the unit of a file by its extension; a picture's with its sidecars."""
-    if is_picture(file.name):
+    """Make the unit of a file by its extension; that of a picture, a sound or a video with its sidecars."""
+    if takes_sidecars(file.name):
         return _picture(file, list(sidecars))
     kind = extension(file.name)
     if kind in READERS:
         return READERS[kind].unit(file)
     if (other := kinds.by_suffix(f".{kind}")) is not None:
-        return FileReader(other.name, partial(_whole, other.name)).unit(file)
+        return FileReader(other.name, partial(_whole, other.name), other.needs).unit(file)
     if not kind:
         return SkippedInput(file.name, "has no extension, so its kind is unknown. Rename it, for example to .txt")
     return SkippedInput(file.name, f"isthmus does not read .{kind} files")
@@ -68,12 +77,17 @@ def look(path: str, name: str, *, alone: bool = False) -> File | SkippedInput:
 def _picture(file: File, sidecars: list[File | SkippedInput]) -> SourceUnit:
     there = [sidecar for sidecar in sidecars if isinstance(sidecar, File)]
     gone = [sidecar for sidecar in sidecars if isinstance(sidecar, SkippedInput)]
-    stamp = "\n".join([PICTURE.stamp(file, *there), *(f"{skipped.where} {skipped.why}" for skipped in gone)])
+    kind = MEDIA.get(extension(file.name))
+    reader = PICTURE if kind is None else FileReader(kind, PICTURE.read, kinds.get(kind).needs)
+    stamp = "\n".join([reader.stamp(file, *there), *(f"{skipped.where} {skipped.why}" for skipped in gone)])
     return unit(file.name, stamp, partial(_read, file, there, gone))
 
 
 def _read(file: File, there: list[File], gone: list[SkippedInput]) -> Iterator[Found]:
     yield from gone
+    if not file.size and extension(file.name) in MEDIA:
+        yield SkippedInput(file.name, "is empty (0 bytes)")
+        return
     yield from read_picture(file, there)
 
 

@@ -2,11 +2,12 @@
 
 id, _id                              the document's id
 text, else caption, content, body    its text; a title is put before it
-image                                a path, a data: URI, or bytes if the format allows
+image, audio, video                  a path, a data: URI, or bytes if the format allows
 parts                                [{"kind": "text", "content": "…"}, {"kind": "image", "path": "a.jpg"}, …] in place
-                                     of text and image; content that is not text is a data: URI
+                                     of the fields above; content that is not text is a data: URI
 vectors                              {"text": [0.1, …], "image": […]}
-text_vector, image_vector, vector    the same as columns; a plain vector is for all parts of the row
+text_vector, image_vector, audio_vector, video_vector, vector
+                                     the same as columns; a plain vector is for all parts of the row
 metadata                             an object
 every other field                    metadata, if it is a string, a number, a boolean or a list of them
 """
@@ -14,7 +15,7 @@ every other field                    metadata, if it is a string, a number, a bo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -22,15 +23,16 @@ from typing import Any
 
 from isthmus import kinds
 from isthmus.budget import METADATA_VALUES, too_long, too_much_metadata
-from isthmus.documents import Document, ImageLike, Part
+from isthmus.documents import Document, FileLike, Part
 from isthmus.errors import BadInput
 from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 
 IDS = ("id", "_id")
 TEXTS = ("text", "caption", "content", "body")
-VECTORS = {"text_vector": "text", "image_vector": "image"}
-FIELDS = (*TEXTS, "title", "image", "parts", "vectors", *VECTORS, "vector")  # a row without any of them is skipped
+FILES = ("image", "audio", "video")
+VECTORS = {f"{kind}_vector": kind for kind in ("text", *FILES)}
+FIELDS = (*TEXTS, "title", *FILES, "parts", "vectors", *VECTORS, "vector")  # a row without any of them is skipped
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -73,13 +75,15 @@ class Table:
         folder = Path(self.file.path).parent
         if is_parts(left.get("parts")):
             parts = [_part(one, folder) for one in left.pop("parts")]
-            vectors = _vectors(left, None, None)
+            vectors = _vectors(left, [])
             return Document(name, metadata={**self.facts, **_metadata(left)}, vectors=vectors, parts=parts)
         text = _text(left)
-        image = _image(left.pop("image", None), folder)
-        vectors = _vectors(left, text, image)
+        files = {kind: _file(kind, left.pop(kind, None), folder) for kind in FILES}
+        parts = [*([kinds.Text(text)] if text else [])]
+        parts += [Part(kind, content) for kind, content in files.items() if content is not None]
+        vectors = _vectors(left, [part.kind for part in parts])
         metadata = {**self.facts, **_metadata(left)}
-        return Document(id=name, text=text, image=image, metadata=metadata, vectors=vectors)
+        return Document(name, metadata=metadata, vectors=vectors, parts=parts)
 
     def _id(self, left: dict[str, Any], number: int) -> str:
         given = next((value for value in (left.pop(name, "") for name in IDS) if value != ""), None)
@@ -151,7 +155,7 @@ def _text(left: dict[str, Any]) -> str | None:
     return whole
 
 
-def _image(given: object, folder: Path) -> ImageLike | None:
+def _file(kind: str, given: object, folder: Path) -> FileLike | None:
     if isinstance(given, Mapping):  # the format of Hugging Face
         given = given.get("bytes") or given.get("path")
     if given is None or given == "":
@@ -159,11 +163,14 @@ def _image(given: object, folder: Path) -> ImageLike | None:
     if isinstance(given, bytes):
         return given
     if not isinstance(given, str):
-        raise BadInput(f"has an image that is a {type(given).__name__}. Give a path or a data: URI")
+        raise BadInput(f"has {kinds.with_article(kind)} that is a {type(given).__name__}. Give a path or a data: URI")
     if given.startswith("data:"):
         return kinds.from_uri(given)
     if URL.match(given):
-        raise BadInput(f"has an image at {given[:80]}: isthmus does not download files. Download it and give its path")
+        raise BadInput(
+            f"has {kinds.with_article(kind)} at {given[:80]}: isthmus does not download files. Download it and give "
+            "its path"
+        )
     return str(folder / given)
 
 
@@ -181,15 +188,14 @@ def _part(form: Mapping[str, Any], folder: Path) -> Part:
     return part
 
 
-def _vectors(left: dict[str, Any], text: str | None, image: ImageLike | None) -> dict[str, Any]:
+def _vectors(left: dict[str, Any], parts: Sequence[str]) -> dict[str, Any]:
     given = left.pop("vectors", {})
     if not isinstance(given, Mapping):
         raise BadInput(f"has vectors that are a {type(given).__name__}, not an object of parts and numbers")
     vectors = dict(given)
     vectors |= {part: left.pop(name) for name, part in VECTORS.items() if name in left}
     if "vector" in left:
-        parts = [*(["image"] if image is not None else []), *(["text"] if text else [])]
         if not parts:
             raise BadInput("has a vector of no part: name it text_vector or image_vector, or add the text or image")
-        vectors["+".join(parts)] = left.pop("vector")
+        vectors["+".join(sorted(parts))] = left.pop("vector")
     return vectors

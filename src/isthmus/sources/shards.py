@@ -20,19 +20,22 @@ from pathlib import Path
 from typing import Any
 
 from isthmus.budget import HEADER_BYTES, PROBLEMS, SHARD_BYTES, SHARD_RATIO, TEXT_BYTES, mebibytes
-from isthmus.documents import Document
+from isthmus.documents import Document, Part, Text
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
+from isthmus.kinds import AUDIO, IMAGE, VIDEO
 from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, from_system, unreadable
 from isthmus.sources.jsonl import loads
 from isthmus.sources.names import extension, readable
 from isthmus.sources.readers import look
-from isthmus.sources.sidecars import PICTURES, caption_of
+from isthmus.sources.sidecars import MEDIA, PICTURES, caption_of
 from isthmus.sources.text import decode
 
+MEDIA_KINDS = (AUDIO, VIDEO)
 ENDINGS = (".tar", ".tar.gz", ".tgz")
-WANTED = PICTURES | {"txt", "caption", "json"}
+FILES = dict.fromkeys(PICTURES, IMAGE) | MEDIA  # kinds by extension
+WANTED = {*FILES, "txt", "caption", "json"}
 DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)  # ValueError: invalid numbers in a header
 STEP = 8 * HEADER_BYTES  # all headers of one member, and bytes read ahead
 PAST_THE_END = 8  # empty reads
@@ -48,7 +51,7 @@ class Sample:
 
     key: str
     shard: str
-    image: bytes | None = None
+    files: dict[str, bytes] = field(default_factory=dict)  # by kind: a picture, a sound, a video
     texts: list[str] = field(default_factory=list)
     captions: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -59,8 +62,8 @@ class Sample:
         """Add a member."""
         self.room -= len(data)
         try:
-            if kind in PICTURES:
-                self.image = self.image or data
+            if kind in FILES:
+                self.files.setdefault(FILES[kind], data)
             elif kind == "json":
                 captions, more = caption_of(loads(decode(data, self.key)))
                 self.captions, self.metadata = self.captions + captions, self.metadata | more
@@ -77,10 +80,11 @@ class Sample:
     def found(self) -> Iterator[Found]:
         """Yield the problems of its members, then the document."""
         yield from self.problems
-        text = "\n".join(self.texts or self.captions) or None
-        if self.image or text:
+        text = "\n".join(self.texts or self.captions)
+        there = [Part(kind, self.files[kind]) for kind in (IMAGE, *MEDIA_KINDS) if self.files.get(kind)]
+        if there or text:
             metadata = {"shard": self.shard, **self.metadata}
-            yield Document(id=self.key, text=text, image=self.image, metadata=metadata)
+            yield Document(self.key, parts=[*([Text(text)] if text else []), *there], metadata=metadata)
         elif not self.problems:
             yield SkippedInput(f"{self.shard}, {self.key}", "has neither a picture nor a text")
 
@@ -198,7 +202,7 @@ def key_of(member: str) -> tuple[str, str]:
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, sample: Sample, kind: str) -> None:
     if kind not in WANTED:
         return
-    if kind in PICTURES and sample.image is not None:
+    if kind in FILES and FILES[kind] in sample.files:
         return
     if not 0 <= member.size <= sample.room:
         alone = member.size > TEXT_BYTES

@@ -1,4 +1,4 @@
-"""Pictures and their sidecars: files with captions and metadata.
+"""Pictures, sounds and videos and their sidecars: files with captions and metadata.
 
 ``photo.jpg`` goes with ``photo.jpg.txt``, ``photo.txt``, ``photo.caption``, ``photo.jpg.json`` and ``photo.json``.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from isthmus.documents import Document
+from isthmus.documents import Audio, Document, Image, Part, Text, Video
 from isthmus.errors import BadInput
+from isthmus.isolated.recordings import has_sound
+from isthmus.kinds import AUDIO, KINDS, VIDEO
 from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
 from isthmus.sources.jsonl import loads
@@ -18,6 +20,7 @@ from isthmus.sources.rows import fields, storable
 from isthmus.sources.text import read_text
 
 PICTURES = frozenset(["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "heic", "heif", "avif"])
+MEDIA = {suffix.removeprefix("."): kind for kind in (AUDIO, VIDEO) for suffix in KINDS[kind].suffixes}
 ENDINGS = (".txt", ".caption", ".json")
 CAPTIONS = ("caption", "text", "title", "description", "alt")
 
@@ -27,8 +30,13 @@ def is_picture(name: str) -> bool:
     return extension(name) in PICTURES
 
 
+def takes_sidecars(name: str) -> bool:
+    """Return whether a file is a picture, a sound or a video, by its extension."""
+    return extension(name) in PICTURES or extension(name) in MEDIA
+
+
 def candidates(picture: str) -> list[str]:
-    """Return the possible names of a picture's sidecars, those of this picture alone first.
+    """Return the possible names of a picture's (sound's, video's) sidecars, those of this one alone first.
 
     >>> candidates("a.jpg")[:3]
     ['a.jpg.txt', 'a.jpg.TXT', 'a.jpg.caption']
@@ -38,17 +46,21 @@ def candidates(picture: str) -> list[str]:
 
 
 def by_picture(files: Sequence[str]) -> dict[str, list[str]]:
-    """Return the sidecars of every picture among the files of one folder.
+    """Return the sidecars of every picture, sound and video among the files of one folder.
 
     >>> by_picture(["a.jpg", "a.png", "a.txt", "b.txt"])
     {'a.jpg': ['a.txt'], 'a.png': ['a.txt']}
     """
     known = set(files)
-    return {name: [sidecar for sidecar in candidates(name) if sidecar in known] for name in files if is_picture(name)}
+    some = [name for name in files if takes_sidecars(name)]
+    return {name: [sidecar for sidecar in candidates(name) if sidecar in known] for name in some}
 
 
 def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
-    """Yield a picture with its sidecars as one document. The picture itself is not opened."""
+    """Yield a picture, a sound or a video with its sidecars as one document.
+
+    Pictures and sounds are not opened; a video is, to see whether it has a sound track, which becomes an audio part.
+    """
     texts: list[str] = []
     said: dict[str, Any] = {}
     for sidecar in sorted(sidecars, key=_is_json):  # a text file takes precedence over JSON
@@ -63,8 +75,18 @@ def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
             yield SkippedInput(sidecar.name, str(error))
         except OSError as error:
             yield SkippedInput(sidecar.name, f"cannot be read: {error.strerror}", unreachable=True)
-    text = "\n".join(dict.fromkeys(texts)) or None
-    yield Document(id=file.name, text=text, image=file.path, metadata=file.facts | said)
+    text = "\n".join(dict.fromkeys(texts))
+    parts = [*([Text(text)] if text else []), *_parts(file)]
+    yield Document(id=file.name, parts=parts, metadata=file.facts | said)
+
+
+def _parts(file: File) -> list[Part]:
+    kind = MEDIA.get(extension(file.name))
+    if kind is None:
+        return [Image(file.path)]
+    if kind == AUDIO:
+        return [Audio(file.path)]
+    return [Video(file.path), *([Audio(file.path)] if has_sound(file.path) else [])]
 
 
 def _is_json(file: File) -> bool:

@@ -7,7 +7,8 @@ A document is searched by *rows*. A row takes one segment of every name that the
 have the document's modality, and the document's score is that of its best row. Segments pair with their nearest
 neighbours: each segment makes a row with the nearest segment of every other name, by the order of the parts in the
 document; of two that are equally near, the earlier one. So a paragraph is searched with the nearest picture, every
-segment is searched at least once, and there are never more rows than segments.
+segment is searched at least once, and there are never more rows than segments. Where both have a time, as the frames
+and the sound track of a video, a segment pairs with the one of the nearest part that is nearest in time.
 
 >>> def at(part, name):
 ...     return Segment((part,), name, np.ones(2))
@@ -15,6 +16,10 @@ segment is searched at least once, and there are never more rows than segments.
 [(0, 2), (1, 2)]
 >>> combinations([at(0, "text"), at(1, "image"), at(2, "text"), at(3, "image")])
 [(0, 1), (2, 1), (2, 3)]
+>>> frames = [Segment((0,), "video", np.ones(2), start, start + 5) for start in (0, 5, 10)]
+>>> sounds = [Segment((1,), "audio", np.ones(2), start, start + 5) for start in (0, 5, 10)]
+>>> combinations([*frames, *sounds])
+[(0, 3), (1, 4), (2, 5)]
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from isthmus.kinds import TEXT, joined
+from isthmus.kinds import SECONDS, TEXT, joined, stored
 from isthmus.types import Matrix, Rows, Vectors
 
 
@@ -72,11 +77,28 @@ def _nearest(segments: Sequence[Segment], groups: Sequence[list[int]]) -> list[t
             number = segments[place].parts[0]
             rows.add(
                 tuple(
-                    place if at == mine else other[_nearest_place(numbers[at], number)]
+                    place if at == mine else _in_time(segments, place, other, _nearest_place(numbers[at], number))
                     for at, other in enumerate(ordered)
                 )
             )
     return sorted(rows)
+
+
+def _in_time(segments: Sequence[Segment], place: int, others: Sequence[int], nearest: int) -> int:
+    """Return the nearest of other segments, given that of the nearest part: in time, where both have one."""
+    mine, part = segments[place], segments[others[nearest]].parts[0]
+    if not _is_timed(mine) or not _is_timed(segments[others[nearest]]):
+        return others[nearest]
+    same = (other for other in others if segments[other].parts[0] == part)
+    return min(same, key=lambda other: (abs(_middle(segments[other]) - _middle(mine)), other))
+
+
+def _is_timed(segment: Segment) -> bool:
+    return segment.stop is not None and stored(segment.name).span == SECONDS
+
+
+def _middle(segment: Segment) -> float:
+    return ((segment.start or 0.0) + (segment.stop or 0.0)) / 2
 
 
 def _nearest_place(numbers: Sequence[int], number: int) -> int:

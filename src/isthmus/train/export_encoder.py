@@ -21,14 +21,14 @@ from isthmus.atomic import replacing_folder
 from isthmus.documents import Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.folder import DESCRIPTION
-from isthmus.encoders.hf import HfImages, HfText
+from isthmus.encoders.hf_towers import HfImages, HfText
 from isthmus.encoders.texts import Splitter
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.train.export import FREE, describe
 from isthmus.train.onnx import write
 
-RESAMPLES = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+RESAMPLES = ("lanczos", "bilinear", "bicubic")  # those that encoder.toml knows
 NEAR = 1e-4  # the largest difference of a vector's numbers
 PROBES = ("a cat on a red sofa", "dog", "the house and the tree " * 40)
 TABLES = """
@@ -81,33 +81,18 @@ def _tables(text: HfText, image: HfImages, name: str) -> dict[str, Any]:
     """Return what ``encoder.toml`` says; refuse what it cannot say."""
     if not isinstance(text.splitter, Splitter) or text.left:
         raise BadInput(f"{name!r} cannot be exported: its tokenizer has no tokenizer.json, or pads on the left.")
-    seen = image.processor.to_dict()
-    size, fit = _fit(seen)
-    resample = RESAMPLES.get(int(seen.get("resample") or 0))
-    plain = seen.get("do_rescale") and abs(seen.get("rescale_factor", 0) - 1 / 255) < 1e-9 and seen.get("do_normalize")
-    if not size or not resample or not plain:
+    recipe = image.recipe
+    if recipe is None or recipe.frame.resample not in RESAMPLES or abs(recipe.factor - 1 / 255) > 1e-9:
         raise BadInput(f"{name!r} cannot be exported: encoder.toml cannot describe how it prepares pictures.")
     return {
         "length": text.splitter.length,
         "pad": text.pad,
-        "size": size,
-        "fit": fit,
-        "resample": resample,
-        "mean": json.dumps(list(seen["image_mean"])),
-        "std": json.dumps(list(seen["image_std"])),
+        "size": recipe.frame.size,
+        "fit": recipe.frame.fit,
+        "resample": recipe.frame.resample,
+        "mean": json.dumps(list(recipe.mean)),
+        "std": json.dumps(list(recipe.std)),
     }
-
-
-def _fit(seen: dict[str, Any]) -> tuple[int, str]:
-    """Return the side of the square that the model reads, and how a picture is fitted; 0 if it is no square."""
-    size, crop = dict(seen.get("size") or {}), dict(seen.get("crop_size") or {})
-    cropped = {crop.get("height"), crop.get("width")} if seen.get("do_center_crop") else set()
-    if not seen.get("do_resize"):
-        return 0, ""
-    if "shortest_edge" in size:
-        return (int(size["shortest_edge"]), "cover") if cropped == {size["shortest_edge"]} else (0, "")
-    height, width = int(size.get("height") or 0), int(size.get("width") or 0)
-    return (height, "squash") if height == width and cropped <= {height} else (0, "")
 
 
 class _TextGraph(nn.Module):

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from isthmus._optional import need
+from isthmus.encoders.clip_torch import vision_model
 
 SIZE = 224
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
-HEAD = 64  # width of an attention head, in every CLIP
 
 
 class FrozenClip(nn.Module):
@@ -32,27 +31,7 @@ class FrozenClip(nn.Module):
     @classmethod
     def of(cls, weights: Mapping[str, NDArray[np.floating]]) -> FrozenClip:
         """Make the tower from weights with transformers' names."""
-        library = need("transformers", extra="train")
-        patches = weights["vision_model.embeddings.patch_embedding.weight"]  # (width, 3, patch, patch)
-        positions = len(weights["vision_model.embeddings.position_embedding.weight"])
-        width, patch = patches.shape[0], patches.shape[-1]
-        config = library.CLIPVisionConfig(
-            hidden_size=width,
-            intermediate_size=weights["vision_model.encoder.layers.0.mlp.fc1.weight"].shape[0],
-            num_hidden_layers=1 + max(int(name.split(".")[3]) for name in weights if ".layers." in name),
-            num_attention_heads=max(1, width // HEAD),
-            projection_dim=weights["visual_projection.weight"].shape[0],
-            image_size=round((positions - 1) ** 0.5) * patch,
-            patch_size=patch,
-            hidden_act="quick_gelu",
-        )
-        model = library.CLIPVisionModelWithProjection(config)
-        state = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in weights.items()}
-        missing = [name for name in model.state_dict() if name not in state and "position_ids" not in name]
-        if missing:
-            raise ValueError(f"the weights lack {missing[0]}")
-        model.load_state_dict(state, strict=False)
-        return cls(model)
+        return cls(vision_model(weights))
 
     @torch.no_grad()
     def forward(self, pixels: Tensor) -> Tensor:

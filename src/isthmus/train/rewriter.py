@@ -69,7 +69,8 @@ def load(
     The prompt is ``prompt``, otherwise the model's ``prompt.txt``, otherwise that of ``forge:MODEL``.
     """
     hub = need("transformers", extra="train")
-    model = from_hub(str(name), hub.AutoModelForCausalLM.from_pretrained, lambda loaded: loaded.float().to(device))
+    kind = hub.AutoModelForCausalLM
+    model = from_hub(str(name), lambda name, **how: kind.from_pretrained(name, **how).float().to(device))
     words = from_hub(str(name), hub.AutoTokenizer.from_pretrained)
     file = Path(name) / "prompt.txt"
     instructions = prompt or (file.read_text("utf-8") if file.exists() else prompts.read("forge").text)

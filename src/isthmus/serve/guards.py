@@ -1,0 +1,198 @@
+"""What every request passes before a route sees it, and every response on its way out.
+
+RequestGuard     gives the request an id, writes the log and the counters, adds security headers to the response
+OriginGuard      refuses other hosts (DNS rebinding), other origins (CSRF), encoded bodies (zip bombs), smuggling
+BodyGuard        refuses bodies that are too large, or that arrive too slowly
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import unquote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from isthmus.serve.errors import Refused, error_answer
+from isthmus.serve.settings import LOOPBACK, ServeSettings
+
+API_POLICY = "default-src 'none'; frame-ancestors 'none'"
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
+    "connect-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    }
+)
+REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+API = ("/v1", "/v2", "/health", "/ready", "/metrics", "/openapi.json")
+CLOSE: Mapping[str, str] = MappingProxyType({"Connection": "close"})  # what is left of the body is not read
+SLASH = "\0"  # a slash inside one piece of a path, until the route has matched; no id contains it
+Seen = Callable[[Scope, int, float], None]  # a finished request: its status, and its seconds
+
+
+def is_api(path: str) -> bool:
+    """Whether a path is of the API, not of the page."""
+    return any(path == start or path.startswith(f"{start}/") for start in API)
+
+
+class RequestGuard:
+    """Ids, security headers, and what is told about each request."""
+
+    def __init__(self, app: ASGIApp, seen: Seen) -> None:
+        self.app, self.seen = app, seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        scope["isthmus.request_id"] = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        began, status = time.perf_counter(), 500
+
+        async def guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _add_headers(MutableHeaders(scope=message), scope)
+            await send(message)
+
+        try:
+            if _keep_slashes(scope):
+                await self.app(scope, receive, guarded)
+            else:
+                await _refuse(Refused(400, "The address has a NUL in it."), scope, receive, guarded)
+        finally:
+            self.seen(scope, status, time.perf_counter() - began)
+
+
+def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
+    for name, value in HEADERS.items():
+        headers[name] = value
+    headers["X-Request-ID"] = scope["isthmus.request_id"]
+    headers["Content-Security-Policy"] = API_POLICY if is_api(scope["path"]) else PAGE_POLICY
+    headers.setdefault("Cache-Control", "no-store" if is_api(scope["path"]) else "no-cache")
+
+
+def _keep_slashes(scope: Scope) -> bool:
+    """Keep ``%2F`` inside its piece of the path: the id ``photos/cat.jpg`` is one piece. False for a NUL."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = raw.partition(b"?")[0].decode("latin-1")
+    if "%00" in path or "\0" in path:
+        return False
+    if is_api(path):
+        scope["path"] = unquote(re.sub("%2[fF]", "%00", path))
+    return True
+
+
+async def _refuse(error: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+    asked = scope.get("isthmus.request_id", "")
+    headers = {**error.headers, **CLOSE}
+    await error_answer("Refused", str(error), error.status, asked, headers)(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class OriginGuard:
+    """Checks where a request is for and where it comes from."""
+
+    app: ASGIApp
+    settings: ServeSettings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http":
+            try:
+                self.check(scope, Headers(scope=scope))
+            except Refused as error:
+                await _refuse(error, scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def check(self, scope: Scope, headers: Headers) -> None:
+        """Raise ``Refused`` for a request that must not be answered."""
+        host = headers.get("host", "")
+        if len(headers.getlist("host")) != 1 or not self._is_ours(host):
+            raise Refused(421, "This server has another name. Add --allowed-host NAME if the name is right.")
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise Refused(400, "The request has a Content-Length and a Transfer-Encoding. Send one of them.")
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(415, "Compressed bodies are not read. Send it without Content-Encoding.")
+        origin = headers.get("origin")
+        if origin is not None and origin not in (f"{scope['scheme']}://{host}", *self.settings.allowed_origins):
+            raise Refused(403, "A page of another site may not call this server. Add --allowed-origin to allow it.")
+        if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site") and is_api(scope["path"]):
+            raise Refused(403, "A page of another site may not call this server. Add --allowed-origin to allow it.")
+
+    def _is_ours(self, host: str) -> bool:
+        if self.settings.is_open and not self.settings.allowed_hosts:
+            return True  # keys are needed there, which another site does not have
+        return host_name(host) in (*LOOPBACK, *self.settings.allowed_hosts)
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without its port.
+
+    >>> host_name("localhost:8080"), host_name("[::1]:8080"), host_name("example.org")
+    ('localhost', '::1', 'example.org')
+    """
+    found = re.fullmatch(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]@/]+))(?::\d{1,5})?", host)
+    return "" if found is None else (found["six"] or found["name"]).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyGuard:
+    """Limits the size of a body, and the time between its pieces."""
+
+    app: ASGIApp
+    settings: ServeSettings
+    uploads: Sequence[str]  # media types of streams, which may be larger
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; a body over the limits ends in ``Refused``, which a route passes on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers, limits = Headers(scope=scope), self.settings.limits
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        limit = limits.upload if kind in self.uploads else limits.body
+        size = headers.get("content-length", "0")
+        if size.isdigit() and int(size) > limit:
+            await _refuse(too_large(limit), scope, receive, send)
+            return
+        count = 0
+
+        async def guarded() -> Message:
+            nonlocal count
+            try:
+                message = await asyncio.wait_for(receive(), limits.slow) if count >= 0 else await receive()
+            except TimeoutError:
+                raise Refused(408, f"No byte of the body came for {limits.slow:g} seconds.", CLOSE) from None
+            if message["type"] == "http.request":
+                count += len(message.get("body", b""))
+                if count > limit:
+                    raise too_large(limit)
+                if not message.get("more_body", False):
+                    count = -1  # from here on only the end of the connection is waited for
+            return message
+
+        await self.app(scope, guarded, send)
+
+
+def too_large(limit: int) -> Refused:
+    """Return the refusal of a body over a limit."""
+    return Refused(413, f"The body has more than {limit:,} bytes. Send less at once, or raise --max-body.", CLOSE)

@@ -1,0 +1,93 @@
+"""The work of jobs: calibrate, diagnose, add a large stream of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from isthmus.documents import Query
+from isthmus.errors import BadInput, shown
+from isthmus.search import Added
+from isthmus.serve.adding import BATCH, add_some, added_json
+from isthmus.serve.answers import without_paths
+from isthmus.serve.jobs import Job, Progress, Work
+
+if TYPE_CHECKING:
+    from isthmus.serve.server import Server
+
+LISTED = 1000  # skipped documents that a job lists
+
+
+def kinds(server: Server) -> Mapping[str, Work]:
+    """Return the work of each kind of job."""
+    return MappingProxyType(
+        {
+            "calibrate": lambda job, progress: calibrate(server, job, progress),
+            "diagnose": lambda job, progress: diagnose(server, job, progress),
+            "add": lambda job, progress: add(server, job, progress),
+        }
+    )
+
+
+def calibrate(server: Server, job: Job, progress: Progress) -> Any:
+    """Fit a calibration and serve it."""
+    things = server.catalog.get(job.collection)
+    given = job.settings.get("queries")
+    queries = None if given is None else references(server, given)
+    things.calibrate(job.settings.get("spec", "auto"), queries, progress=progress)
+    return things.stats().calibration
+
+
+def diagnose(server: Server, job: Job, progress: Progress) -> Any:
+    """Diagnose a collection."""
+    from isthmus.diagnose import examine, summary
+
+    things = server.catalog.get(job.collection)
+    given = job.settings.get("queries")
+    found = examine(things, None if given is None else references(server, given), progress=progress)
+    return _plain({**summary(found), "collection": job.collection})
+
+
+def _plain(value: Any) -> Any:
+    """Leave paths of this machine out of a diagnosis."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return without_paths(value) if isinstance(value, str) else value
+
+
+def add(server: Server, job: Job, progress: Progress) -> Any:
+    """Add documents, one per line of the job's file."""
+    things = server.catalog.get(job.collection)
+    path = server.jobs.data_of(job)
+    total, done, reports = path.stat().st_size, 0, list[Added]()
+    with path.open("rb") as file:
+        number = 0
+        lines: Iterator[bytes] = iter(file)
+        while batch := list(islice(lines, BATCH)):
+            some = [line for line in batch if line.strip()]
+            reports.append(add_some(things, some, number, server.reader))
+            number, done = number + len(batch), done + sum(map(len, batch))
+            progress(done, total)
+    report = added_json(Added.together(reports), things)
+    report["skipped"] = report["skipped"][:LISTED]
+    return report
+
+
+def references(server: Server, form: object) -> list[Query | tuple[Query, str]]:
+    """Read reference queries: words, or objects with ``query`` and, if it is known, ``id``."""
+    if not isinstance(form, list):
+        raise BadInput(f"queries is a list, not {shown(form)}.")
+    return [_reference(server, one) for one in form]
+
+
+def _reference(server: Server, form: object) -> Query | tuple[Query, str]:
+    if not isinstance(form, Mapping) or "query" not in form:
+        return server.reader.query(form)
+    if not set(form) <= {"query", "id"}:
+        raise BadInput(f"A reference query has a query and an id, not {shown(form)}.")
+    query = server.reader.query(form["query"])
+    return query if form.get("id") is None else (query, form["id"])

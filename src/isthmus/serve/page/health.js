@@ -1,0 +1,137 @@
+// The health view: whether one kind of document crowds out another, which documents are hubs, and whether it drifted.
+
+import { api } from "./api.js";
+import { byId, closeButton, closeOnBackdrop, el, icon, sized } from "./dom.js";
+import { iconOfModality, nameOfKind } from "./kinds.js";
+import { address, go, state } from "./state.js";
+import { words } from "./words.js";
+
+const POLL = 500; // milliseconds
+const say = words.state;
+const dialog = byId("state");
+
+/** Open or close the view as the state says. */
+export async function follow() {
+  if (!state.health) {
+    if (dialog.open) dialog.close();
+    return;
+  }
+  if (dialog.open) return;
+  const name = state.c;
+  const body = el("div", { class: "report" }, el("p", { class: "dim" }, words.loading));
+  dialog.replaceChildren(
+    el("header", {}, el("h2", { id: "state-name" }, say.title(name)), el("span", { class: "gap" }), closeButton(() => dialog.close())),
+    body);
+  dialog.showModal();
+  await load(name, body);
+}
+
+async function load(name, body) {
+  try {
+    const [stats, calibration, last, jobs] = await Promise.all([
+      api.stats(name), api.calibration(name), api.diagnosis(name).catch((error) => {
+        if (error.status === 404) return null;
+        throw error;
+      }), api.jobs(name),
+    ]);
+    if (!body.isConnected) return;
+    const running = jobs.find((job) => job.kind === "diagnose" && ["queued", "running"].includes(job.state));
+    body.replaceChildren(...report(name, body, last), ...drift(calibration), ...facts(stats));
+    if (running) await wait(name, body, running);
+  } catch (error) {
+    body.replaceChildren(el("p", { class: "bad", role: "alert" }, error.message));
+  }
+}
+
+function report(name, body, last) {
+  const examine = el("button", { type: "button", class: last ? "quiet" : "main", onclick: () => start(name, body) }, last ? say.again : say.examine);
+  const foot = el("p", { class: "examine" }, examine, el("span", { class: "dim", id: "examined", role: "status" }, last ? say.made(when(last.ended)) : ""));
+  if (!last) return [el("p", {}, say.none), foot];
+  const found = last.diagnosis;
+  return [
+    el("section", { class: `verdict ${found.level}` },
+      el("p", { class: "level" }, say.levels[found.level] ?? found.level), el("p", { class: "said" }, found.verdict),
+      el("ul", {}, found.findings.map((one) => el("li", {}, one)))),
+    found.steps.length ? section(say.todo, null, el("ul", {}, found.steps.map((one) => el("li", {}, one)))) : null,
+    section(say.gap, say.gapIs,
+      bar(say.raw, found.gap.raw.share, "pale"), bar(say.calibrated, found.gap.calibrated.share, ""), bar(say.chance, found.gap.raw.chance, "faint")),
+    found.shares.length ? section(say.shares, say.sharesIs, ...found.shares.map(shares)) : null,
+    found.hubs.worst.length ? section(say.hubs, say.hubsIs(found.hubs.expected, found.hubs.questions), hubs(found.hubs)) : null,
+    foot,
+  ].filter(Boolean);
+}
+
+const when = (text) => new Date(text).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+
+function section(title, about, ...children) {
+  return el("section", {}, el("h3", {}, title), about ? el("p", { class: "dim" }, about) : null, ...children);
+}
+
+function bar(label, share, look) {
+  return el("div", { class: "bar-row" }, el("span", {}, label), sized(el("span", { class: `track ${look}` }), share), el("span", { class: "number" }, words.percent(share)));
+}
+
+function shares(one) {
+  const table = el("table", {},
+    el("thead", {}, el("tr", {}, el("td", {}), [say.equal, say.raw, say.calibrated].map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, Object.keys(one.corpus).map((kind) => el("tr", {},
+      el("th", { scope: "row" }, icon(iconOfModality(kind)), nameOfKind(kind)),
+      [one.corpus[kind], one.before[kind], one.after[kind]].map((share, at) => el("td", {}, sized(el("span", { class: `cell c${at}` }, words.percent(share)), share)))))));
+  return el("div", { class: "shares" }, el("h4", {}, say.asked[one.query_modality] ?? one.query_modality), table);
+}
+
+function hubs(found) {
+  return el("ol", { class: "hubs" }, found.worst.map((hub) => el("li", {},
+    icon(iconOfModality(hub.modality)),
+    el("a", { href: address({ doc: hub.id, health: "" }), onclick: (event) => { event.preventDefault(); go({ doc: hub.id, health: "" }); } }, hub.id),
+    el("span", { class: "number" }, say.lists(hub.before, hub.after)))));
+}
+
+function drift(calibration) {
+  const rows = Object.entries(calibration.drift).map(([kind, value]) => bar(nameOfKind(kind), value ?? 1, "pale"));
+  return rows.length ? [section(say.drift, say.driftIs, ...rows, el("p", {}, calibration.drifted ? say.drifted : say.steady))] : [];
+}
+
+function facts(stats) {
+  const bytes = Object.values(stats.bytes).reduce((sum, one) => sum + one, 0);
+  const rows = [
+    ...Object.entries(stats.documents).map(([kind, count]) => [nameOfKind(kind), count.toLocaleString("en")]),
+    [say.encoder, stats.encoder.encoder], [say.calibration, stats.calibration?.spec ?? say.uncalibrated], [say.size, say.mebibytes(bytes)],
+  ];
+  const skipped = stats.skipped.length
+    ? el("details", {}, el("summary", {}, say.skipped(stats.skipped.length)), el("ul", {}, stats.skipped.slice(0, 200).map((one) => el("li", {}, words.skipped(one)))))
+    : null;
+  return [section(say.collection, null, el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])), skipped)];
+}
+
+async function start(name, body) {
+  try {
+    await wait(name, body, await api.diagnose(name));
+  } catch (error) {
+    byId("examined").textContent = error.message;
+  }
+}
+
+async function wait(name, body, job) {
+  let now = job;
+  const button = body.querySelector(".examine button");
+  button.disabled = true;
+  while (["queued", "running"].includes(now.state)) {
+    byId("examined").textContent = say.examining(now.done, now.total);
+    await new Promise((done) => { setTimeout(done, POLL); });
+    if (!body.isConnected) return;
+    now = await api.job(name, job.id);
+  }
+  if (now.state === "done") {
+    await load(name, body);
+    return;
+  }
+  button.disabled = false;
+  byId("examined").textContent = say.failed + (now.error ?? now.state);
+}
+
+closeOnBackdrop(dialog);
+dialog.addEventListener("close", () => {
+  dialog.replaceChildren();
+  if (state.health) go({ health: "" }, { replace: true });
+});

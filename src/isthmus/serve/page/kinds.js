@@ -1,0 +1,50 @@
+// What a document is, in one word and one icon; and its name.
+
+import { words } from "./words.js";
+
+/** The icon and the word of a document's kind. */
+export function kindOf(document) {
+  const modality = document.modality ?? modalityOf(document);
+  const { page, pages } = document.metadata;
+  if (Number.isInteger(page)) return { icon: "page", word: words.pageOf(page, pages) };
+  return { icon: iconOfModality(modality), word: words.kind[modality] ?? joined(modality, words.kind) };
+}
+
+/** Kinds that have no word of their own are called by their parts: a sound with text. */
+const joined = (modality, known) => modality.split("+").map((kind) => known[kind] ?? kind).join(" + ");
+
+/** The name of all documents of a kind. */
+export const nameOfKind = (modality) => words.kindsOf[modality] ?? joined(modality, words.kindsOf);
+
+export function iconOfModality(modality) {
+  const parts = modality.split("+");
+  if (modality === "image+text") return "both";
+  return ["video", "audio", "image", "text"].find((kind) => parts.includes(kind)) ?? "other";
+}
+
+/** The second of a sound or a video where a hit begins, or null. */
+export function secondOf(hit) {
+  const timed = hit.segments?.find(({ start, parts }) => start !== null && ["audio", "video"].includes(hit.parts[parts[0]]?.kind));
+  return timed ? timed.start : null;
+}
+
+export function modalityOf(document) {
+  return [...new Set(document.parts.map((part) => part.kind))].sort().join("+");
+}
+
+/** A short name: the title if there is one, else the last part of the id. */
+export function nameOf(document) {
+  const { title, name } = document.metadata;
+  if (typeof title === "string" && title.trim()) return title;
+  const last = document.id.split("/").pop();
+  return last || (typeof name === "string" && name) || words.untitled;
+}
+
+/** A text as a title and the rest, without the marks of Markdown. */
+export function titled(text) {
+  const clean = text.replace(/^\s*#{1,6}\s+/, "").trim();
+  const end = clean.indexOf("\n");
+  const first = end < 0 ? clean : clean.slice(0, end).trim();
+  if (end < 0 || first.length > 80) return { title: "", rest: clean };
+  return { title: first, rest: clean.slice(end).trim() };
+}

@@ -1,0 +1,226 @@
+// The page: follows the state, asks the server, and shows what it answers.
+
+import { addFiles } from "./add.js";
+import { api, onKeyNeeded } from "./api.js";
+import { byId, fillIn, say } from "./dom.js";
+import * as drop from "./drop.js";
+import { marked } from "./explain.js";
+import { forget, remember, showFilters, showKinds, where } from "./filters.js";
+import { list, merged, search, selection } from "./find.js";
+import { append, bones, busy, cards, focusFirst, followKeys, show } from "./grid.js";
+import * as health from "./health.js";
+import { askForKey } from "./key.js";
+import { dropPicture, listen, query, showToken, usePicture } from "./query.js";
+import { address, go, onChange, start, state } from "./state.js";
+import * as view from "./view.js";
+import { words } from "./words.js";
+
+const LIKELY = 0.5; // P(match) that counts as a likely hit
+const UNLIKELY = 0.1; // below it, the first hit is no match
+const SLOW = 250; // milliseconds after which grey cards are shown
+
+let collections = [];
+let fields = [];
+let found = { calibrated: [], raw: [], full: false }; // of a search
+let listed = null; // or documents that were listed: { documents, next }
+let asking = null; // the AbortController of the request under way
+
+const here = () => collections.find((one) => one.name === state.c);
+const searched = () => query() !== null || Boolean(state.like);
+const ranking = () => (state.raw ? "raw" : "calibrated");
+const shown = () => (listed ? listed.documents : found[ranking()]);
+const context = () => ({ raw: Boolean(state.raw), marks: marked(state.q) });
+
+async function refresh() {
+  asking?.abort();
+  const mine = asking = new AbortController();
+  const late = setTimeout(() => { if (!cards().length) bones(); else busy(true); }, SLOW);
+  notice("");
+  try {
+    const { signal } = mine;
+    if (searched()) {
+      found = await search(query(), 0, signal);
+      listed = null;
+    } else if (where()) {
+      listed = await list(-1, signal);
+    } else {
+      listed = { documents: await selection(here().modalities, signal), next: null };
+    }
+    remember(shown());
+    show(shown(), context());
+    tell();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    show([], context());
+    count("");
+    notice(error.message);
+  } finally {
+    clearTimeout(late);
+    if (asking === mine) busy(false);
+  }
+}
+
+async function showMore() {
+  busy(true);
+  try {
+    if (listed) {
+      const next = await list(listed.next);
+      listed = { documents: [...listed.documents, ...next.documents], next: next.next };
+      append(next.documents, context());
+    } else {
+      const next = await search(query(), found.calibrated.length);
+      const shownBefore = shown().length;
+      found = merged(found, next);
+      append(shown().slice(shownBefore), context());
+    }
+    remember(shown());
+    tell();
+  } catch (error) {
+    notice(error.message);
+  } finally {
+    busy(false);
+  }
+}
+
+/** Say what is shown: the count above the grid, and the same to screen readers. */
+function tell() {
+  byId("ranking").hidden = Boolean(listed);
+  byId("more").hidden = listed ? listed.next === null : !found.full;
+  for (const choice of document.getElementsByName("ranking")) choice.checked = choice.value === ranking();
+  const text = summary();
+  count(text);
+  say(text);
+  const best = found.calibrated[0]?.probability ?? null;
+  if (!listed && !state.raw && best !== null && best < UNLIKELY) count(`${text}. ${words.unlikely}`);
+}
+
+function summary() {
+  const number = shown().length;
+  if (listed) {
+    if (!here().documents) return words.empty;
+    if (!where()) return words.browsing(here().documents, state.c);
+    return number ? (listed.next === null ? words.filtered : words.atLeast)(number) : words.nothingFiltered;
+  }
+  if (!number) return words.nothing;
+  if (state.raw) return words.hitsRaw(number);
+  const sure = found.calibrated.filter((hit) => hit.probability !== null);
+  return words.hits(number, sure.length ? sure.filter((hit) => hit.probability >= LIKELY).length : null);
+}
+
+function count(text) {
+  byId("count").textContent = text;
+}
+
+function notice(text) {
+  byId("notice").textContent = text;
+  byId("notice").hidden = !text;
+}
+
+/** Change the ranking: the same cards glide to their places in the other list. */
+function rerank() {
+  const moved = show(shown(), context(), { glide: true });
+  tell();
+  say(`${summary()}. ${words.moved(moved, shown().length)}`);
+}
+
+async function changed(before) {
+  if (!here()) return; // the collections are not known yet; `open` goes on from the state
+  const other = before.c !== state.c;
+  if (before.q !== state.q && byId("words").value.trim() !== state.q.trim()) byId("words").value = state.q;
+  try {
+    if (other) await enter();
+  } catch (error) {
+    notice(error.message);
+    return;
+  }
+  if (state.like && !before.like) dropPicture();
+  showToken();
+  const same = ["q", "kind", "like"].every((name) => before[name] === state[name])
+    && JSON.stringify(before.where) === JSON.stringify(state.where) && !other;
+  if (!same) {
+    showKinds(here()?.modalities ?? {});
+    showFilters(fields);
+    await refresh();
+  } else if (before.raw !== state.raw && !listed) {
+    rerank();
+  }
+  await Promise.all([view.follow(), health.follow()]);
+}
+
+/** Read a collection: its counts, and the names that filters may use. */
+async function enter() {
+  forget();
+  [collections, { fields }] = await Promise.all([api.collections(), api.stats(state.c)]);
+  byId("collection").value = state.c;
+  document.title = `${state.c} · isthmus`;
+}
+
+/** Read the collection again, after files were added. */
+async function reload() {
+  await enter();
+  showKinds(here().modalities);
+  showFilters(fields);
+  await refresh();
+}
+
+async function open() {
+  try {
+    collections = await api.collections();
+  } catch (error) {
+    show([], context());
+    notice(error.message);
+    return;
+  }
+  const choice = byId("collection");
+  choice.replaceChildren(...collections.map(({ name }) => new Option(name, name)));
+  choice.hidden = collections.length < 2;
+  for (const id of ["add", "health"]) byId(id).hidden = !collections.length;
+  if (!collections.length) {
+    show([], context());
+    count(words.noCollections);
+    return;
+  }
+  const typed = byId("words").value; // before this script ran
+  Object.assign(state, { c: here() ? state.c : collections[0].name, q: state.q || typed });
+  history.replaceState(null, "", address());
+  await changed({ c: "", q: "", where: [] });
+}
+
+fillIn();
+start();
+onKeyNeeded(askForKey);
+onChange(changed);
+listen(refresh, focusFirst);
+followKeys(() => byId("words").focus());
+view.start(shown, (id) => {
+  go({ like: id, q: "", doc: "" });
+  scrollTo({ top: 0 });
+  byId("words").focus();
+});
+drop.listen({ search: usePicture, add: (files) => addFiles(files, reload) });
+byId("grid").addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  go({ doc: link.closest("li").dataset.id });
+});
+byId("ranking").addEventListener("change", (event) => go({ raw: event.target.value === "raw" ? "1" : "" }, { replace: true }));
+byId("more").addEventListener("click", showMore);
+byId("collection").addEventListener("change", (event) => {
+  dropPicture();
+  go({ c: event.target.value, kind: "", where: [], like: "", doc: "" });
+});
+byId("health").addEventListener("click", () => go({ health: "1" }));
+byId("add").addEventListener("click", () => byId("files").click());
+byId("files").addEventListener("change", (event) => {
+  const files = [...event.target.files];
+  event.target.value = "";
+  if (files.length) addFiles(files, reload);
+});
+document.querySelector(".brand").addEventListener("click", (event) => {
+  event.preventDefault();
+  const had = dropPicture();
+  go({ q: "", like: "", kind: "", where: [], doc: "", raw: "" });
+  if (had) refresh();
+});
+open();

@@ -1,0 +1,70 @@
+// Thumbnails: lazy, in the size that is needed. With a key they are fetched, since <img> sends no key.
+
+import { key, send } from "./api.js";
+import { el } from "./dom.js";
+
+const WIDTHS = [320, 640, 960];
+const SIZES = "(max-width: 620px) 50vw, (max-width: 1100px) 33vw, 320px";
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    seen.unobserve(entry.target);
+    fetchInto(entry.target, entry.target.dataset.from);
+  }
+}, { rootMargin: "400px" });
+
+const small = (url, size) => `${url}?size=${size}`;
+
+/** A small picture of a part. */
+export function thumbnail(url, alt = "") {
+  const made = el("img", { alt, width: 4, height: 3, decoding: "async" });
+  made.addEventListener("load", () => {
+    made.classList.toggle("tall", made.naturalHeight > made.naturalWidth * 0.9);
+    made.classList.add("loaded");
+  });
+  made.addEventListener("error", () => made.classList.add("broken"));
+  if (key()) {
+    made.dataset.from = small(url, devicePixelRatio > 1.5 ? WIDTHS[1] : WIDTHS[0]);
+    seen.observe(made);
+    return made;
+  }
+  made.loading = "lazy";
+  made.sizes = SIZES;
+  made.srcset = WIDTHS.map((width) => `${small(url, width)} ${width}w`).join(", ");
+  made.src = small(url, WIDTHS[0]);
+  return made;
+}
+
+/** A large picture of a part. */
+export function picture(url, alt) {
+  const made = el("img", { alt, class: "large" });
+  const place = small(url, 1600);
+  if (key()) fetchInto(made, place);
+  else made.src = place;
+  return made;
+}
+
+/** A sound or a video, with its controls; it begins at a second if one is given. */
+export function player({ kind, url }, label, second) {
+  const made = el(kind === "video" ? "video" : "audio", { controls: true, preload: "metadata", "aria-label": label });
+  if (second) made.addEventListener("loadedmetadata", () => { made.currentTime = second; }, { once: true });
+  if (key() || second) fetchInto(made, url, false); // the server sends files whole, and a browser cannot seek in those
+  else made.src = url;
+  return made;
+}
+
+async function fetchInto(element, place, free = true) {
+  try {
+    const url = URL.createObjectURL(await (await send(place)).blob());
+    if (free) {
+      const done = () => URL.revokeObjectURL(url);
+      element.addEventListener("load", done, { once: true });
+      element.addEventListener("error", done, { once: true });
+    } else {
+      element.closest("dialog")?.addEventListener("close", () => URL.revokeObjectURL(url), { once: true });
+    }
+    element.src = url;
+  } catch {
+    element.classList.add("broken");
+  }
+}

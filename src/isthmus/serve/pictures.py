@@ -1,0 +1,106 @@
+"""Parts as bytes: pictures as they are, in a format that browsers show, or smaller; other kinds as they are.
+
+The content says what it is, not a name: what is not known as a picture, a sound or a video is sent as plain bytes to
+save.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from hashlib import sha256
+from io import BytesIO
+from threading import Lock
+
+from isthmus.budget import MIB
+from isthmus.encoders.images import Frame, file_bytes, read, whole
+from isthmus.errors import BadInput
+from isthmus.kinds import IMAGE, TEXT, Part
+
+SMALLEST, LARGEST = 16, 2048  # pixels of a thumbnail's longer side
+FORMATS = (  # of files that browsers show, by how they begin
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF8", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (4, b"ftypavif", "image/avif"),
+    (8, b"WAVE", "audio/wav"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (4, b"ftypM4A", "audio/mp4"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"\x1a\x45\xdf\xa3", "video/webm"),
+)
+UNKNOWN = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class PartBytes:
+    """What is sent of a part."""
+
+    data: bytes
+    media_type: str
+
+    @property
+    def tag(self) -> str:
+        """A value that changes with the content, for caches."""
+        return f'"{sha256(self.data).hexdigest()[:32]}"'
+
+
+def media_type(data: bytes) -> str:
+    r"""Return what a file is, by its first bytes.
+
+    >>> media_type(b"\xff\xd8\xff\xe0"), media_type(b"<svg onload=alert(1)>")
+    ('image/jpeg', 'application/octet-stream')
+    >>> media_type(b"\0\0\0\x20ftypisom"), media_type(b"\0\0\0\x20ftypM4A ")
+    ('video/mp4', 'audio/mp4')
+    """
+    return next((kind for at, start, kind in FORMATS if data[at : at + len(start)] == start), UNKNOWN)
+
+
+@dataclass(slots=True, eq=False)
+class PartSender:
+    """Makes what is sent of parts, and keeps the pictures that it made smaller, up to ``room`` bytes."""
+
+    room: int = 64 * MIB
+    _kept: OrderedDict[tuple[bytes, int | None], PartBytes] = field(default_factory=OrderedDict)
+    _size: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def part(self, part: Part, size: int | None) -> PartBytes:
+        """Return the bytes of a part; with ``size``, of a picture whose longer side has at most so many pixels."""
+        if part.kind == TEXT:
+            return PartBytes(part.content.encode("utf-8", "replace"), "text/plain; charset=utf-8")
+        if size is not None and not SMALLEST <= size <= LARGEST:
+            raise BadInput(f"size is {size}; it must lie between {SMALLEST} and {LARGEST} pixels.")
+        data = file_bytes(part.content) or b""
+        kind = media_type(data)
+        if part.kind == IMAGE and (size is not None or not kind.startswith(f"{IMAGE}/")):
+            return self._made(data, size)
+        return PartBytes(data, kind)
+
+    def _made(self, data: bytes, size: int | None) -> PartBytes:
+        key = (sha256(data).digest(), size)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = _jpeg(data, size)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = made
+                self._size += len(made.data)
+            while self._size > self.room:
+                self._size -= len(self._kept.popitem(last=False)[1].data)
+        return made
+
+
+def _jpeg(data: bytes, size: int | None) -> PartBytes:
+    from PIL import Image
+
+    picture = whole(data) if size is None else Image.fromarray(read(data, Frame(size, "within")))
+    out = BytesIO()
+    picture.save(out, "JPEG", quality=85)
+    return PartBytes(out.getvalue(), "image/jpeg")

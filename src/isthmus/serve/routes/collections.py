@@ -1,0 +1,92 @@
+"""``/v1/collections``: list, create, describe, delete; statistics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from isthmus.errors import BadInput, shown
+from isthmus.search import Collection
+from isthmus.serve.answers import answer, without_paths
+from isthmus.serve.bodies import json_body, parsed_object
+from isthmus.serve.forms import CollectionJson, CollectionsJson, NewCollectionJson, StatsJson
+from isthmus.serve.schemas import described
+from isthmus.serve.server import Name, Server, Shared, allow
+
+router = APIRouter(prefix="/v1/collections")
+
+
+@router.get("", dependencies=[allow("read", anywhere=True)], **described(CollectionsJson))
+async def list_collections(server: Shared, request: Request) -> Response:
+    """List the collections that the key may read."""
+    key = request.scope["isthmus.key"]
+
+    def listed() -> list[CollectionJson]:
+        names = [name for name in server.catalog.names() if key is None or key.may("read", name)]
+        return [collection_json(server, name) for name in names]
+
+    return answer({"collections": await server.pool.run(listed)})
+
+
+@router.post("", dependencies=[allow("admin")], **described(CollectionJson, NewCollectionJson, status=201))
+async def create_collection(server: Shared, request: Request) -> Response:
+    """Make an empty collection."""
+    body = await json_body(request)
+
+    def created() -> CollectionJson:
+        form = parsed_object(body)
+        if unknown := set(form) - {"name", "encoder", "calibration"}:
+            raise BadInput(f"A new collection has no {shown(min(unknown))}. Give name, encoder, calibration.")
+        server.catalog.create(form.get("name", ""), form.get("encoder"), form.get("calibration", "auto"))
+        return collection_json(server, form["name"])
+
+    return answer(await server.pool.run(created), status=201)
+
+
+@router.get("/{name}", dependencies=[allow("read")], **described(CollectionJson))
+async def get_collection(name: Name, server: Shared) -> Response:
+    """Describe a collection."""
+    return answer(await server.pool.run(lambda: collection_json(server, name)))
+
+
+@router.delete("/{name}", dependencies=[allow("admin")], status_code=204)
+async def delete_collection(name: Name, server: Shared) -> Response:
+    """Delete a collection with all its documents."""
+    await server.pool.run(lambda: server.catalog.delete(name))
+    return Response(status_code=204)
+
+
+@router.get("/{name}/stats", dependencies=[allow("read")], **described(StatsJson))
+async def stats(name: Name, server: Shared) -> Response:
+    """Return counts, sizes, the encoder, the calibration, drift, and what was skipped."""
+    return answer(await server.pool.run(lambda: stats_json(name, server.catalog.get(name))))
+
+
+def collection_json(server: Server, name: str) -> CollectionJson:
+    """Return a collection in short."""
+    things = server.catalog.get(name)
+    counts = things.store.counts()
+    now = things.calibration
+    return {
+        "name": name,
+        "documents": sum(counts.values()),
+        "modalities": dict(counts),
+        "encoder": without_paths(str(things.store.database.manifest("encoder")["encoder"])),
+        "calibration": None if now is None else str(now.fitted.spec),
+    }
+
+
+def stats_json(name: str, things: Collection) -> dict[str, Any]:
+    """Return the statistics of a collection, without paths of this machine, and the names that filters may use."""
+    facts = things.stats()
+    sources: dict[str, int] = {}
+    for root, count in facts.sources.items():
+        short = without_paths(root)
+        sources[short] = sources.get(short, 0) + count
+    form = asdict(facts) | {"path": name, "sources": sources, "last_error": without_paths(facts.last_error)}
+    form["encoder"] = {**form["encoder"], "encoder": without_paths(str(facts.encoder["encoder"]))}
+    form["skipped"] = [{"id": without_paths(place), "why": without_paths(why)} for place, why in facts.skipped]
+    return form | {"fields": things.fields()}

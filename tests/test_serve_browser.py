@@ -1,0 +1,403 @@
+"""The page in a real browser, against a real server: every path that a person takes. ``make test-all`` runs these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser import AXE, CHROMIUM, chromium, ids, serious, tab, transfer
+from isthmus import Collection, Document, samples
+from isthmus.serve.keys import create_key
+from serving import address_of, fill, png
+from stock import pixels
+from test_serve_process import started
+
+pytestmark = pytest.mark.install
+pytest.importorskip("playwright", reason="make test-all installs Playwright")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+if CHROMIUM is None:
+    pytest.skip("chromium is not installed: apt-get install chromium", allow_module_level=True)
+
+HOSTILE = "<img src=x onerror=\"document.title='run'\"> a red cat <script>document.title='run'</script>"
+COUNT = 33  # documents of the collection
+Opened = tuple["Page", list[str]]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    root = tmp_path_factory.mktemp("page")
+    fill(root, tiny)
+    fill(root, tiny, name="others", count=4)
+    with Collection.open(root / "things.isthmus", follow=False) as things:
+        long = "a dog runs on the grass. " * 6 + "the red cat sits on a sofa. " + "a house and a tree. " * 9
+        page = Document("scan.pdf#page=2", "a tree", pixels(5), {"page": 2, "pages": 3})
+        things.add([Document(HOSTILE, HOSTILE), Document("long", long, metadata={"lang": "en"}), page])
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
+    with started(root) as server:
+        yield f"http://127.0.0.1:{server.port}/#c=things"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser: Browser, address: str) -> Iterator[Opened]:
+    with tab(browser, address) as (page, complaints):
+        page.wait_for_selector("#grid li[data-id]")
+        yield page, complaints
+        assert not complaints
+
+
+def search(page: Page, words: str) -> None:
+    page.fill("#words", words)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#grid .match")
+
+
+def test_the_start_page_shows_some_of_every_kind(opened: Opened) -> None:
+    page, _ = opened
+    assert page.inner_text("#count") == f"{COUNT} documents in things"
+    shown = page.eval_on_selector_all("#grid .why", "all => all.map((one) => one.textContent)")
+    assert {"Text", "Picture", "Picture with text", "Page 2 of 3"} <= set(shown)
+
+
+def test_words_are_searched_and_the_number_of_hits_is_announced(opened: Opened) -> None:
+    page, _ = opened
+    search(page, "a red cat")
+    assert page.inner_text("#live") == "30 hits"
+    assert page.locator("#grid .match").count() == 30
+    page.click("#more")
+    page.wait_for_function(f"() => document.querySelectorAll('#grid li').length === {COUNT}")
+    assert len(set(ids(page))) == COUNT
+
+
+def test_typing_is_enough(opened: Opened) -> None:
+    page, _ = opened
+    page.fill("#words", "dog")
+    page.wait_for_selector("#grid .match")
+    assert "q=dog" in page.url
+
+
+@pytest.mark.parametrize("way", ["paste", "drop", "choose"])
+def test_a_picture_is_searched_alone_and_with_words(opened: Opened, way: str) -> None:
+    page, _ = opened
+    picture = ("cat.png", "image/png", png(4))
+    if way == "paste":
+        transfer(page, "paste", [picture])
+    elif way == "drop":
+        transfer(page, "drop", [picture], on="#box")
+    else:
+        page.set_input_files("#picture", {"name": "cat.png", "mimeType": "image/png", "buffer": png(4)})
+    page.wait_for_selector("#grid .match")
+    assert ids(page)[0] == "d0-4"
+    assert page.locator("#token img").count() == 1
+    alone = ids(page)
+    page.fill("#words", "dog on the grass")
+    page.wait_for_function(
+        "first => document.querySelector('#grid').textContent !== first", arg=page.text_content("#grid")
+    )
+    assert ids(page) != alone
+
+
+def test_the_urls_of_pasted_pictures_are_freed(opened: Opened) -> None:
+    page, _ = opened
+    transfer(page, "paste", [("one.png", "image/png", png(4))])
+    page.wait_for_selector("#token img")
+    transfer(page, "paste", [("two.png", "image/png", png(7))])
+    page.wait_for_function("() => window.urls.size === 1 && document.querySelector('#grid li')?.dataset.id === 'd0-7'")
+    page.click("#token button")
+    page.wait_for_selector("#token", state="hidden")
+    assert page.evaluate("window.urls.size") == 0
+    page.wait_for_selector("#grid .match", state="detached")
+    assert page.inner_text("#count") == f"{COUNT} documents in things"
+
+
+def test_what_is_no_picture_is_refused_with_a_reason(opened: Opened) -> None:
+    page, _ = opened
+    page.set_input_files("#picture", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
+    page.wait_for_selector("#toast:not([hidden])")
+    assert "not a picture" in page.inner_text("#toast")
+
+
+def test_the_ranking_switches_without_another_request_and_says_what_moved(opened: Opened) -> None:
+    page, _ = opened
+    search(page, "a red cat")
+    fair, asked = ids(page), list[str]()
+    page.on("request", lambda request: asked.append(request.url) if "/search" in request.url else None)
+    page.check("#ranking [value=raw]")
+    raw = ids(page)
+    assert raw != fair
+    assert re.search(r"30 hits by raw cosine\. \d+ of 30 moved\.", page.inner_text("#live"))
+    page.check("#ranking [value=calibrated]")
+    assert ids(page) == fair
+    assert not asked
+
+
+def test_cards_glide_unless_less_motion_is_wanted(browser: Browser, address: str) -> None:
+    running = "document.getAnimations().filter((one) => one.effect.target.closest('#grid')).length"
+    moving = []
+    for motion in ("reduce", "no-preference"):
+        with tab(browser, address, reduced_motion=motion) as (page, _):
+            search(page, "a red cat")
+            page.evaluate("Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)))")
+            page.check("#ranking [value=raw]")
+            moving.append(page.evaluate(running))
+    assert moving[0] == 0 < moving[1]
+
+
+def test_documents_are_filtered_by_kind_and_metadata(opened: Opened) -> None:
+    page, _ = opened
+    page.get_by_role("button", name="Pictures", exact=True).click()
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#grid .why')].every((one) => one.textContent === 'Picture')"
+    )
+    assert len(ids(page)) == 10
+    page.get_by_role("button", name="Everything").click()
+    page.get_by_role("button", name="Filter").click()
+    page.select_option("#filter-field", "number")
+    page.select_option("#filter-condition", "gte")
+    page.fill("#filter-value", "27")
+    page.get_by_role("button", name="Add filter").click()
+    page.wait_for_function("() => document.querySelectorAll('#grid li[data-id]').length === 3")
+    assert ids(page) == ["d0-27", "d0-28", "d0-29"]
+    search(page, "cat")
+    assert sorted(ids(page)) == ["d0-27", "d0-28", "d0-29"]
+    page.get_by_role("button", name="Remove the filter number is at least 27").click()
+    page.wait_for_function("() => document.querySelectorAll('#grid li[data-id]').length === 30")
+
+
+def test_a_filter_suggests_the_values_that_were_seen(opened: Opened) -> None:
+    page, _ = opened
+    page.get_by_role("button", name="Filter").click()
+    page.select_option("#filter-field", "odd")
+    page.get_by_role("button", name="true", exact=True).click()
+    page.wait_for_function("() => document.querySelectorAll('#grid li[data-id]').length === 15")
+    assert "d0-1" in ids(page)
+
+
+def test_a_document_opens_with_its_reasons_and_neighbours(opened: Opened) -> None:
+    page, _ = opened
+    search(page, "the red cat sits on a sofa")
+    page.click("#grid li[data-id=long] a")
+    page.wait_for_selector("#neighbours li")
+    assert page.inner_text("#document-name") == "long"
+    assert "Its similarity to the query (cosine) is" in page.inner_text(".why-list")
+    asked = {"query": "the red cat sits on a sofa", "k": 40}
+    hits = page.request.post(f"{page.url.split('#')[0]}v1/collections/things/search", data=asked).json()["hits"]
+    passage = next(hit["passage"]["text"] for hit in hits if hit["id"] == "long")
+    assert page.text_content(".passage") == passage
+    first = page.inner_text("#neighbours li a")
+    page.click("#neighbours li a")
+    page.wait_for_function(
+        "name => document.querySelector('#document-name').textContent === name", arg=first.split(",")[0].strip()
+    )
+    page.go_back()
+    page.wait_for_function("() => document.querySelector('#document-name').textContent === 'long'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#document", state="hidden")
+    assert page.evaluate("document.activeElement.closest('li')?.dataset.id") == "long"
+
+
+def test_more_like_this_searches_by_the_document(opened: Opened) -> None:
+    page, _ = opened
+    page.click("#grid li[data-id=d0-1] a")
+    page.get_by_role("button", name="More like this").click()
+    page.wait_for_selector("#grid .match")
+    assert page.inner_text("#token") == "Like d0-1"
+    assert "d0-1" not in ids(page)
+    page.get_by_role("button", name="Stop searching by this document").click()
+    page.wait_for_selector("#grid .match", state="detached")
+
+
+def test_the_text_of_a_document_is_shown_as_text(opened: Opened) -> None:
+    page, _ = opened
+    search(page, "red cat")
+    assert page.locator("#grid li img[src='x']").count() == 0
+    page.evaluate("id => { location.hash = `c=things&doc=${encodeURIComponent(id)}` }", HOSTILE)
+    page.wait_for_selector("#neighbours li")
+    assert HOSTILE in page.inner_text(".text")
+    assert page.title() == "things · isthmus"
+
+
+def test_files_are_added_by_drop_and_can_be_found(browser: Browser, root: Path, tmp_path: Path, tiny: str) -> None:
+    fill(tmp_path, tiny, count=3)
+    files = [
+        ("note.txt", "text/plain", b"a red sofa"),
+        ("photo.png", "image/png", png(77)),
+        ("broken.png", "image/png", b"\x89PNG\r\n\x1a\nnothing"),
+    ]
+    with address_of(tmp_path) as address, tab(browser, address) as (page, complaints):
+        page.wait_for_selector("#grid li[data-id]")
+        transfer(page, "dragover", files)
+        assert page.inner_text("#drop-add") == "Add to things"
+        assert page.locator("#drop-search").is_hidden()  # three files are no query
+        transfer(page, "drop", files, on="#drop-add")
+        page.wait_for_function("() => document.querySelector('#toast').textContent.includes('added')")
+        said = page.inner_text("#toast")
+        assert "2 added, 1 skipped." in said
+        assert "broken.png" in said
+        page.wait_for_function("() => document.querySelector('#count').textContent === '5 documents in things'")
+        transfer(page, "paste", [("again.png", "image/png", png(77))])
+        page.wait_for_selector("#grid .match")
+        assert ids(page)[0] == "photo.png"
+        assert not complaints
+
+
+def test_a_dragged_picture_can_be_searched_by_or_added(opened: Opened) -> None:
+    page, _ = opened
+    picture = [("cat.png", "image/png", png(4))]
+    transfer(page, "dragover", picture)
+    assert page.inner_text("#drop-search") == "Search by this picture"
+    transfer(page, "drop", picture, on="#drop-search")
+    page.wait_for_selector("#grid .match")
+    assert page.locator("#drop").is_hidden()
+    assert ids(page)[0] == "d0-4"
+
+
+def test_the_health_of_a_collection_is_examined_and_shown(opened: Opened) -> None:
+    page, complaints = opened
+    page.click("#health")
+    page.get_by_role("button", name="Examine").click()
+    page.wait_for_selector(".verdict", timeout=60_000)
+    shown = page.inner_text("#state")
+    for title in ("Health of things", "Gap", "Shares of the first ten", "Hubs", "Drift", "Examined"):
+        assert title in shown
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#state", state="hidden")
+    missing = [one for one in complaints if "404" in one]  # there was no diagnosis yet, which the browser logs
+    complaints[:] = [one for one in complaints if one not in missing]
+
+
+def test_the_keyboard_is_enough(opened: Opened) -> None:
+    page, _ = opened
+
+    def focused() -> str:
+        return str(page.evaluate("document.activeElement.closest('li')?.dataset.id ?? document.activeElement.id"))
+
+    page.keyboard.press("/")
+    assert focused() == "words"
+    page.keyboard.type("a red cat")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#grid .match")
+    page.keyboard.press("ArrowDown")
+    order = ids(page)
+    columns = page.evaluate("getComputedStyle(document.querySelector('#grid')).gridTemplateColumns.split(' ').length")
+    assert focused() == order[0]
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert focused() == order[1 + columns]
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#document[open]")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.activeElement.id === 'document-name'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#document", state="hidden")
+    assert focused() == order[2 + columns]
+    page.keyboard.press("Escape")
+    assert focused() == "words"
+
+
+def test_another_collection_is_chosen(opened: Opened) -> None:
+    page, _ = opened
+    page.select_option("#collection", "others")
+    page.wait_for_function("() => document.querySelector('#count').textContent === '4 documents in others'")
+    page.reload()
+    page.wait_for_function("() => document.querySelector('#count').textContent === '4 documents in others'")
+
+
+def test_a_likely_match_and_none_are_told_apart(browser: Browser, tmp_path: Path) -> None:
+    kept = ("photos/macaw.jpg", "photos/tabby.jpg", "photos/bee.jpg", "notes/parrots.md", "notes/espresso.md")
+    with Collection.open(tmp_path / "few.isthmus", follow=False) as few:
+        for name in kept:
+            file = samples.folder() / name
+            few.add([Document(name, image=file) if file.suffix == ".jpg" else Document(name, file.read_text("utf-8"))])
+        few.search("a cat")
+    with address_of(tmp_path) as address, tab(browser, address) as (page, complaints):
+        search(page, "a red parrot on a branch")
+        assert ids(page)[0] == "photos/macaw.jpg"
+        assert re.match(r"5 hits, [12] likely$", page.inner_text("#count"))
+        assert re.fullmatch(r"\d+%", page.inner_text("#grid .match"))
+        search(page, "quarterly tax declaration form")
+        page.wait_for_function("() => document.querySelector('#count').textContent.includes('0 likely')")
+        assert not complaints
+
+
+@pytest.mark.parametrize("width", [390, 768])
+def test_nothing_is_wider_than_a_small_screen(browser: Browser, address: str, width: int) -> None:
+    with tab(browser, address, viewport={"width": width, "height": 844}) as (page, complaints):
+        search(page, "a red cat")
+        for step in ("", "#grid li a", "#health"):
+            if step:
+                page.keyboard.press("Escape")
+                page.click(step)
+                page.wait_for_selector("dialog[open]")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert (
+                page.evaluate("Math.max(0, ...[...document.querySelectorAll('dialog')].map((d) => d.scrollWidth))")
+                <= width
+            )
+        assert page.evaluate("document.querySelector('#words').offsetWidth") > width * 0.6
+        assert not [one for one in complaints if "404" not in one]
+
+
+def test_a_server_with_keys_asks_for_one_and_shows_pictures(browser: Browser, root: Path, tmp_path: Path) -> None:
+    _, token = create_key(tmp_path / "keys.json", "reader", "read", ())
+    with address_of(root, keys=tmp_path / "keys.json") as address, tab(browser, f"{address}/#c=things") as (page, _):
+        page.fill("#key-value", "wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key .bad")
+        page.fill("#key-value", token)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#grid img.loaded")
+        assert page.evaluate("sessionStorage.length") == 1
+        assert page.evaluate("localStorage.length") == 0
+        page.wait_for_function("() => window.urls.size === 0")  # each is freed when its picture is drawn
+        page.reload()
+        page.wait_for_selector("#grid img.loaded")
+        transfer(page, "drop", [("note.txt", "text/plain", b"a red sofa")])
+        page.wait_for_selector("#toast .bad")  # a key that may read may not write
+
+
+def test_a_server_that_is_gone_is_said(browser: Browser, root: Path) -> None:
+    with address_of(root) as address, tab(browser, f"{address}/#c=things") as (page, _):
+        page.wait_for_selector("#grid li[data-id]")
+        page.route("**/v1/**", lambda route: route.abort())
+        page.fill("#words", "cat")
+        page.wait_for_selector("#notice:not([hidden])")
+        assert "does not answer" in page.inner_text("#notice")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make test-all fetches it by npm")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, address: str, scheme: str) -> None:
+    with tab(browser, address, color_scheme=scheme, bypass_csp=True) as (page, _):
+        page.wait_for_selector("#grid img.loaded")
+        assert not serious(page)
+        search(page, "a red cat")
+        assert not serious(page)
+        page.check("#ranking [value=raw]")
+        assert not serious(page)
+        page.click("#grid li[data-id=d0-2] a")
+        page.wait_for_selector("#neighbours li")
+        assert not serious(page)
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Filter").click()
+        assert not serious(page)
+        page.keyboard.press("Escape")
+        page.click("#health")
+        page.wait_for_selector(".examine")
+        assert not serious(page)

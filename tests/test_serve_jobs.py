@@ -1,0 +1,175 @@
+"""Long work over HTTP: jobs with progress that are polled, cancelled, and survive a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+from threading import Event
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from isthmus import Collection
+from isthmus.search import references
+from isthmus.serve.jobs import ATTEMPTS, Job, JobRunner, Progress
+from serving import THINGS, client_of, fill
+
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(autouse=True)
+def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ENOUGH", "SHIPPED_QUERIES"):
+        monkeypatch.setattr(references, name, 40)  # calibrations take no time
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    root = tmp_path_factory.mktemp("jobs")
+    fill(root, tiny)
+    return root
+
+
+@pytest.fixture
+def root(filled: Path, tmp_path: Path) -> Path:
+    return copytree(filled, tmp_path / "root")
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[TestClient]:
+    with client_of(root) as client:
+        yield client
+
+
+def ended(client: TestClient, answer: Any) -> dict[str, Any]:
+    """Wait until a job has ended."""
+    assert answer.status_code == 202, answer.text
+    place = answer.headers["location"]
+    while (job := client.get(place).json())["state"] in ("queued", "running"):
+        pass
+    return dict(job)
+
+
+def test_a_calibration_is_fitted_and_an_earlier_one_is_used_again(client: TestClient) -> None:
+    before = client.post(f"{THINGS}/search", json={"query": "a red cat"}).json()
+    job = ended(client, client.post(f"{THINGS}/calibration", json={"spec": "none", "queries": ["cat", "dog"]}))
+    assert (job["state"], job["result"]["spec"], job["done"]) == ("done", "none", job["total"])
+    now = client.get(f"{THINGS}/calibration").json()
+    assert [one["spec"] for one in now["versions"]] == ["center", "none"]
+    assert [one["served"] for one in now["versions"]] == [False, True]
+    assert client.post(f"{THINGS}/search", json={"query": "a red cat"}).json() != before
+    back = client.put(f"{THINGS}/calibration", json={"version": now["versions"][0]["version"]}).json()
+    assert (back["served"]["spec"], back["spec"]) == ("center", "center")
+    assert client.post(f"{THINGS}/search", json={"query": "a red cat"}).json() == before
+    assert client.put(f"{THINGS}/calibration", json={"version": 99}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [({"spec": "centre"}, "Did you mean"), ({"sepc": "none"}, "no setting"), ({"queries": [{"a": 1}]}, "no key 'a'")],
+)
+def test_a_wrong_setting_is_said_before_the_job_begins(client: TestClient, body: Any, said: str) -> None:
+    answer = client.post(f"{THINGS}/calibration", json=body)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
+
+
+def test_a_diagnosis_is_made_and_kept(client: TestClient) -> None:
+    assert client.get(f"{THINGS}/diagnose").status_code == 404
+    job = ended(client, client.post(f"{THINGS}/diagnose", json={}))
+    assert job["state"] == "done", job
+    assert client.get(f"{THINGS}/diagnose").json()["diagnosis"] == job["result"]
+    assert [one["result"] for one in client.get(f"{THINGS}/jobs").json()["jobs"]] == [None]
+
+
+def test_lines_are_added_as_a_job(client: TestClient, root: Path) -> None:
+    body = "\n".join(json.dumps({"id": f"n{i}", "text": "a cat"}) for i in range(600)) + "\nnot json\n"
+    answer = client.post(f"{THINGS}/documents", params={"job": True}, content=body, headers=LINES)
+    job = ended(client, answer)
+    assert (job["result"]["added"], job["result"]["documents"]) == (600, 630)
+    assert [one["id"] for one in job["result"]["skipped"]] == ["line 601"]
+    assert list((root / ".isthmus-serve/jobs").glob("*.data")) == []
+
+
+def test_a_job_of_another_collection_is_not_shown(client: TestClient) -> None:
+    job = ended(client, client.post(f"{THINGS}/diagnose", json={}))
+    assert client.get(f"/v1/collections/other/jobs/{job['id']}").status_code == 404
+    assert client.delete(f"{THINGS}/jobs/{job['id']}").status_code == 409
+    assert client.get(f"{THINGS}/jobs/nobody").status_code == 404
+
+
+class Steps:
+    """Work that waits at each step, and notes how often it began."""
+
+    def __init__(self) -> None:
+        self.began, self.go, self.waits = 0, Event(), Event()
+
+    def __call__(self, job: Job, progress: Progress) -> Any:
+        self.began += 1
+        self.waits.set()
+        self.go.wait()
+        progress(1, 2)
+        return {"ended": job.id}
+
+
+def finished(runner: JobRunner, job: Job) -> Job:
+    while (now := runner.get(job.id)).state in ("queued", "running"):
+        pass
+    return now
+
+
+def test_a_job_is_cancelled_at_its_next_step_or_before_it_begins(tmp_path: Path) -> None:
+    steps = Steps()
+    runner = JobRunner(tmp_path / "jobs", {"steps": steps})
+    first, second = (runner.submit("steps", "things", {}) for _ in range(2))
+    steps.waits.wait()
+    assert runner.cancel(second.id).state == "cancelled"
+    assert runner.cancel(first.id).state == "running"
+    steps.go.set()
+    assert finished(runner, first).state == "cancelled"
+    runner.close()
+    assert steps.began == 1
+
+
+def test_a_job_that_a_stop_interrupts_goes_on_after_the_restart(tmp_path: Path) -> None:
+    steps = Steps()
+    runner = JobRunner(tmp_path / "jobs", {"steps": steps})
+    job = runner.submit("steps", "things", {"a": 1})
+    steps.waits.wait()
+    runner._stop.set()  # as close does, before it waits
+    steps.go.set()
+    runner.close()
+    again = JobRunner(tmp_path / "jobs", {"steps": steps})
+    again.start()
+    assert finished(again, job).result == {"ended": job.id}
+    again.close()
+    assert steps.began == 2
+
+
+def test_a_job_that_was_killed_runs_again_but_not_for_ever(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for name, attempts in (("a", 1), ("b", ATTEMPTS)):
+        form = {"id": name, "kind": "steps", "collection": "things", "state": "running", "attempts": attempts}
+        (folder / f"{name}.json").write_text(json.dumps(form))
+    (folder / "c.json").write_text("not json")
+    (folder / "d.upload").write_text("half of a stream")
+    steps = Steps()
+    steps.go.set()
+    runner = JobRunner(folder, {"steps": steps})
+    runner.start()
+    states = [finished(runner, runner.get(name)).state for name in ("a", "b")]
+    runner.close()
+    assert (states, steps.began) == (["done", "failed"], 1)
+    assert not (folder / "d.upload").exists()
+
+
+def test_an_error_of_a_job_shows_no_path(root: Path, client: TestClient) -> None:
+    with Collection.open(root / "things.isthmus", follow=False) as things:
+        things.delete(things.ids())
+    answer = client.post(f"{THINGS}/calibration", json={})
+    assert answer.status_code == 409
+    assert str(root) not in answer.text

@@ -1,0 +1,76 @@
+"""Embeddings in OpenAI's shape and reranking in Cohere's."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from isthmus import Document, Query, encoders
+from serving import client_of, data_url, fill, png
+from tiny import write_encoder, write_fusion
+
+
+@pytest.fixture(scope="module")
+def fusion(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("models")
+    write_fusion(root / "fusion", write_encoder(root / "towers"))
+    return f"onnx:{root / 'fusion'}"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, tiny: str, fusion: str) -> Iterator[TestClient]:
+    root = tmp_path_factory.mktemp("served")
+    fill(root, tiny, count=6)
+    with client_of(root, models=(tiny, fusion)) as client:
+        yield client
+
+
+def test_texts_and_pictures_become_the_vectors_of_the_encoder(client: TestClient, tiny: str) -> None:
+    picture = {"image": data_url(png(3))}
+    body = {"model": tiny, "input": ["a cat", picture]}
+    answer = client.post("/v1/embeddings", json=body).json()
+    made = encoders.load(tiny).encode_documents([Document("a", "a cat"), Document("b", image=png(3))])
+    right = np.stack([made.parts["text"][0], made.parts["image"][1]])
+    rows = [one["embedding"] for one in answer["data"]]
+    np.testing.assert_allclose(rows, right, atol=1e-6)
+    packed = client.post("/v1/embeddings", json={**body, "encoding_format": "base64"}).json()["data"]
+    np.testing.assert_allclose(np.frombuffer(b64decode(packed[1]["embedding"]), "<f4"), right[1], atol=1e-6)
+    asked = client.post("/v1/embeddings", json={"model": tiny, "input": "a cat", "input_type": "query"}).json()
+    expected = encoders.load(tiny).encode_queries([Query("a cat")]).parts["text"][0]
+    np.testing.assert_allclose(asked["data"][0]["embedding"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"input": [1, 2, 3]}, "numbers of tokens"),
+        ({"input": []}, "give 1 to"),
+        ({"input": "a", "model": "onnx:/etc"}, "model of this server"),
+        ({"input": "a", "model": "http:openai:x@http://10.0.0.1"}, "model of this server"),
+        ({"input": {"image": "/etc/passwd"}}, "Paths are not read"),
+        ({"input": "a", "encoding_format": "hex"}, "'float' or 'base64'"),
+    ],
+)
+def test_a_bad_embeddings_request_says_why(client: TestClient, tiny: str, body: dict[str, object], said: str) -> None:
+    answer = client.post("/v1/embeddings", json={"model": tiny, **body})
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
+
+
+def test_documents_are_ordered_by_cosine_or_by_the_matcher(client: TestClient, tiny: str, fusion: str) -> None:
+    documents = ["a dog runs", "a red cat", {"text": "a tree", "image": data_url(png(1))}]
+    for place in ("/v1/rerank", "/v2/rerank"):
+        body = {"model": tiny, "query": "red cat", "documents": documents}
+        found = client.post(place, json=body).json()["results"]
+        scores = [one["relevance_score"] for one in found]
+        assert scores == sorted(scores, reverse=True)
+        assert found[0]["index"] == 1
+    matched = client.post("/v1/rerank", json={**body, "model": fusion, "top_n": 2, "return_documents": True}).json()
+    assert len(matched["results"]) == 2
+    assert matched["results"][0]["document"]["text"] in ("a dog runs", "a red cat", "a tree")
+    wrong = client.post("/v1/rerank", json={"model": tiny, "query": "x", "documents": []})
+    assert wrong.status_code == 400

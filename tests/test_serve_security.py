@@ -1,0 +1,458 @@
+"""What the server refuses, and what it never says. docs/security.md names the test of each threat."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from ipaddress import ip_address
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from endpoint import Answer
+from isthmus.cli import app
+from isthmus.errors import BadFile, BadInput, CannotReach
+from isthmus.serve.app import PAGE
+from isthmus.serve.catalog import Catalog
+from isthmus.serve.fetching import Address, PictureFetcher, is_public
+from isthmus.serve.guards import HEADERS
+from isthmus.serve.keys import KeyRing, create_key, read_keys, revoke_key
+from isthmus.serve.limits import RateLimit
+from isthmus.serve.logs import JsonLines
+from isthmus.serve.settings import ServeLimits, ServeSettings
+from serving import THINGS, client_of, data_url, fill, png, serving_pictures
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    root = tmp_path_factory.mktemp("secure")
+    fill(root, tiny, count=6)
+    fill(root, tiny, "other", count=3)
+    return root
+
+
+@pytest.fixture(scope="module")
+def client(filled: Path) -> Iterator[TestClient]:
+    """A client that only reads."""
+    with client_of(filled, limits=ServeLimits(body=200_000, upload=300_000)) as client:
+        yield client
+
+
+@pytest.fixture
+def root(filled: Path, tmp_path: Path) -> Path:
+    return copytree(filled, tmp_path / "root")
+
+
+# --- who may ask, and for whom -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "a@localhost", "", "["])
+def test_a_request_for_another_host_is_refused(client: TestClient, host: str) -> None:
+    assert client.get("/v1/collections", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST"])
+def test_a_request_for_this_machine_is_answered(client: TestClient, host: str) -> None:
+    assert client.get("/v1/collections", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://localhost", "http://localhost:1"])
+def test_a_page_of_another_site_is_refused(client: TestClient, origin: str) -> None:
+    for method, place in (("GET", "/v1/collections"), ("POST", f"{THINGS}/search"), ("DELETE", THINGS)):
+        assert client.request(method, place, headers={"Origin": origin}).status_code == 403
+    assert client.get("/v1/collections", headers={"Origin": "http://localhost"}).status_code == 200
+
+
+def test_a_page_of_another_site_cannot_load_pictures_but_may_link_here(client: TestClient) -> None:
+    for site in ("cross-site", "same-site"):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+        assert client.get(f"{THINGS}/documents/d0-1/parts/0", headers=headers).status_code == 403
+        assert client.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}).status_code == 200
+    assert client.get(f"{THINGS}/documents/d0-1/parts/0", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+
+
+def test_an_allowed_origin_and_an_allowed_host_pass(filled: Path) -> None:
+    with client_of(filled, allowed_origins=("https://app.example",), allowed_hosts=("search.example",)) as client:
+        headers = {"Origin": "https://app.example", "Host": "search.example"}
+        answer = client.get("/v1/collections", headers=headers)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "https://app.example")
+        other = client.get("/v1/collections", headers={**headers, "Origin": "https://evil.example"})
+        assert (other.status_code, "access-control-allow-origin" in other.headers) == (403, False)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonx"])
+def test_a_form_of_another_site_cannot_send_json(client: TestClient, kind: str) -> None:
+    headers = {"Content-Type": kind}
+    for place in (f"{THINGS}/search", f"{THINGS}/documents", "/v1/collections", "/v1/embeddings"):
+        assert client.post(place, content=b'{"query": "cat"}', headers=headers).status_code == 415
+
+
+def test_without_keys_only_this_machine_is_listened_to(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.168.0.2", "example.org"):  # noqa: S104
+        with pytest.raises(BadInput, match="there are no keys"):
+            ServeSettings(paths=(tmp_path,), host=host)
+    assert ServeSettings(paths=(tmp_path,), host="127.0.0.3").is_open is False
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_may_do_what_its_scope_and_collections_say(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    scopes = [("read", ()), ("read", ("other",)), ("write", ("things",)), ("admin", ())]
+    tokens = [create_key(file, "test", scope, collections)[1] for scope, collections in scopes]
+    asked: list[tuple[str, str, Any]] = [
+        ("GET", f"{THINGS}/stats", None),
+        ("POST", f"{THINGS}/search", {"query": "cat"}),
+        ("POST", f"{THINGS}/documents", {"id": "new", "text": "a cat"}),
+        ("POST", f"{THINGS}/calibration", {"spec": "wrong"}),
+        ("POST", "/v1/collections", {"name": "../x"}),
+        ("GET", "/metrics", None),
+        ("GET", "/v1/models", None),
+    ]
+    right = [
+        [401, 401, 401, 401, 401, 401, 401],
+        [200, 200, 403, 403, 403, 200, 200],
+        [403, 403, 403, 403, 403, 403, 200],
+        [200, 200, 200, 403, 403, 403, 200],
+        [200, 200, 200, 400, 400, 200, 200],
+    ]
+    with client_of(root, keys=file) as client:
+        for token, statuses in zip((None, *tokens), right, strict=True):
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            found = [client.request(how, place, json=body, headers=headers) for how, place, body in asked]
+            assert [one.status_code for one in found] == statuses
+        one = client.get("/v1/collections", headers={"Authorization": f"Bearer {tokens[1]}"}).json()
+        assert [each["name"] for each in one["collections"]] == ["other"]
+        assert client.get("/health").status_code == client.get("/ready").status_code == 200
+
+
+def test_a_wrong_key_and_a_revoked_key_are_refused_at_once(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    key, token = create_key(file, "test")
+    with client_of(root, keys=file) as client:
+        wrong = [
+            token[:-1] + ("A" if token[-1] != "A" else "B"),
+            token.replace(key.id, "00000000"),
+            "x",
+            "",
+            f"{token} ",
+        ]
+        right = client.get("/v1/collections", headers={"Authorization": f"Bearer {token}"})
+        found = [client.get("/v1/collections", headers={"Authorization": f"Bearer {one}"}) for one in wrong[:4]]
+        basic = client.get("/v1/collections", headers={"Authorization": f"Basic {token}"})
+        assert [right.status_code, *(one.status_code for one in (*found, basic))] == [200, 401, 401, 401, 401, 401]
+        assert found[0].headers["www-authenticate"] == "Bearer"
+        revoke_key(file, key.id)
+        gone = client.get("/v1/collections", headers={"Authorization": f"Bearer {token}"})
+        assert (gone.status_code, "wrong, or was revoked" in gone.json()["error"]["message"]) == (401, True)
+        assert "needs a key" in client.get("/v1/collections").json()["error"]["message"]
+
+
+def test_the_file_of_keys_holds_hashes_that_only_its_owner_reads(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    key, token = create_key(file, "test", "write", ["things"])
+    secret = token.rpartition("_")[2]
+    assert secret not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert read_keys(file) == [key]
+    assert KeyRing(file).find(token) == key
+    file.write_text('{"keys": [{"id": "x"}]}')
+    with pytest.raises(BadFile, match="not a file of keys"):
+        KeyRing(file)
+
+
+def test_keys_are_made_listed_and_revoked_on_the_command_line(tmp_path: Path) -> None:
+    file = str(tmp_path / "keys.json")
+    run = CliRunner().invoke
+    made = run(app, ["keys", "create", "--keys", file, "--name", "laptop", "--scope", "write", "--collection", "a"])
+    token = made.stdout.strip()
+    key = KeyRing(Path(file)).find(token)
+    assert key is not None
+    assert (key.name, key.scope, key.collections) == ("laptop", "write", ("a",))
+    listed = run(app, ["keys", "list", "--keys", file]).output
+    assert key.id in listed
+    assert token not in listed
+    assert key.hash not in run(app, ["keys", "list", "--keys", file, "--json"]).output
+    assert "Revoked" in run(app, ["keys", "revoke", key.id, "--keys", file]).output
+    assert "no keys" in run(app, ["keys", "list", "--keys", file]).output
+
+
+# --- what a request may cost ---------------------------------------------------------------------------------------
+
+
+def test_a_body_over_the_limit_is_refused_with_and_without_its_length(client: TestClient) -> None:
+    body = json.dumps({"query": "x" * 200_000}).encode()
+    headers = {"Content-Type": "application/json"}
+    assert client.post(f"{THINGS}/search", content=body, headers=headers).status_code == 413
+    pieces = (body[at : at + 1000] for at in range(0, len(body), 1000))
+    assert client.post(f"{THINGS}/search", content=pieces, headers=headers).status_code == 413
+    line = b'{"id": "a", "text": "' + b"x" * 200_000
+    lines = {"Content-Type": "application/x-ndjson"}
+    for given in (line, b"\n" * 300_001):
+        pieces = (given[at : at + 1000] for at in range(0, len(given), 1000))
+        assert client.post(f"{THINGS}/documents", content=pieces, headers=lines).status_code == 413
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "gzip, identity"])
+def test_a_compressed_body_is_not_read(client: TestClient, coding: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    bomb = gzip.compress(b'{"query": "' + b"x" * 10_000_000 + b'"}')
+    assert client.post(f"{THINGS}/search", content=bomb, headers=headers).status_code == 415
+
+
+def test_a_picture_over_the_limit_of_pixels_is_skipped_before_it_is_decoded(root: Path) -> None:
+    bomb = BytesIO()
+    Image.new("1", (3000, 3000)).save(bomb, "PNG")
+    with client_of(root, limits=ServeLimits(pixels=1_000_000)) as client:
+        sent = client.post(f"{THINGS}/documents", json={"id": "bomb", "image": data_url(bomb.getvalue())}).json()
+        assert "pixels" in sent["skipped"][0]["why"]
+        asked = client.post(f"{THINGS}/search", json={"query": {"image": data_url(bomb.getvalue())}})
+        assert asked.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"query": ' * 5000, b'{"k": ' + b"9" * 5000 + b"}", b"{", b"\xff\xfe", b"NaN", b""]
+)
+def test_hostile_json_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post(f"{THINGS}/search", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_json_that_would_take_far_more_memory_than_its_text_is_refused(filled: Path) -> None:
+    body = b'{"query": [' + b"[]," * 5_000_000 + b"[]]}"
+    with client_of(filled) as client:
+        answer = client.post(f"{THINGS}/search", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_more_requests_than_the_rate_are_told_when_to_come_again(filled: Path) -> None:
+    with client_of(filled, limits=ServeLimits(rate=0.01)) as client:
+        first, second = (client.get("/v1/collections") for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert int(second.headers["retry-after"]) >= 1
+
+
+def test_a_bucket_fills_again_with_time_and_each_client_has_its_own() -> None:
+    now = 0.0
+    limit = RateLimit(2.0, lambda: now)
+    assert [limit.wait("a") for _ in range(5)] == [0, 0, 0, 0, 1]
+    assert limit.wait("b") == 0
+    now = 0.5
+    assert [limit.wait("a") for _ in range(2)] == [0, 1]
+
+
+# --- what an answer says -------------------------------------------------------------------------------------------
+
+
+def test_every_answer_has_the_security_headers(client: TestClient) -> None:
+    for place in ("/", "/health", "/v1/collections", f"{THINGS}/documents/d0-1/parts/0", "/nothing", "/openapi.json"):
+        headers = client.get(place).headers
+        assert {name: headers[name] for name in HEADERS} == dict(HEADERS)
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "server" not in headers
+        assert "access-control-allow-origin" not in headers
+
+
+def test_the_page_has_no_script_or_style_inside_and_names_no_other_host() -> None:
+    for file in PAGE.rglob("*.html"):
+        text = file.read_text("utf-8")
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|javascript:", text, re.IGNORECASE), file
+        assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text), file
+
+
+def test_an_unexpected_error_says_nothing_but_the_id_that_the_log_has(
+    filled: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Catalog) -> list[str]:
+        raise RuntimeError("secret of /srv/private")
+
+    with client_of(filled) as client:
+        monkeypatch.setattr(Catalog, "names", fail)
+        client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+        with caplog.at_level(logging.ERROR, "isthmus.serve"):
+            answer = client.get("/v1/collections")
+    assert (answer.status_code, "secret" in answer.text, "private" in answer.text) == (500, False, False)
+    error = answer.json()["error"]
+    logged = [one for one in caplog.records if getattr(one, "request_id", "") == error["request_id"]]
+    assert "secret of /srv/private" in str(logged[0].exc_info)
+
+
+def test_a_request_id_is_taken_only_if_it_is_plain(client: TestClient) -> None:
+    assert client.get("/health", headers={"X-Request-ID": "abc-12345"}).headers["x-request-id"] == "abc-12345"
+    for wrong in ("short", "a b c d e f g h", "<script>alert(1)</script>", "x" * 65):
+        assert client.get("/health", headers={"X-Request-ID": wrong}).headers["x-request-id"] != wrong
+
+
+@pytest.mark.parametrize("place", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/%00", "//etc/passwd", "/app.py"])
+def test_nothing_outside_the_page_is_served(client: TestClient, place: str) -> None:
+    assert client.get(place).status_code in (400, 404)
+
+
+def test_what_is_no_picture_is_never_sent_as_something_a_browser_runs(root: Path) -> None:
+    page = data_url(b"<html><script>alert(1)</script></html>")
+    new = {"id": "page", "image": page, "vectors": {"image": [1.0] * 8}}
+    with client_of(root) as client:
+        client.post(f"{THINGS}/documents", json=new)
+        answer = client.get(f"{THINGS}/documents/page/parts/0")
+    assert answer.status_code == 422
+    assert "script" not in answer.text
+
+
+def to_port(hosts: tuple[str, ...], resolve: Callable[[str, int], list[Address]], port: int) -> PictureFetcher:
+    """Fetch from a port of this machine, whatever the address."""
+
+    def connect(_: Address, __: int, seconds: float) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), seconds)
+
+    return PictureFetcher(hosts, resolve, lambda _: True, connect, seconds=0.5, largest=4000)
+
+
+def test_an_uploaded_table_reads_no_file_but_those_of_its_upload(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(png(5))
+    rows = [
+        {"id": "absolute", "image": str(tmp_path / "secret.png")},
+        {"id": "vectors", "image": str(tmp_path / "secret.png"), "vectors": {"image": [1.0] * 8}},
+        {"id": "above", "image": "../../../../../../../../../../" + str(tmp_path / "secret.png")},
+        {"id": "part", "parts": [{"kind": "image", "path": str(tmp_path / "secret.png")}]},
+        {"id": "beside", "text": "a cat", "image": "own.png"},
+    ]
+    table = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    with client_of(root) as client:
+        files = [("files", ("table.jsonl", table, "text/plain")), ("files", ("own.png", png(6), "image/png"))]
+        report = client.post(f"{THINGS}/documents", files=files).json()
+        ids = [one["id"] for one in client.get(f"{THINGS}/documents", params={"limit": 200}).json()["documents"]]
+    assert [name for name in ids if not name.startswith("d0-")] == ["own.png", "table.jsonl#beside"]
+    assert len([one for one in report["skipped"] if "not in this upload" in one["why"]]) == 4
+
+
+# --- pictures by URL -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "100.64.0.1"),  # noqa: S104
+        *("224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "fec0::1", "ff02::1"),
+        *("::ffff:127.0.0.1", "::ffff:93.184.216.34", "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b:1::a00:1"),
+        *("2001:0:53aa:64c:0:0:80ff:fffe", "2001:db8::1", "192.0.2.1", "198.18.0.1"),
+    ],
+)
+def test_no_address_but_a_public_one_is_connected_to(address: str) -> None:
+    assert not is_public(ip_address(address))
+    fetch = PictureFetcher(("pictures.example",), lambda host, port: [ip_address("93.184.216.34"), ip_address(address)])
+    with pytest.raises(BadInput, match="not public"):
+        fetch("https://pictures.example/a.png")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1/a.png", "http://2130706433/a.png", "http://0x7f.1/a.png", "http://0177.0.0.1/a.png"),
+        *("http://[::1]/a.png", "http://[::ffff:127.0.0.1]/a.png", "http://127.1/", "http://①②⑦.0.0.1/"),
+    ],
+)
+def test_no_form_of_a_private_address_is_fetched_even_if_it_is_listed(url: str) -> None:
+    host = url.split("/")[2].strip("[]")
+    with pytest.raises((BadInput, CannotReach)):
+        PictureFetcher((host, "127.0.0.1", "::1"))(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://evil.example/a.png", "fetches no pictures from"),
+        ("https://pictures.example.evil.example/a.png", "fetches no pictures from"),
+        ("https://pictures.example@evil.example/a.png", "not a plain"),
+        ("https://user:pass@pictures.example/a.png", "not a plain"),
+        ("https://pictures.example:22/a.png", "names a port"),
+        ("https://pictures.example:99999/a.png", "not a URL"),
+        ("https://[::1/a.png", "not a URL"),
+        ("https:///etc/passwd", "fetches no pictures from"),
+    ],
+)
+def test_only_plain_urls_of_listed_hosts_are_fetched(url: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        PictureFetcher(("pictures.example", "*.images.example"))(url)
+
+
+def test_a_redirect_is_checked_like_the_first_url_and_a_name_is_resolved_once() -> None:
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[Address]:
+        asked.append(host)
+        return [ip_address("127.0.0.1")]
+
+    def reply(location: str) -> Answer:
+        return Answer(status=302, headers={"Location": location})
+
+    picture = Answer(png(1), headers={"Content-Type": "image/png"})
+    with serving_pictures([reply("/b.png"), picture]) as port:
+        fetch = to_port(("pictures.example",), resolve, port)
+        assert fetch("http://pictures.example/a.png") == png(1)
+        assert asked == ["pictures.example", "pictures.example"]  # once for each connection
+    for location, said in (
+        ("http://169.254.169.254/", "fetches no pictures from"),
+        ("file:///etc/passwd", "not a plain"),
+    ):
+        with serving_pictures([reply(location)]) as port, pytest.raises(BadInput, match=said):
+            to_port(("pictures.example",), resolve, port)("http://pictures.example/a.png")
+    with serving_pictures([reply("/again")]) as port, pytest.raises(CannotReach, match="more than 3 times"):
+        to_port(("pictures.example",), resolve, port)("http://pictures.example/a.png")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(b"x", headers={"Content-Type": "text/html"}), "is not a picture"),
+        (Answer(b"x", 404, {"Content-Type": "image/png"}), "status 404"),
+        (Answer(b"x" * 5000, headers={"Content-Type": "image/png"}), "larger than"),
+        (Answer(never=True), "cannot be fetched|too long"),
+    ],
+)
+def test_what_is_too_large_too_slow_or_no_picture_is_not_fetched(answer: Answer, said: str) -> None:
+    with serving_pictures([answer]) as port, pytest.raises(CannotReach, match=said):
+        fetch = to_port(("pictures.example",), lambda *_: [ip_address("127.0.0.1")], port)
+        fetch("http://pictures.example/a.png")
+
+
+# --- what is written down ------------------------------------------------------------------------------------------
+
+
+def test_the_log_says_what_happened_and_not_what_was_asked(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, token = create_key(tmp_path / "keys.json", "test")
+    with client_of(root, keys=tmp_path / "keys.json") as client, caplog.at_level(logging.INFO, "isthmus.serve"):
+        headers = {"Authorization": f"Bearer {token}"}
+        client.post(f"{THINGS}/search", json={"query": "my secret"}, headers=headers)
+        client.get(f"{THINGS}/documents/a%0Aforged", headers=headers)
+    lines = [JsonLines().format(one) for one in caplog.records]
+    first, second = map(json.loads, lines)
+    assert (first["route"], first["status"], first["key"]) == ("/v1/collections/{name}/search", 200, key.id)
+    assert second["route"] == "/v1/collections/{name}/documents/{id}"
+    assert not [line for line in lines if "secret" in line or "forged" in line or token in line or "\n" in line]
+
+
+def test_every_threat_has_a_test_that_exists() -> None:
+    here = Path(__file__).parent
+    tests = {name for file in here.glob("test_serve*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    rows = [line for line in (here.parent / "docs/security.md").read_text().splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row.split(" | ")[-1])
+        assert named, row
+        assert set(named) <= tests, row
