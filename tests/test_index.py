@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,6 +67,14 @@ def masks() -> dict[str, NDArray[np.bool_]]:
     best = CLUSTER[dense(VECTORS, QUERIES[:1], 1)[1][0, 0]]
     shares = {f"{share:.1%}": rng.random(len(VECTORS)) < share for share in (0.001, 0.01, 0.1, 0.5)}
     return {**shares, "one cluster": best == CLUSTER, "nearest forbidden": best != CLUSTER}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def products() -> Iterator[None]:
+    """Let many queries be a matrix product here, too, where there are few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "SMALL", 0)
+        yield
 
 
 @pytest.fixture(params=KINDS)
@@ -295,6 +304,19 @@ def test_exact_search_equals_a_stable_sort_ties_included(question: tuple[Matrix,
     wanted_scores, wanted = dense(vectors, queries, k, allowed)
     np.testing.assert_array_equal(scores, wanted_scores)
     np.testing.assert_array_equal(rows, wanted)
+
+
+@given(questions())
+def test_exact_search_is_the_same_by_rows_and_by_a_matrix_product(
+    question: tuple[Matrix, Matrix, int, Mask | None],
+) -> None:
+    vectors, queries, k, allowed = question
+    product = index.build(vectors, "exact").search(queries, k, allowed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "SMALL", 1 << 25)
+        rows = index.build(vectors, "exact").search(queries, k, allowed)
+    np.testing.assert_array_equal(product[0], rows[0])
+    np.testing.assert_array_equal(product[1], rows[1])
 
 
 @given(questions())

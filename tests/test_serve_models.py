@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from isthmus import Document, Query, encoders
+from isthmus import Collection, Document, Query, encoders
+from isthmus.encoders import clip_source
+from isthmus.encoders.base import Settings
+from isthmus.encoders.matching import Matcher
+from isthmus.encoders.runtime import ModelPool
 from serving import client_of, data_url, fill, png
 from tiny import write_encoder, write_fusion
 
@@ -74,3 +79,72 @@ def test_documents_are_ordered_by_cosine_or_by_the_matcher(client: TestClient, t
     assert matched["results"][0]["document"]["text"] in ("a dog runs", "a red cat", "a tree")
     wrong = client.post("/v1/rerank", json={"model": tiny, "query": "x", "documents": []})
     assert wrong.status_code == 400
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the encoders that are loaded, in order."""
+    names: list[str] = []
+    real = encoders.open_named
+
+    def counted(name: str, settings: Settings) -> encoders.Encoder:
+        names.append(name)
+        return real(name, settings)
+
+    monkeypatch.setattr(encoders, "open_named", counted)
+    return names
+
+
+def test_collections_and_requests_share_one_encoder(tmp_path: Path, tiny: str, loads: list[str]) -> None:
+    for name in ("one", "two", "three"):
+        fill(tmp_path, tiny, name, count=3)
+    loads.clear()
+    with client_of(tmp_path, models=(tiny,)) as client:
+        for name in ("one", "two", "three"):
+            assert client.post(f"/v1/collections/{name}/search", json={"query": "a cat"}).status_code == 200
+        assert client.post("/v1/embeddings", json={"input": "a cat", "model": tiny}).status_code == 200
+        body = {"query": "a cat", "documents": ["a red cat", "a dog"], "model": tiny}
+        assert client.post("/v1/rerank", json=body).status_code == 200
+        assert client.post("/v1/collections", json={"name": "four", "encoder": tiny}).status_code == 201
+    assert loads == [tiny]
+
+
+def test_a_matcher_is_opened_once(client: TestClient, fusion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[None] = []
+    real = Matcher.open
+    monkeypatch.setattr(Matcher, "open", lambda *given: opened.append(None) or real(*given))  # type: ignore[func-returns-value]
+    body = {"query": "a cat", "documents": ["a red cat", "a dog"], "model": fusion}
+    first = client.post("/v1/rerank", json=body).json()["results"]
+    assert client.post("/v1/rerank", json=body).json()["results"] == first
+    assert len(opened) <= 1  # another test may have opened it
+
+
+def test_a_pool_loads_an_encoder_again_when_its_files_have_changed(tmp_path: Path, loads: list[str]) -> None:
+    write_encoder(tmp_path / "model")
+    name, pool = f"onnx:{tmp_path / 'model'}", ModelPool()
+    with (
+        Collection.open(tmp_path / "a", name, pool=pool) as one,
+        Collection.open(tmp_path / "b", name, pool=pool) as two,
+    ):
+        first = one.encoder
+        assert first is two.encoder
+    assert loads == [name]
+    write_encoder(tmp_path / "model", dim=12)
+    with Collection.open(tmp_path / "c", name, pool=pool) as three:
+        assert three.encoder is not None and three.encoder.dim == 12
+    with Collection.open(tmp_path / "d", name):  # without a pool, its own
+        assert loads == [name] * 3
+
+
+def test_only_models_that_can_be_loaded_are_listed(
+    client: TestClient, tiny: str, fusion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed() -> list[str]:
+        return [one["id"] for one in client.get("/v1/models").json()["data"]]
+
+    monkeypatch.delenv(clip_source.VARIABLE, raising=False)
+    monkeypatch.setattr(clip_source, "_installed", lambda: None)
+    monkeypatch.setenv("ISTHMUS_CACHE", str(tmp_path))
+    assert listed() == ["mini", "mini-fusion", tiny, fusion]
+    monkeypatch.setenv(clip_source.VARIABLE, str(tmp_path))
+    assert listed() == ["mini", "mini-fusion", "base", tiny, fusion]

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 import uvicorn
-from filelock import FileLock
 
 from isthmus import Collection
 from isthmus.serve.app import create_app
 from isthmus.serve.run import bind, configured, protocol
 from isthmus.serve.settings import ServeLimits, ServeSettings
+from isthmus.storage.sqlite.lock import WriterLock
 from serving import THINGS, address_of, fill
 from stock import looked_at
 
@@ -255,10 +255,11 @@ def test_two_servers_of_one_folder_read_everywhere_and_write_one_at_a_time(tmp_p
         for thread in writers:
             thread.join()
         assert {status for status, _ in others} <= {503}  # while the other one writes
-        with FileLock(root / "things.isthmus" / "writer.lock"):
+        with WriterLock(root / "things.isthmus").held():
             status, said = two.ask("POST", f"{THINGS}/documents", {"id": "refused", "text": "a red cat"})
             assert (status, two.ask("POST", f"{THINGS}/search", cat)[0]) == (503, 200)
-        assert "is being written by" in said["error"]["message"]
+        assert "things.isthmus is being written by another process. One writes" in said["error"]["message"]
+        assert socket.gethostname() not in said["error"]["message"]
         found = two.ask("POST", f"{THINGS}/documents/get", {"ids": [*set(acknowledged), "refused"]})[1]["documents"]
         assert {hit["id"] for hit in found} == set(acknowledged)
         jobs = [server.ask("POST", f"{THINGS}/diagnose", {}) for server in servers]

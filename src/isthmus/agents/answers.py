@@ -14,7 +14,7 @@ from isthmus.documents import Document
 from isthmus.errors import IsthmusError
 from isthmus.kinds import IMAGE, TEXT, Part
 from isthmus.search import Hit, SearchInterface
-from isthmus.serve.answers import without_paths
+from isthmus.serve.answers import public_text
 from isthmus.serve.pictures import PartBytes, PartSender
 
 EXCERPT = 600  # characters of the passage of a hit
@@ -78,7 +78,7 @@ class AnswerWriter:
             "documents": sum(facts.documents.values()),
             "by_modality": dict(facts.documents),
             "filter_fields": things.fields(),
-            "encoder": without_paths(str(facts.encoder["encoder"])),
+            "encoder": public_text(str(facts.encoder["encoder"])),
             "calibration": None if facts.calibration is None else facts.calibration["spec"],
             "skipped_inputs": len(facts.skipped),
         }
@@ -102,7 +102,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out where a file is on this machine; its id says which one it is."""
     return {
-        name: without_paths(one) if name == "path" and isinstance(one, str) else one for name, one in metadata.items()
+        name: public_text(one) if name == "path" and isinstance(one, str) else one for name, one in metadata.items()
     }
 
 

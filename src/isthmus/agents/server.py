@@ -22,7 +22,7 @@ from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, IsthmusError
 from isthmus.kinds import from_uri
 from isthmus.search import SearchInterface, SearchRequest
-from isthmus.serve.answers import without_paths
+from isthmus.serve.answers import public_text
 from isthmus.serve.pictures import PartBytes
 
 USUAL = PictureLimits()
@@ -155,4 +155,4 @@ def told() -> Iterator[None]:
     try:
         yield
     except IsthmusError as error:
-        raise ToolError(without_paths(str(error))) from None
+        raise ToolError(public_text(str(error))) from None

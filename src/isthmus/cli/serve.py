@@ -11,7 +11,8 @@ import typer
 from isthmus._optional import need
 from isthmus.cli.options import Device, Json, Precision, Threads
 from isthmus.cli.terminal import echo, echo_json, line
-from isthmus.encoders.base import FULL, Runtime
+from isthmus.encoders.base import FULL
+from isthmus.encoders.runtime import Runtime
 
 KeysFile = Annotated[Path, typer.Option("--keys", envvar="ISTHMUS_KEYS", help="the file of API keys")]
 

@@ -99,20 +99,6 @@ class Settings:
         return self.threads or os.cpu_count() or 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
-    """Where and how models run, for those who load several."""
-
-    device: str = "cpu"
-    threads: int | None = None
-    precision: str = FULL
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of an encoder that runs so."""
-        return Settings(device=self.device, threads=self.threads, precision=self.precision)
-
-
 def unit(rows: Matrix, whose: str) -> Matrix:
     """Scale each row to length 1, in float32.
 

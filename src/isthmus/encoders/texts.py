@@ -238,6 +238,23 @@ def padded(
     return tokens, mask
 
 
+def similar_lengths(lengths: Sequence[int], padding: float) -> list[list[int]]:
+    """Divide rows into groups of similar length, the shortest first; a group needs at most ``padding`` more in all.
+
+    >>> similar_lengths([5, 30, 6, 5], padding=12), similar_lengths([5, 30], padding=float("inf"))
+    ([[0, 3, 2], [1]], [[0, 1]])
+    """
+    groups: list[list[int]] = []
+    total = 0
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not groups or (len(groups[-1]) * lengths[row] - total) > padding:
+            groups.append([])
+            total = 0
+        groups[-1].append(row)
+        total += lengths[row]
+    return groups
+
+
 def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Divide texts into groups of at most ``AT_ONCE`` characters, or of one text.
 

@@ -1,8 +1,9 @@
 """``exact``: a scan of every row. Nothing is built, nothing is missed.
 
-A single query (or a few) is bound by memory: threads read blocks of rows, and each row is compared with all queries
-while it is in the cache. Many queries are bound by arithmetic: one matrix product per block of rows. Either way the k
-best of a block join the k best so far, so the scratch is bounded whatever the number of rows.
+A single query is bound by memory, and so are a few, or more in a small index: threads read blocks of rows, and each
+row is compared with all queries while it is in the cache. Many queries are bound by arithmetic: one matrix product per
+block of rows. Either way the k best of a block join the k best so far, so the scratch is bounded whatever the number of
+rows.
 
 A score is always ``np.vecdot(row, query)`` in float32. A matrix product rounds differently from one shape to the
 next, so it only proposes candidates (``SPARE`` more than ``k``), whose scores are computed again: a query
@@ -27,6 +28,7 @@ from isthmus.index.threads import cores, in_pieces
 from isthmus.types import Mask, Matrix, Rows
 
 FEW = 8  # up to this many queries, dot products by row are faster than a matrix product
+SMALL = 1 << 25  # multiplications of a search for which threads of a matrix product cost more than they save
 BATCH = 256  # queries in one matrix product
 SPARE = 16  # candidates beyond k from a matrix product: rows that its rounding may have put in another order
 BLOCK = 2048  # rows a thread reads at a time
@@ -61,7 +63,7 @@ def scan(
     vectors: Matrix, queries: Matrix, k: int, allowed: Mask | None = None, threads: int | None = None
 ) -> tuple[Matrix, Rows]:
     """Search checked arrays; used by ``Exact``, and by the other kinds if a filter leaves few rows."""
-    seen = Seen.of(vectors, allowed, GATHER_BELOW[len(queries) > FEW])
+    seen = Seen.of(vectors, allowed, GATHER_BELOW[not _is_small(vectors, queries)])
     found = min(k, len(seen))
     scores = np.empty((len(queries), found), dtype=np.float32)
     rows = np.empty((len(queries), found), dtype=np.intp)
@@ -105,8 +107,12 @@ class Seen:
         return places if self.subset is None else self.subset[places]
 
 
+def _is_small(vectors: Matrix, queries: Matrix) -> bool:
+    return len(queries) <= FEW or vectors.size * len(queries) <= SMALL
+
+
 def _best(seen: Seen, queries: Matrix, k: int, threads: int | None) -> tuple[Matrix, Rows]:
-    few = len(queries) <= FEW
+    few = _is_small(seen.vectors, queries)
     wanted = k if few else min(k + SPARE, len(seen))
     size = max(SCRATCH // len(queries), 4 * wanted)
     if not few and seen.subset is not None:

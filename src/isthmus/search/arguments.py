@@ -13,6 +13,7 @@ import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import PRECISIONS
+from isthmus.encoders.runtime import ModelPool
 from isthmus.errors import BadInput, shown
 from isthmus.index import checked_kind
 from isthmus.search.hits import Hit
@@ -249,6 +250,12 @@ def precision(given: object) -> str:
     if not isinstance(given, str) or given not in PRECISIONS:
         raise BadInput(f"precision (--precision) is {shown(given)}; it must be one of {', '.join(PRECISIONS)}.")
     return given
+
+
+def pool(given: object) -> None:
+    """Check what loads models for several collections; None loads them for this one."""
+    if given is not None and not isinstance(given, ModelPool):
+        raise BadInput(f"pool is {shown(given)}; give a ModelPool (isthmus.encoders.runtime), or leave it out.")
 
 
 def stop(given: object) -> None:

@@ -26,7 +26,8 @@ from isthmus.calibration import Fitted
 from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.base import FULL, Runtime
+from isthmus.encoders.base import FULL
+from isthmus.encoders.runtime import ModelPool, Runtime
 from isthmus.errors import BadVectors, CannotWrite, UnknownDocument, UnknownName, shown
 from isthmus.prefetch import prefetch
 from isthmus.registry import lookup, suggestion
@@ -85,6 +86,7 @@ class Collection:
         device: str = "cpu",
         threads: int | None = None,
         precision: str = FULL,
+        pool: ModelPool | None = None,
     ) -> Collection:
         """Open a collection, or make one where there is none.
 
@@ -93,8 +95,9 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
         used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
-        ``device``, ``threads`` and ``precision`` are for the encoder, as in ``encoders.load``. The path ``":memory:"``
-        makes a new collection that is never written to disk and ends with this object.
+        ``device``, ``threads`` and ``precision`` are for the encoder, as in ``encoders.load``. Collections with the
+        same ``pool`` share their models, each loaded once. The path ``":memory:"`` makes a new collection that is never
+        written to disk and ends with this object.
         """
         arguments.path(path)
         if encoder is not None:
@@ -104,7 +107,8 @@ class Collection:
         arguments.index(index)
         arguments.device(device)
         threads = None if threads is None else arguments.count("threads", threads, least=1)
-        runtime = Runtime(device=device, threads=threads, precision=arguments.precision(precision))
+        arguments.pool(pool)
+        runtime = Runtime(device=device, threads=threads, precision=arguments.precision(precision), pool=pool)
         found = open_handle(path, encoder, create=create, runtime=runtime)
         made = cls(found, calibration=calibration, follow=follow)
         try:

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from isthmus import __version__, encoders
 from isthmus.encoders import Encoder
-from isthmus.encoders.base import Runtime
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.storage.protocols import Engine, Store
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
@@ -80,7 +80,7 @@ class Handle:
 
     def _opened(self) -> Encoder:
         try:
-            return encoders.open_named(self.name, self.runtime.settings)
+            return self.runtime.encoder(self.name)
         except BadFile as error:
             kind, _, place = self.name.partition(":")
             if not Path(place).is_absolute() or Path(place).is_dir():
@@ -97,7 +97,7 @@ class Handle:
             if name == self.name:
                 return self._loaded()
             if name not in self.others:
-                self.others[name] = encoders.open_named(name, self.runtime.settings)
+                self.others[name] = self.runtime.encoder(name)
             return self.others[name]
 
     def reload_if_reencoded(self) -> int:
@@ -154,7 +154,7 @@ def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, cre
         if not create:
             raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
         if isinstance(encoder, str) and encoder != NO_ENCODER:
-            loaded = encoders.open_named(encoder, runtime.settings)  # an error leaves no folder
+            loaded = runtime.encoder(encoder)  # an error leaves no folder
         _make(folder)
     store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
@@ -201,7 +201,7 @@ def _moved(database: Engine, asked: str, runtime: Runtime) -> Encoder | None:
     place = encoders.located(asked).partition(":")[2]
     if not place or not Path(place).is_dir():
         return None
-    loaded = encoders.open_named(asked, runtime.settings)
+    loaded = runtime.encoder(asked)
     return loaded if _is_own(database, loaded) else None
 
 
@@ -209,7 +209,7 @@ def _sign(found: Handle) -> bool:
     """Store the encoder of a new collection; return whether this process was the first."""
     encoder = found.encoder
     if encoder is None and found.name != NO_ENCODER:
-        encoder = encoders.open_named(found.name, found.runtime.settings)
+        encoder = found.runtime.encoder(found.name)
         found.encoder = encoder
     values = {"encoder": found.name, "identity": encoder.identity if encoder else "", "made_with": __version__}
     with found.database.writing() as connection:

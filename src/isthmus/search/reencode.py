@@ -67,7 +67,7 @@ def reencode(
     name = wanted if isinstance(wanted, str) else wanted.name
     if name == NO_ENCODER:
         raise BadInput("'none' encodes nothing. Name an encoder, or index into another folder with --encoder none.")
-    encoder = encoders.open_named(wanted, opened.runtime.settings) if isinstance(wanted, str) else wanted
+    encoder = opened.runtime.encoder(wanted) if isinstance(wanted, str) else wanted
     if opened.database.manifest("identity").get("identity") == encoder.identity:
         _tidy(manager)
         _rename(opened, encoders.located(name))

@@ -83,10 +83,8 @@ class Rerankers:
             return self._loaded[rerank]
 
     def _load(self, name: str) -> Reranker:
-        from isthmus.encoders.rerankers import load_reranker  # late: few need it
-
         try:
-            return load_reranker(name, self.opened.runtime.settings) or _matcher(name, self.opened.named(name))
+            return self.opened.runtime.reranker(name) or _matcher(name, self.opened.named(name))
         except UnknownName as error:
             if "Did you mean" in str(error):
                 raise

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.search import Added, Collection, Skipped
-from isthmus.serve.answers import without_paths
+from isthmus.serve.answers import public_text
 from isthmus.serve.bodies import lines, parsed
 from isthmus.serve.content import ContentReader
 from isthmus.serve.forms import AddedJson
@@ -111,7 +111,7 @@ def added_json(report: Added, things: Collection, *, ids: bool = False) -> Added
         "added": len(report.added),
         "updated": len(report.updated),
         "unchanged": len(report.unchanged),
-        "skipped": [{"id": one.id, "why": without_paths(one.why)} for one in report.skipped],
+        "skipped": [{"id": one.id, "why": public_text(one.why)} for one in report.skipped],
         "documents": len(things),
     }
     if ids:

@@ -21,6 +21,7 @@ from isthmus.search import Hit
 from isthmus.search.json_forms import DocumentJson, HitJson, PartJson, document_json, hit_json
 
 PATH = re.compile(r"(?<![\w/.~])(?:/[^\s/'\"`,;:()<>]+)+/([^\s/'\"`,;:()<>]*)")  # an absolute path; its last name
+HOLDER = re.compile(r"process \d+ on \S+, since \S*\d")  # who holds the lock of a collection
 
 
 class ServedPartJson(PartJson):
@@ -58,17 +59,19 @@ def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None =
     return Response(body, status, dict(headers or {}), media_type="application/json")
 
 
-def without_paths(message: str) -> str:
-    """Leave only the last name of every absolute path.
+def public_text(message: str) -> str:
+    """Leave only the last name of every absolute path, and do not say which process of which machine writes.
 
-    >>> without_paths("No document is called 'b' in /srv/data/things.isthmus. Known: a.")
+    >>> public_text("No document is called 'b' in /srv/data/things.isthmus. Known: a.")
     "No document is called 'b' in things.isthmus. Known: a."
-    >>> without_paths("the encoder onnx:/srv/models/tiny")
+    >>> public_text("things is being written by process 7 on alpha.local, since 2026-01-02T03:04:05+00:00. Try again.")
+    'things is being written by another process. Try again.'
+    >>> public_text("the encoder onnx:/srv/models/tiny")
     'the encoder onnx:tiny'
-    >>> without_paths("Write a/b, or https://example.org/a/b")
+    >>> public_text("Write a/b, or https://example.org/a/b")
     'Write a/b, or https://example.org/a/b'
     """
-    return PATH.sub(r"\1", message)
+    return HOLDER.sub("another process", PATH.sub(r"\1", message))
 
 
 def part_url(collection: str, document: str, number: int) -> str:
@@ -98,5 +101,5 @@ def _with_urls(collection: str, form: DocumentJson) -> DocumentJson:
     pictures = (cast("ServedPartJson", part)["url"] for part in form["parts"] if part["kind"] == IMAGE)
     form["image"] = next(pictures, None)
     if isinstance(path := form["metadata"].get("path"), str):  # of a file that was indexed
-        form["metadata"]["path"] = without_paths(path)
+        form["metadata"]["path"] = public_text(path)
     return form

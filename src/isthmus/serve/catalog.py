@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 from threading import RLock
 
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadInput, shown
 from isthmus.registry import suggestion
 from isthmus.search import Collection
@@ -28,8 +29,9 @@ STATE = ".isthmus-serve"  # jobs, in the served folder
 class Catalog:
     """Collections by name, each opened when it is first used and kept open."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: ServeSettings, runtime: Runtime | None = None) -> None:
         self.settings = settings
+        self.runtime = runtime or settings.runtime
         self.root: Path | None = None  # where new collections are made
         self._roots: list[Path] = []
         self._named: dict[str, Path] = {}
@@ -76,7 +78,7 @@ class Catalog:
     def _opened(
         self, path: Path, encoder: str | None = None, calibration: str = "auto", *, create: bool = True
     ) -> Collection:
-        run = self.settings.runtime
+        run = self.runtime
         return Collection.open(
             path,
             encoder,
@@ -85,6 +87,7 @@ class Catalog:
             device=run.device,
             threads=run.threads,
             precision=run.precision,
+            pool=run.pool,
         )
 
     def serves(self, name: str, things: Collection) -> bool:

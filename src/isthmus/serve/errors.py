@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from isthmus.errors import CannotReach, CannotWrite, IsthmusError, MissingExtra, codes_of
-from isthmus.serve.answers import answer, without_paths
+from isthmus.serve.answers import answer, public_text
 
 LOG = logging.getLogger("isthmus.serve")
 SAID = (CannotReach, CannotWrite, MissingExtra)  # errors from 500 on whose message helps the client
@@ -40,7 +40,7 @@ class Refused(IsthmusError):
 
 def error_answer(kind: str, message: str, status: int, request_id: str, headers: Mapping[str, str] = {}) -> Response:
     """Return the response of an error."""
-    form = {"error": {"type": kind, "message": without_paths(message), "request_id": request_id}}
+    form = {"error": {"type": kind, "message": public_text(message), "request_id": request_id}}
     return answer(form, status=status, headers=headers)
 
 

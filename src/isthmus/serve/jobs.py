@@ -26,7 +26,7 @@ from isthmus.atomic import replacing
 from isthmus.budget import MIB
 from isthmus.errors import CannotWrite, IsthmusError
 from isthmus.files import read_regular
-from isthmus.serve.answers import encoded, without_paths
+from isthmus.serve.answers import encoded, public_text
 from isthmus.serve.errors import Refused
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class JobRunner:
         except Cancelled:
             self._end(job.id, "cancelled")
         except IsthmusError as error:
-            self._end(job.id, "failed", error=without_paths(str(error)))
+            self._end(job.id, "failed", error=public_text(str(error)))
         except Exception as error:
             LOG.error("a job failed", exc_info=error, extra={"job": job.id})
             self._end(job.id, "failed", error="The server failed. Its log says why, under the id of the job.")

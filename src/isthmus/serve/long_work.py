@@ -11,7 +11,7 @@ from isthmus.documents import Query
 from isthmus.errors import BadInput, shown
 from isthmus.search import Added
 from isthmus.serve.adding import BATCH, add_some, added_json
-from isthmus.serve.answers import without_paths
+from isthmus.serve.answers import public_text
 from isthmus.serve.jobs import Job, Progress, Work
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return without_paths(value) if isinstance(value, str) else value
+    return public_text(value) if isinstance(value, str) else value
 
 
 def add(server: Server, job: Job, progress: Progress) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 
+from isthmus.encoders.runtime import ModelPool
 from isthmus.search import Collection
 from isthmus.serve.batching import SearchBatcher
 from isthmus.serve.catalog import Catalog
@@ -31,12 +33,13 @@ class Server:
     def __init__(self, settings: ServeSettings) -> None:
         limits = settings.limits
         self.settings = settings
-        self.catalog = Catalog(settings)
+        runtime = replace(settings.runtime, pool=ModelPool())  # collections and requests share models
+        self.catalog = Catalog(settings, runtime)
         self.pool = WorkPool(settings.workers, limits.waiting, limits.seconds)
         self.keys = KeyRing(settings.keys)
         self.rate = RateLimit(limits.rate)
         self.reader = ContentReader(settings, PictureFetcher(settings.picture_hosts))
-        self.models = Models(settings)
+        self.models = Models(settings, runtime)
         self.pictures = PartSender()
         self.metrics = Metrics()
         self.jobs = JobRunner(self.catalog.state_folder / "jobs", kinds(self))

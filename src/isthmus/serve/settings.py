@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from isthmus.budget import MIB
-from isthmus.encoders.base import Runtime
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadInput
 
 MODELS = ("mini", "mini-fusion", "base")  # encoders and rerankers that requests may name: those of the package

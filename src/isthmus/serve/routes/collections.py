@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from isthmus.errors import BadInput, shown
 from isthmus.search import Collection
-from isthmus.serve.answers import answer, without_paths
+from isthmus.serve.answers import answer, public_text
 from isthmus.serve.bodies import json_body, parsed_object
 from isthmus.serve.forms import CollectionJson, CollectionsJson, NewCollectionJson, StatsJson
 from isthmus.serve.schemas import described
@@ -74,7 +74,7 @@ def collection_json(server: Server, name: str) -> CollectionJson:
         "name": name,
         "documents": sum(counts.values()),
         "modalities": dict(counts),
-        "encoder": without_paths(str(things.store.database.manifest("encoder")["encoder"])),
+        "encoder": public_text(str(things.store.database.manifest("encoder")["encoder"])),
         "calibration": None if now is None else str(now.fitted.spec),
     }
 
@@ -84,9 +84,9 @@ def stats_json(name: str, things: Collection) -> dict[str, Any]:
     facts = things.stats()
     sources: dict[str, int] = {}
     for root, count in facts.sources.items():
-        short = without_paths(root)
+        short = public_text(root)
         sources[short] = sources.get(short, 0) + count
-    form = asdict(facts) | {"path": name, "sources": sources, "last_error": without_paths(facts.last_error)}
-    form["encoder"] = {**form["encoder"], "encoder": without_paths(str(facts.encoder["encoder"]))}
-    form["skipped"] = [{"id": without_paths(place), "why": without_paths(why)} for place, why in facts.skipped]
+    form = asdict(facts) | {"path": name, "sources": sources, "last_error": public_text(facts.last_error)}
+    form["encoder"] = {**form["encoder"], "encoder": public_text(str(facts.encoder["encoder"]))}
+    form["skipped"] = [{"id": public_text(place), "why": public_text(why)} for place, why in facts.skipped]
     return form | {"fields": things.fields()}

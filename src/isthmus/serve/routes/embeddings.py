@@ -29,8 +29,9 @@ ROLES = {"document": False, "query": True, "search_document": False, "search_que
 
 @router.get("/models", dependencies=[allow("read", anywhere=True)], **described(ModelsJson))
 async def models(server: Shared) -> Response:
-    """List the models that requests may name."""
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": "isthmus"} for name in server.models.names]
+    """List the models that requests may name and that are installed."""
+    names = await server.pool.run(lambda: server.models.installed)
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "isthmus"} for name in names]
     return answer({"object": "list", "data": data})
 
 
