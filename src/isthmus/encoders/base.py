@@ -78,6 +78,7 @@ class Settings:
     cache: str | PathLike[str] | Cache | None = None
     batch: int | None = None
     progress: Progress | None = None
+    trust_remote_code: bool = False  # whether code that comes with a model may run
     store: Cache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,11 +107,17 @@ class Runtime:
     device: str = "cpu"
     threads: int | None = None
     precision: str = FULL
+    trust_remote_code: bool = False
 
     @property
     def settings(self) -> Settings:
         """The settings of an encoder that runs so."""
-        return Settings(device=self.device, threads=self.threads, precision=self.precision)
+        return Settings(
+            device=self.device,
+            threads=self.threads,
+            precision=self.precision,
+            trust_remote_code=self.trust_remote_code,
+        )
 
 
 def unit(rows: Matrix, whose: str) -> Matrix:

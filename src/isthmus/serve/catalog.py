@@ -85,6 +85,7 @@ class Catalog:
             device=run.device,
             threads=run.threads,
             precision=run.precision,
+            trust_remote_code=run.trust_remote_code,
         )
 
     def serves(self, name: str, things: Collection) -> bool:

@@ -39,7 +39,7 @@ class Models:
         with self._lock:
             if name not in self._encoders:
                 run = self.settings.runtime
-                loaded = encoders.load(name, device=run.device, threads=run.threads, precision=run.precision)
+                loaded = encoders.open_named(name, run.settings)
                 self._encoders[name] = loaded
             return self._encoders[name]
 
