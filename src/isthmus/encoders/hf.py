@@ -64,7 +64,7 @@ class TwoTowers:
 
 
 def _pair(text: HubFiles, image: HubFiles) -> TwoTowers:
-    kind = text.described.get("model_type")
+    kind = str(text.described.get("model_type"))
     if kind not in PAIRS:
         raise BadInput(
             f"{text.name} is a model of type {kind!r}, and hf:TEXT+IMAGE takes a text model of type {', '.join(PAIRS)}."
