@@ -80,7 +80,16 @@ def open_named(name: str, settings: Settings) -> Encoder:
             f"{name!r} cannot run in the precision {settings.precision!r}. Leave precision out (--precision); these "
             f"can: {able}."
         )
-    return family.open(which or kind, settings)
+    return _watching(family.open(which or kind, settings))
+
+
+def _watching(encoder: Encoder) -> Encoder:
+    """Let an encoder with an image tower that runs here read videos, too, by their key frames."""
+    from isthmus.encoders.media import MediaEncoder
+    from isthmus.encoders.towers import TowerEncoder
+
+    plain = type(encoder) is TowerEncoder  # a service would be sent, and paid for, hundreds of frames
+    return MediaEncoder.of(encoder) if plain and encoder.image is not None else encoder
 
 
 def located(name: str) -> str:
