@@ -68,7 +68,7 @@ def test_a_module_imports_only_from_its_own_layer_or_below_and_parts_are_blind_t
 # Where kinds are named: their table, what reads, makes or encodes texts and pictures, and the fields of JSON.
 NAME_KINDS = (
     *(
-        "kinds.py",
+        "kinds/",
         "encoders/",
         "sources/",
         "isolated/",

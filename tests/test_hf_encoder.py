@@ -19,6 +19,7 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from typer.testing import CliRunner
 
+import recordings
 import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
@@ -31,6 +32,7 @@ from isthmus.encoders.picture_recipe import recipe_of
 from isthmus.encoders.texts import TextPassage
 from isthmus.encoders.torch_models import BatchLimit, torch_device
 from isthmus.errors import BadFile, BadInput
+from isthmus.isolated.recordings import frames as key_frames
 from tiny import write_encoder, write_sentence_transformer
 
 TEXTS = ["a cat sits on the sofa", "dog", "the red house and"]
@@ -366,3 +368,19 @@ def test_a_document_of_both_parts_is_the_sum_of_both_vectors(tmp_path: Path) -> 
         things.add([both])
         hit = things.search("the dog", k=1)[0]
     assert hit.similarity == pytest.approx(float(asked @ total / np.linalg.norm(total)), abs=1e-4)
+
+
+def test_a_video_is_read_by_its_key_frames(tmp_path: Path) -> None:
+    encoder = encoders.load(f"hf:{tiny_towers.clip(tmp_path / 'model')}")
+    film = recordings.video(tmp_path / "film.mp4", [(4, (200, 20, 20)), (4, (20, 20, 200))])
+    vectors, owner = encoder.encode_passages([Document(id="film", video=film)])
+    frames = list(key_frames(film))
+    alone = encoder.encode_documents([Document(id=str(at), image=key.pixels) for at, key in enumerate(frames)])
+    assert len(owner) == len(frames) > 1
+    np.testing.assert_allclose(vectors.parts["video"], alone.parts["image"], atol=1e-5)
+    with Collection.open(":memory:", encoder, calibration="none") as things:
+        things.add([Document(id="film", video=film), Document(id="word", text="a cat")])
+        hit = things.search(Query(image=frames[-1].pixels), k=1, modalities=["video"])[0]
+    assert (hit.id, hit.moment is not None) == ("film", True)
+    with pytest.raises(BadInput, match="reads no sounds"):
+        encoder.encode_queries([Query(audio=tmp_path / "bark.wav")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from isthmus.cli import app
 from isthmus.encoders.abilities import part_identity
 from isthmus.encoders.media import MediaEncoder
 from isthmus.encoders.sounds import FOLDER, SEGMENT, SoundTower, segments, windows
-from isthmus.errors import BadFile, BadInput, MissingExtra
+from isthmus.errors import BadFile, BadInput, CannotFit, MissingExtra
 from isthmus.isolated import recordings as reading
 from isthmus.kinds import Image
 from isthmus.search.json_forms import hit_json
@@ -282,3 +283,25 @@ def test_the_way_to_transcribe_is_checked(folder: Path, tmp_path: Path) -> None:
     assert "No way to transcribe is called 'nver'" in str(CliRunner().invoke(app, [*command, "nver"]).exception)
     told = CliRunner().invoke(app, [*command, "never", "--whisper", "tiny"])
     assert told.exit_code == 2 and "--transcribe never" in told.output
+
+
+def test_words_find_sounds_with_a_probability_and_a_sound_says_why_it_has_none(
+    mini: MediaEncoder, tmp_path: Path
+) -> None:
+    made = [siren(5), telephone(5), noise(5), siren(7)]
+    files = [write(tmp_path / f"{at}.wav", samples) for at, samples in enumerate(made)]
+    documents = [Document(id=f"sound {at}", audio=file) for at, file in enumerate(files)]
+    documents += [Document(id=f"text {at}", text=f"a story about {at} lamps and the sea") for at in range(12)]
+    documents.append(Document(id="both", audio=files[0], text="an ambulance in the street"))
+    with Collection.open(":memory:", mini) as opened:
+        opened.add(documents)
+        opened.calibrate()
+        heard = opened.search("a siren", k=3, modalities=["audio"], explain=True)
+        assert all(hit.probability is not None and 0 <= hit.probability <= 1 for hit in heard)
+        assert all(hit.explanation is not None and hit.explanation.no_probability is None for hit in heard)
+        for query in (Query(audio=files[1]), Query(audio=files[1], text="a telephone")):
+            hit = opened.search(query, k=1, explain=True, modalities=["text"])[0]
+            assert hit.probability is None
+            assert f"no P(match): no {query.modality} queries" in str(hit.explanation)
+            with pytest.raises(CannotFit, match=rf"how probable a match is for {re.escape(query.modality)} queries"):
+                opened.search(query, min_probability=0.5)

@@ -13,7 +13,7 @@ from isthmus._optional import need
 from isthmus.align.prompts import Prompt
 from isthmus.documents import ImageLike
 from isthmus.encoders.images import whole
-from isthmus.encoders.torch_models import from_hub, torch_device
+from isthmus.encoders.torch_models import from_hub, no_remote_code, torch_device
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,11 +27,11 @@ def open_captioner(name: str, prompt: Prompt, device: str = "cpu") -> LocalCapti
     model = _loaded(name, hub.AutoModelForImageTextToText, device)
     if model.config.model_type == "vision-encoder-decoder":  # such a model has no processor
         see, tell = (
-            from_hub(name, hub.AutoImageProcessor.from_pretrained),
-            from_hub(name, hub.AutoTokenizer.from_pretrained),
+            from_hub(name, no_remote_code(hub.AutoImageProcessor)),
+            from_hub(name, no_remote_code(hub.AutoTokenizer)),
         )
     else:
-        see = tell = from_hub(name, hub.AutoProcessor.from_pretrained)
+        see = tell = from_hub(name, no_remote_code(hub.AutoProcessor))
     return LocalCaptioner(f"hf:{name}", prompt, model, see, tell)
 
 
@@ -39,13 +39,13 @@ def open_writer(name: str, device: str = "cpu") -> LocalWriter:
     """Load a causal language model."""
     hub = need("transformers", extra="hf")
     return LocalWriter(
-        f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, hub.AutoTokenizer.from_pretrained)
+        f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, no_remote_code(hub.AutoTokenizer))
     )
 
 
 def _loaded(name: str, kind: Any, device: str) -> Any:
     place = torch_device(device, "hf")
-    return from_hub(name, lambda name, **how: kind.from_pretrained(name, **how).to(place).eval())
+    return from_hub(name, lambda name, **how: no_remote_code(kind)(name, **how).to(place).eval())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from isthmus.cli import progress
-from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, references
+from isthmus.cli.opening import open_existing
+from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, TrustRemoteCode, references
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.encoders.base import FULL
 from isthmus.errors import CannotWrite
-from isthmus.search import Collection
 
 
 def diagnose(
@@ -24,6 +24,7 @@ def diagnose(
     ] = None,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -36,9 +37,7 @@ def diagnose(
     """
     from isthmus.diagnose import as_text, examine, page, summary
 
-    with Collection.open(
-        into, create=False, follow=False, device=device, precision=precision, threads=threads
-    ) as things:
+    with open_existing(into, device, precision, threads, trust_remote_code=trust_remote_code) as things:
         own = references(queries)
         with progress.counting("diagnosing", "rankings", quiet=quiet or json) as update:
             found = examine(things, own, progress=update)

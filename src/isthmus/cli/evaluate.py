@@ -12,7 +12,7 @@ from isthmus.calibration import Fitted
 from isthmus.calibration import load as load_calibration
 from isthmus.cli import progress
 from isthmus.cli.index import SKIPPED
-from isthmus.cli.options import ENCODERS, Device, Json, Precision, Quiet, Threads
+from isthmus.cli.options import ENCODERS, Device, Json, Precision, Quiet, Threads, TrustRemoteCode
 from isthmus.cli.terminal import echo, line, safe_json
 from isthmus.encoders.base import FULL
 from isthmus.errors import BadInput
@@ -58,6 +58,7 @@ def evaluate(  # noqa: PLR0913 - one name per option
     form: Annotated[str, typer.Option(help="text, markdown or csv")] = "text",
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -98,7 +99,14 @@ def evaluate(  # noqa: PLR0913 - one name per option
     for each in [] if quiet else read:
         echo(repr(each), err=True)
     with progress.counting("encoding", "items", quiet=quiet) as update:
-        loaded = encoders.load(encoder, device=device, precision=precision, threads=threads, progress=update)
+        loaded = encoders.load(
+            encoder,
+            device=device,
+            precision=precision,
+            threads=threads,
+            trust_remote_code=trust_remote_code,
+            progress=update,
+        )
         read = [_aligned(each, align, loaded, quiet=quiet) for each in read] if align else read
         corpora = [encoded(each, loaded, skip, gallery=gallery) for each in read]
     corpora = [corpus.with_conditions(positives=positives, sources=sources) for corpus in corpora]

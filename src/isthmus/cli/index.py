@@ -13,7 +13,19 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.calibration import load as load_calibration
 from isthmus.cli import INTERRUPTED, progress, show
-from isthmus.cli.options import ENCODERS, Device, In, Json, Precision, Quiet, Threads, conditions, references
+from isthmus.cli.opening import open_existing
+from isthmus.cli.options import (
+    ENCODERS,
+    Device,
+    In,
+    Json,
+    Precision,
+    Quiet,
+    Threads,
+    TrustRemoteCode,
+    conditions,
+    references,
+)
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.encoders.abilities import HasUsage
 from isthmus.encoders.base import FULL
@@ -95,6 +107,7 @@ def index(  # noqa: PLR0913 - one name per option
     watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -120,7 +133,15 @@ def index(  # noqa: PLR0913 - one name per option
     quiet = quiet or json
     scribe = _scribe(transcribe, whisper)
     with Collection.open(
-        into, encoder, calibration, follow=False, index=index_kind, device=device, precision=precision, threads=threads
+        into,
+        encoder,
+        calibration,
+        follow=False,
+        index=index_kind,
+        device=device,
+        precision=precision,
+        threads=threads,
+        trust_remote_code=trust_remote_code,
     ) as things:
         try:
             with progress.indexing(quiet=quiet) as update:
@@ -222,7 +243,7 @@ def _watch(things: Collection, reports: Iterator[Indexed], *, quiet: bool) -> No
         known = report.skipped
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - one name per option
     into: In,
     spec: Annotated[
         str | None, typer.Argument(help="auto, none, or a spec: center+nnn(k=16)+standardize; default: auto")
@@ -241,6 +262,7 @@ def calibrate(
     ] = None,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -250,9 +272,7 @@ def calibrate(
     auto tries several calibrations on queries whose right documents are known and keeps the best; the table shows the
     nDCG@10 of each.
     """
-    with Collection.open(
-        into, create=False, follow=False, device=device, precision=precision, threads=threads
-    ) as things:
+    with open_existing(into, device, precision, threads, trust_remote_code=trust_remote_code) as things:
         if log_queries is not None:
             things.log_queries(log_queries)
             echo(f"The query log is {'on' if log_queries else 'off; its queries were deleted'}.", err=True)

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from isthmus._optional import need
-from isthmus.cli.options import Device, Precision, Threads
+from isthmus.cli.options import Device, Precision, Threads, TrustRemoteCode
 from isthmus.cli.serve import need_serve
 from isthmus.cli.terminal import echo
 from isthmus.encoders.base import FULL
@@ -39,6 +39,7 @@ def mcp(  # noqa: PLR0913 - one name per option
     max_pictures: Annotated[int, typer.Option(min=0, max=50, help="most pictures in one answer; 0: none")] = 8,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
 ) -> None:
     """Offer a collection to agents, as the MCP tools search, get and stats; with --write also add.
@@ -63,7 +64,14 @@ def mcp(  # noqa: PLR0913 - one name per option
         remote = connect(collection, key=key)
         name, opened = remote.name, cast("SearchInterface", remote)
     else:
-        opened = Collection.open(collection, create=False, device=device, precision=precision, threads=threads)
+        opened = Collection.open(
+            collection,
+            create=False,
+            device=device,
+            precision=precision,
+            threads=threads,
+            trust_remote_code=trust_remote_code,
+        )
         name = Path(collection).resolve().name.removesuffix(".isthmus")
     try:
         server = create_server(opened, write=write, pictures=PictureLimits(side=picture_size, count=max_pictures))

@@ -33,6 +33,9 @@ Precision: TypeAlias = Annotated[
         help="how the encoder computes: full, half (16 bits; hf:, st:, clap:) or auto (half on a GPU)",
     ),
 ]
+TrustRemoteCode: TypeAlias = Annotated[
+    bool, typer.Option("--trust-remote-code", help="run code that comes with a model, with your rights; read it first")
+]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(envvar="ISTHMUS_THREADS", min=1, help="CPU cores for the encoder; default: all")
 ]

@@ -9,7 +9,8 @@ import typer
 
 from isthmus.cli import INTERRUPTED, progress, show
 from isthmus.cli.index import SKIPPED, because
-from isthmus.cli.options import ENCODERS, Device, In, Json, Precision, Quiet, Threads
+from isthmus.cli.opening import open_existing
+from isthmus.cli.options import ENCODERS, Device, In, Json, Precision, Quiet, Threads, TrustRemoteCode
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.encoders.base import FULL
 from isthmus.errors import CannotEncode, counted
@@ -37,6 +38,7 @@ def reencode(
     ] = False,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -50,9 +52,7 @@ def reencode(
     nothing changes, unless --drop is given. The score before and after, on the same questions, is shown; if it falls by
     more than chance explains, nothing changes, unless --force is given.
     """
-    with Collection.open(
-        into, create=False, follow=False, device=device, precision=precision, threads=threads
-    ) as things:
+    with open_existing(into, device, precision, threads, trust_remote_code=trust_remote_code) as things:
         try:
             bar = progress.counting("re-encoding", "documents", then="calibrating", resumes=True, quiet=quiet or json)
             with bar as update:

@@ -13,7 +13,8 @@ import typer
 from isthmus.atomic import replacing
 from isthmus.calibration.layouts import MODALITY
 from isthmus.cli import no_hits, progress, show
-from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, conditions, weights
+from isthmus.cli.opening import open_existing
+from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, TrustRemoteCode, conditions, weights
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.documents import Audio, Document, Image, Part, Query, Text
 from isthmus.encoders.base import FULL
@@ -74,6 +75,7 @@ def search(  # noqa: PLR0913 - one name per option
     ] = None,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -114,9 +116,7 @@ def search(  # noqa: PLR0913 - one name per option
         calibration=calibration,
         rerank=rerank,
     )
-    with Collection.open(
-        into, create=False, follow=False, device=device, precision=precision, threads=threads
-    ) as things:
+    with open_existing(into, device, precision, threads, trust_remote_code=trust_remote_code) as things:
         found, aligned = _searched(things, request, explain=explain)
         if explain_maps is not None:
             searched = query if align is None else things.align(query, align).query

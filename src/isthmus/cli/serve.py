@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from isthmus._optional import need
-from isthmus.cli.options import Device, Json, Precision, Threads
+from isthmus.cli.options import Device, Json, Precision, Threads, TrustRemoteCode
 from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import Runtime
@@ -58,6 +58,7 @@ def serve(  # noqa: PLR0913 - one name per option
     ] = 2.0,
     device: Device = "cpu",
     precision: Precision = FULL,
+    trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
 ) -> None:
     """Serve collections over HTTP, with a page for people and an API for programs.
@@ -86,7 +87,7 @@ def serve(  # noqa: PLR0913 - one name per option
         host=host,
         port=port,
         keys=keys,
-        runtime=Runtime(device=device, threads=threads, precision=precision),
+        runtime=Runtime(device=device, threads=threads, precision=precision, trust_remote_code=trust_remote_code),
         workers=workers,
         window=window / 1000,
         models=tuple(model or ()),

@@ -20,7 +20,7 @@ from isthmus.encoders.base import FULL, IN_FULL, Encoder, Progress, Settings
 from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
 from isthmus.encoders.families import EncoderFamily, built_in, find_family, full_name
 from isthmus.encoders.folder import DESCRIPTION, describe
-from isthmus.encoders.locations import EMBEDDED
+from isthmus.encoders.locations import EMBEDDED, two_names
 from isthmus.errors import BadFile, BadInput, shown
 
 __all__ = ["KINDS", "Cache", "Encoder", "EncoderFamily", "FolderCache", "MemoryCache", "load", "located", "open_named"]
@@ -38,6 +38,7 @@ def load(
     cache: str | PathLike[str] | Cache | None = None,
     batch: int | None = None,
     progress: Progress | None = None,
+    trust_remote_code: bool = False,
 ) -> Encoder:
     """Load an encoder by its name, such as ``mini``, ``base``, ``onnx:PATH`` or ``st:NAME_OR_PATH``.
 
@@ -47,14 +48,20 @@ def load(
     ``threads`` is the number of threads for the model and for reading pictures (default: all cores); ``cache`` is a
     folder that stores vectors for later runs (default: in memory only); ``batch`` is the number of passages or pictures
     per model call (default: 32, and 256 on a GPU of CUDA); ``progress(done, total)`` is called during the work, in
-    passages and pictures.
+    passages and pictures; ``trust_remote_code=True`` lets code that comes with a model run on this machine.
 
     >>> load("minni")
     Traceback (most recent call last):
     isthmus.errors.UnknownName: No encoder is called 'minni'. Did you mean 'mini'?
     """
     settings = Settings(
-        device=device, precision=precision, threads=threads, cache=cache, batch=batch, progress=progress
+        device=device,
+        precision=precision,
+        threads=threads,
+        cache=cache,
+        batch=batch,
+        progress=progress,
+        trust_remote_code=trust_remote_code,
     )
     return open_named(name, settings)
 
@@ -73,7 +80,16 @@ def open_named(name: str, settings: Settings) -> Encoder:
             f"{name!r} cannot run in the precision {settings.precision!r}. Leave precision out (--precision); these "
             f"can: {able}."
         )
-    return family.open(which or kind, settings)
+    return _watching(family.open(which or kind, settings))
+
+
+def _watching(encoder: Encoder) -> Encoder:
+    """Let an encoder with an image tower that runs here read videos, too, by their key frames."""
+    from isthmus.encoders.media import MediaEncoder
+    from isthmus.encoders.towers import TowerEncoder
+
+    plain = type(encoder) is TowerEncoder  # a service would be sent, and paid for, hundreds of frames
+    return MediaEncoder.of(encoder) if plain and encoder.image is not None else encoder
 
 
 def located(name: str) -> str:
@@ -89,6 +105,8 @@ def located(name: str) -> str:
     if kind == "vlm":
         style, _, place = rest.partition(":")
         return f"{kind}:{style}:{located(f'hf:{place}').removeprefix('hf:')}"
+    if kind == "hf" and (pair := two_names(rest)) is not None:
+        return "hf:" + "+".join(located(f"hf:{each}").removeprefix("hf:") for each in pair)
     if not rest or kind not in KINDS or KINDS[kind].rest not in PLACES or "\0" in rest:
         return name
     with suppress(RuntimeError, OSError):  # ~ and what is no user's name

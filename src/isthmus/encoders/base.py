@@ -78,6 +78,7 @@ class Settings:
     cache: str | PathLike[str] | Cache | None = None
     batch: int | None = None
     progress: Progress | None = None
+    trust_remote_code: bool = False  # whether code that comes with a model may run
     store: Cache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

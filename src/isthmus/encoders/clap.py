@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from isthmus._optional import need
 from isthmus.encoders.base import Settings, unit
-from isthmus.encoders.hf import identity_of, load_weights, splitter_of
+from isthmus.encoders.hf import splitter_of
+from isthmus.encoders.hf_files import identity_of, load_weights
 from isthmus.encoders.hf_towers import EXTRA, Architecture, HfModel, HfText
 from isthmus.encoders.media import MediaEncoder
 from isthmus.encoders.once import Pending
 from isthmus.encoders.sounds import MediaVectors, seconds, segments
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code, torch_device
 from isthmus.errors import BadInput
 from isthmus.isolated import recordings
 from isthmus.kinds import FileLike
@@ -44,13 +45,13 @@ def open_model(name: str, settings: Settings) -> MediaEncoder:
     settings = replace(settings, device=torch_device(settings.device, EXTRA))
     folder = Path(name).expanduser()
     place = str(folder) if folder.is_dir() else name
-    config = from_hub(place, hub.AutoConfig.from_pretrained)
+    config = from_hub(place, no_remote_code(hub.AutoConfig))
     if config.model_type != "clap":
         raise BadInput(
             f"{name} is a model of type {config.model_type!r}, not of clap. Use hf:NAME for texts and images."
         )
     model = load_weights(place, hub, CLAP)
-    tokenizer = from_hub(place, hub.AutoTokenizer.from_pretrained)
+    tokenizer = from_hub(place, no_remote_code(hub.AutoTokenizer))
     processor = from_hub(place, hub.ClapFeatureExtractor.from_pretrained)
     positions = (
         int(config.text_config.max_position_embeddings) - config.text_config.pad_token_id - 1

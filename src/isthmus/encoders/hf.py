@@ -4,93 +4,101 @@
     text   ──▸ the model's own tokenizer, passages of the model's length ──▸ get_text_features
     image  ──▸ the model's own image processing, by Pillow              ──▸ get_image_features
 
-No code from the hub is run (``trust_remote_code`` is never set), and a checkpoint that lacks weights of its class is
-rejected: transformers would fill them with random numbers.
+No code from the hub is run without consent (``Settings.trust_remote_code``), and a checkpoint that lacks weights of its
+class is rejected: transformers would fill them with random numbers.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from isthmus._optional import need
 from isthmus.encoders.base import Settings
-from isthmus.encoders.hf_towers import ARCHITECTURES, EXTRA, Architecture, HfImages, HfModel, HfText
+from isthmus.encoders.hf_files import HubFiles, code_of, identity_of
+from isthmus.encoders.hf_towers import EXTRA, PAIRS, Architecture, HfImages, HfModel, HfText
 from isthmus.encoders.images import read
+from isthmus.encoders.locations import two_names
 from isthmus.encoders.picture_recipe import recipe_of
 from isthmus.encoders.texts import Splitter
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, weights
+from isthmus.encoders.torch_models import BatchLimit, in_precision, torch_device, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput
 
 
 def open_model(name: str, settings: Settings) -> TowerEncoder:
-    """Make an encoder from a model."""
+    """Make an encoder from a model, or from two that share a space, ``TEXT+IMAGE``."""
     hub = need("transformers", extra=EXTRA)
     hub.utils.logging.disable_progress_bar()  # the command line has its own
     settings = replace(settings, device=torch_device(settings.device, EXTRA))
-    folder = Path(name).expanduser()
-    place = str(folder) if folder.is_dir() else name
-    config = from_hub(place, hub.AutoConfig.from_pretrained)
-    architecture = _architecture(name, config)
-    model = load_weights(place, hub, architecture)
-    tokenizer = _tokenizer(place, hub, config)
-    processor = from_hub(place, partial(hub.AutoImageProcessor.from_pretrained, backend="pil"))
-    splitter = splitter_of(tokenizer, _length(architecture, config, tokenizer), name, lower=architecture.lower)
-    recipe = recipe_of(processor)
-    how = (config.model_type, splitter.length, architecture.lower, recipe)
-    identity = identity_of(model, tokenizer, processor, how)
-    model = in_precision(model, settings.precision, settings.device)
-    running = HfModel(model, settings, BatchLimit(settings.batch_size))
-    text = HfText(running, architecture, splitter, tokenizer.pad_token_id or 0, left=tokenizer.padding_side == "left")
-    image = HfImages(running, architecture, processor, recipe, recipe and recipe.levels(settings.device))
+    names = two_names(name)
+    if names is None:
+        files = HubFiles(hub, name, settings.trust_remote_code)
+        architecture = files.architecture()
+        model = files.model(architecture)
+        towers = TwoTowers(files, model, architecture, files, model, architecture)
+    else:
+        towers = _pair(*(HubFiles(hub, each, settings.trust_remote_code) for each in names))
+    return _encoder(name, towers, settings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoTowers:
+    """The models of texts and of pictures: mostly one."""
+
+    text_files: HubFiles
+    text_model: Any
+    text_use: Architecture
+    image_files: HubFiles
+    image_model: Any
+    image_use: Architecture
+
+    @property
+    def of_two_models(self) -> bool:
+        """Whether each tower is a model of its own."""
+        return self.text_model is not self.image_model
+
+
+def _pair(text: HubFiles, image: HubFiles) -> TwoTowers:
+    kind = str(text.described.get("model_type"))
+    if kind not in PAIRS:
+        raise BadInput(
+            f"{text.name} is a model of type {kind!r}, and hf:TEXT+IMAGE takes a text model of type {', '.join(PAIRS)}."
+        )
+    image.consented()
+    text_use, image_use = PAIRS[kind]
+    return TwoTowers(text, text.model(text_use), text_use, image, image.model(image_use), image_use)
+
+
+def _encoder(name: str, towers: TwoTowers, settings: Settings) -> TowerEncoder:
+    files, use = towers.text_files, towers.text_use
+    tokenizer, processor = files.tokenizer(), towers.image_files.processor()
+    splitter = splitter_of(tokenizer, files.length(use, tokenizer), name, lower=use.lower)
+    recipe = None if towers.image_use.remote else recipe_of(processor)
+    identity = _identity(towers, tokenizer, processor, (files.config.model_type, splitter.length, use.lower, recipe))
+    limit = BatchLimit(settings.batch_size)
+    reads = HfModel(in_precision(towers.text_model, settings.precision, settings.device), settings, limit)
+    sees = HfModel(in_precision(towers.image_model, settings.precision, settings.device), settings, limit)
+    text = HfText(reads, use, splitter, tokenizer.pad_token_id or 0, left=tokenizer.padding_side == "left")
+    image = HfImages(sees, towers.image_use, processor, recipe, recipe and recipe.levels(settings.device))
     dim = text.encode(splitter.split(["a"])[0]).shape[1]
     _check_pictures(image, name)
     return TowerEncoder(name=f"hf:{name}", dim=dim, identity=identity, text=text, image=image, settings=settings)
 
 
-def _architecture(name: str, config: Any) -> Architecture:
-    found = ARCHITECTURES.get(config.model_type)
-    if found is None:
-        raise BadInput(
-            f"{name} is a model of type {config.model_type!r}, and hf: encodes with {', '.join(ARCHITECTURES)}. Use a "
-            "model of these types, st:NAME for a sentence-transformers model, or vlm:PROMPTS:NAME for an embedder made "
-            "from a vision-language model."
-        )
-    return found
-
-
-def load_weights(place: str, hub: Any, architecture: Architecture) -> Any:
-    """Load the model in float32, and refuse one with missing weights."""
-    torch = need("torch", extra=EXTRA)
-    load = partial(getattr(hub, architecture.model).from_pretrained, dtype=torch.float32, output_loading_info=True)
-    model, info = from_hub(place, load)
-    missing = sorted(info["missing_keys"])
-    if missing:
-        raise BadFile(
-            f"{place} lacks {len(missing)} weights of a {architecture.model} ({', '.join(missing[:3])} …). It is a "
-            "model for another task; use a checkpoint for retrieval."
-        )
-    return model.eval()
-
-
-def _tokenizer(place: str, hub: Any, config: Any) -> Any:
-    """Load the tokenizer; transformers makes an empty one for a folder that has none, which reads all texts alike."""
-    tokenizer = from_hub(place, hub.AutoTokenizer.from_pretrained)
-    wanted = int(config.text_config.vocab_size)
-    if 2 * len(tokenizer) < wanted:
-        raise BadFile(
-            f"{place} has no tokenizer of its model: it knows {len(tokenizer)} tokens, the model {wanted}. Save the "
-            "tokenizer there: tokenizer.save_pretrained(FOLDER)."
-        )
-    return tokenizer
+def _identity(towers: TwoTowers, tokenizer: Any, processor: Any, how: tuple[object, ...]) -> str:
+    use = towers.text_use
+    if use.query or use.document:
+        how = (*how, use.query, use.document)
+    remote = [model for model, kind in ((towers.image_model, towers.image_use),) if kind.remote]
+    how = (*how, *map(code_of, remote))
+    if towers.of_two_models:
+        how = (*how, *(hashlib.sha256(some).hexdigest() for some in weights(towers.image_model)))
+    return identity_of(towers.text_model, tokenizer, processor, how)
 
 
 def _check_pictures(images: HfImages, name: str) -> None:
@@ -102,12 +110,6 @@ def _check_pictures(images: HfImages, name: str) -> None:
             f"The image processor of {name} does not fit its weights: {' '.join(str(error).split())} Save the one that "
             "belongs to the model there."
         ) from None
-
-
-def _length(architecture: Architecture, config: Any, tokenizer: Any) -> int:
-    """Return the tokens of a passage: those of training, at most as many as there are positions."""
-    positions = int(config.text_config.max_position_embeddings)
-    return min(architecture.length or positions, positions, int(tokenizer.model_max_length))
 
 
 def splitter_of(tokenizer: Any, length: int, name: str, *, lower: bool) -> Splitter | WordSplitter:
@@ -127,14 +129,3 @@ def splitter_of(tokenizer: Any, length: int, name: str, *, lower: bool) -> Split
         first = [own.normalizer] if own.normalizer is not None else []
         own.normalizer = normalizers.Sequence([normalizers.Lowercase(), *first])
     return Splitter.of(own, length, name)
-
-
-def identity_of(model: Any, tokenizer: Any, processor: Any, how: tuple[object, ...]) -> str:
-    """Hash the weights and everything else that decides a vector: the model behind a name may change."""
-    seen = {name: value for name, value in processor.to_dict().items() if "processor" not in name}
-    said = json.dumps([*how, seen], sort_keys=True, default=str)
-    digest = hashlib.sha256(f"hf\0{said}\0{tokenizer.pad_token_id}\0{tokenizer.padding_side}".encode())
-    digest.update(json.dumps(sorted(tokenizer.get_vocab().items())).encode())
-    for some in weights(model):
-        digest.update(some)
-    return digest.hexdigest()

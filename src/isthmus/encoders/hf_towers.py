@@ -34,6 +34,28 @@ def _image_features(model: Any, inputs: Mapping[str, Any]) -> Any:
     return model.get_image_features(**inputs).pooler_output
 
 
+def _own_text(model: Any, inputs: Mapping[str, Any]) -> Any:
+    found = model.get_text_features(**inputs)  # a model's own code returns the vectors, as transformers 4 did
+    return getattr(found, "pooler_output", found)
+
+
+def _own_image(model: Any, inputs: Mapping[str, Any]) -> Any:
+    found = model.get_image_features(**inputs)
+    return getattr(found, "pooler_output", found)
+
+
+def _mean_text(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """Mean of the states under the mask, then each vector with mean 0 and variance 1, as Nomic's model card has it."""
+    states = model(**inputs).last_hidden_state  # (n, t, d)
+    mask = inputs["attention_mask"].unsqueeze(-1).to(states.dtype)
+    mean = (states * mask).sum(1) / mask.sum(1)
+    return need("torch", extra=EXTRA).nn.functional.layer_norm(mean, mean.shape[1:])
+
+
+def _first_of_image(model: Any, inputs: Mapping[str, Any]) -> Any:
+    return model(**inputs).last_hidden_state[:, 0]
+
+
 def _blip_text(model: Any, inputs: Mapping[str, Any]) -> Any:
     return model.text_proj(model.text_encoder(**inputs).last_hidden_state[:, 0])
 
@@ -51,6 +73,9 @@ class Architecture:
     pad_to_length: bool = False  # pad every text to the full length, as in training
     masked: bool = True  # whether the model gets the attention mask
     lower: bool = False  # whether it was trained on lower case
+    query: str = ""  # what comes before every query
+    document: str = ""  # what comes before every passage of a document
+    remote: bool = False  # whether its code comes with the model
     text: Features = _text_features
     image: Features = _image_features
 
@@ -65,6 +90,17 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "metaclip_2": Architecture(model="MetaClip2Model"),
         "blip": Architecture(model="BlipForImageTextRetrieval", length=35, text=_blip_text, image=_blip_image),
         "vision-text-dual-encoder": Architecture(model="VisionTextDualEncoderModel"),
+    }
+)
+# Models with code of their own that has CLIP's two functions, such as Jina-CLIP. 512 tokens, as Jina's code cuts.
+REMOTE = Architecture(model="AutoModel", length=512, text=_own_text, image=_own_image, remote=True)
+# By the type of the text model: how it and its image model, whose code comes with it, are used.
+PAIRS: Mapping[str, tuple[Architecture, Architecture]] = MappingProxyType(
+    {
+        "nomic_bert": (
+            Architecture(model="NomicBertModel", text=_mean_text, query="search_query: ", document="search_document: "),
+            Architecture(model="AutoModel", image=_first_of_image, remote=True),
+        )
     }
 )
 
@@ -100,9 +136,9 @@ class HfText:
     pad: int
     left: bool = False  # the side that is padded
 
-    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:  # noqa: ARG002 - one tower for both
+    def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
         """Return the passages of each text."""
-        return self.splitter.split(texts)
+        return self.splitter.split(texts, self.architecture.query if role == "query" else self.architecture.document)
 
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage."""
@@ -161,6 +197,8 @@ class HfImages:
         return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
 
     def _prepared(self, pixels: Pixels, *, covers: bool) -> Mapping[str, Any]:
+        if self.architecture.remote:  # every processor takes pictures of Pillow
+            return dict(self.processor(images=[_pillow(pixels)], return_tensors="np"))
         given = _middle(pixels) if covers else pixels
         found: Mapping[str, Any] = self.processor(
             images=[given], input_data_format="channels_last", return_tensors="np"
@@ -171,3 +209,9 @@ class HfImages:
 def _middle(pixels: Pixels) -> Pixels:
     left, top, right, bottom = band(pixels.shape[1], pixels.shape[0])
     return pixels[top:bottom, left:right]
+
+
+def _pillow(pixels: Pixels) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(pixels)

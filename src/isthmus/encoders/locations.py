@@ -18,3 +18,15 @@ def user_cache() -> Path:
     """Return the cache folder: ``ISTHMUS_CACHE``, or ``isthmus`` in the user's cache folder."""
     given = os.environ.get("ISTHMUS_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isthmus"
+
+
+def two_names(name: str) -> tuple[str, str] | None:
+    """Return the names of ``TEXT+IMAGE``; None for one name, and for a folder with a plus sign in its path.
+
+    >>> two_names("nomic-ai/text+nomic-ai/vision"), two_names("openai/clip-vit-base-patch32")
+    (('nomic-ai/text', 'nomic-ai/vision'), None)
+    """
+    first, plus, second = name.partition("+")
+    if not plus or not first or not second or Path(name).expanduser().is_dir():
+        return None
+    return first, second

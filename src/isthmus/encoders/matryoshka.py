@@ -47,7 +47,9 @@ def open_model(rest: str, settings: Settings) -> TowerEncoder:
         text=None if whole.text is None else CutText(whole.text, dim),
         image=None if whole.image is None else CutImages(whole.image, dim),
     )
-    return replace(cut, sound=CutSounds(cut.sound, dim)) if isinstance(cut, MediaEncoder) else cut
+    if not isinstance(cut, MediaEncoder) or cut.sound is None:
+        return cut
+    return replace(cut, sound=CutSounds(cut.sound, dim))
 
 
 def _cut_identity(identity: str, dim: int) -> str:

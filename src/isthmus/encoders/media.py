@@ -1,8 +1,8 @@
-"""An encoder with a text tower that also reads sounds and, with an image tower, videos.
+"""An encoder of towers that also reads videos, with an image tower, and sounds, with a sound tower.
 
-A sound has a vector for every segment: of 5 seconds (``isthmus.encoders.sounds``), or as its tower has them
-(``isthmus.encoders.clap``). A video has a vector for every key frame, by the image tower. The sound track of a video is
-an audio part of its own: the same file, given as ``audio`` too.
+A video has a vector for every key frame, by the image tower. A sound has a vector for every segment: of 5 seconds
+(``isthmus.encoders.sounds``), or as its tower has them (``isthmus.encoders.clap``). The sound track of a video is an
+audio part of its own: the same file, given as ``audio`` too.
 
 The ``identity`` of ``mini`` and ``base`` is that of their text and image towers, so collections that were made before
 they could hear stay valid; ``identities`` has those of sounds and videos.
@@ -61,17 +61,19 @@ def _key(part: Part) -> tuple[str, object]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MediaEncoder(TowerEncoder):
-    """An ``Encoder`` of texts and sounds; with an image tower, of images and videos too."""
+    """An ``Encoder`` that reads videos if it has an image tower, and sounds if it has a sound tower."""
 
-    sound: EncodesSounds
+    sound: EncodesSounds | None = None
     memory: SpanMemory = field(default_factory=SpanMemory)
 
     @classmethod
-    def of(cls, towers: TowerEncoder, sound: SoundTower) -> MediaEncoder:
-        """Add hearing to an encoder with an image tower whose text tower the sounds are anchored in."""
+    def of(cls, towers: TowerEncoder, sound: SoundTower | None = None) -> MediaEncoder:
+        """Let an encoder read videos by its image tower, and sounds by a tower that is anchored in its texts."""
         held = {each.name: getattr(towers, each.name) for each in fields(towers)}
-        frames = hashlib.sha256(f"{towers.identities['image']}\0key frames 1".encode()).hexdigest()
-        held["identities"] = {**towers.identities, AUDIO: sound.identity, VIDEO: frames}
+        heard = {} if sound is None else {AUDIO: sound.identity}
+        if towers.identities:  # without them all parts share the identity of the encoder
+            frames = hashlib.sha256(f"{towers.identities['image']}\0key frames 1".encode()).hexdigest()
+            held["identities"] = {**towers.identities, **heard, VIDEO: frames}
         return cls(**held, sound=sound)
 
     @property
@@ -179,7 +181,7 @@ class MediaEncoder(TowerEncoder):
         return found
 
     def _encoded(self, part: Part) -> MediaVectors:
-        made = self.sound.encode(part.content) if part.kind == AUDIO else self._frames(part)
+        made = self._hearing().encode(part.content) if part.kind == AUDIO else self._frames(part)
         self.memory.put(part, made.spans)
         return made
 
@@ -187,13 +189,18 @@ class MediaEncoder(TowerEncoder):
         """Read the spans of a part without encoding it."""
         if part.kind == VIDEO:
             return [(key.start, key.stop) for key in recordings.frames(part.content)]
-        return self.sound.spans(part.content)
+        return self._hearing().spans(part.content)
+
+    def _hearing(self) -> EncodesSounds:
+        if self.sound is None:
+            raise BadInput(f"cannot be encoded: the encoder {self.name} reads no sounds")
+        return self.sound
 
     def _frames(self, part: Part) -> MediaVectors:
         """Encode the key frames of a video, a batch at a time."""
         tower = self.image
         if tower is None:
-            raise BadInput("cannot be encoded: the encoder has no image tower")
+            raise BadInput(f"cannot be encoded: the encoder {self.name} reads no pictures")
         spans: list[tuple[float, float]] = []
         rows: list[Matrix] = []
         batch: list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]] = []

@@ -42,12 +42,18 @@ class Runtime:
     device: str = "cpu"
     threads: int | None = None
     precision: str = FULL
+    trust_remote_code: bool = False
     pool: ModelPool | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings of an encoder that runs so."""
-        return Settings(device=self.device, threads=self.threads, precision=self.precision)
+        return Settings(
+            device=self.device,
+            threads=self.threads,
+            precision=self.precision,
+            trust_remote_code=self.trust_remote_code,
+        )
 
     def encoder(self, name: str) -> Encoder:
         """Load an encoder by its name."""
@@ -65,7 +71,8 @@ class Runtime:
         if self.pool is None or not isinstance(name, str):
             return load()
         place = encoders.located(name)
-        return self.pool.once((kind, place, self.device, self.threads, self.precision), place, load)
+        how = (self.device, self.threads, self.precision, self.trust_remote_code)
+        return self.pool.once((kind, place, *how), place, load)
 
 
 def _stamp(name: str) -> Stamp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +44,14 @@ def from_hub(name: str, load: Callable[..., Any], library: str = "transformers",
         return load(name, local_files_only=False)
     except Exception as error:  # noqa: BLE001
         raise BadFile(f"{library} cannot load {name!r}: {_plain(error)} Check the name or path.") from None
+
+
+def no_remote_code(kind: Any) -> Callable[..., Any]:
+    """Return the ``from_pretrained`` of a class of transformers so that it runs no code that comes with a model.
+
+    Left alone, transformers asks on the terminal whether to run it.
+    """
+    return partial(kind.from_pretrained, trust_remote_code=False)
 
 
 def _ask_hub(name: str) -> None:

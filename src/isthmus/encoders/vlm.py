@@ -26,7 +26,7 @@ from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.once import Pending, VectorInput
 from isthmus.encoders.one_vector import OneVectorEncoder
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, weights
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code, torch_device, weights
 from isthmus.encoders.vlm_prompts import PROMPTS, Prompts
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
@@ -48,7 +48,7 @@ def open_model(rest: str, settings: Settings) -> OneVectorEncoder:
     place = str(folder) if folder.is_dir() else name
     _check_type(place, hub, prompts, style)
     model = _loaded(place, hub, prompts)
-    tokenizer = from_hub(place, hub.AutoTokenizer.from_pretrained)
+    tokenizer = from_hub(place, no_remote_code(hub.AutoTokenizer))
     pictures = _pictures(place, hub, prompts)
     identity = _identity(model, tokenizer, pictures, prompts)
     limit = settings.batch_size if settings.batch else 8  # thousands of tokens each
@@ -140,7 +140,7 @@ def _last_state(model: Any, inputs: Mapping[str, Any]) -> Any:
 
 
 def _check_type(place: str, hub: Any, prompts: Prompts, style: str) -> None:
-    found = from_hub(place, hub.AutoConfig.from_pretrained).model_type
+    found = from_hub(place, no_remote_code(hub.AutoConfig)).model_type
     if found != prompts.model_type:
         fitting = [name for name, one in PROMPTS.items() if one.model_type == found]
         how = f"Write vlm:{fitting[0]}:NAME" if fitting else f"vlm: reads {', '.join(PROMPTS)}"
@@ -161,7 +161,7 @@ def _loaded(place: str, hub: Any, prompts: Prompts) -> Any:
 
 
 def _pictures(place: str, hub: Any, prompts: Prompts) -> PictureInputs:
-    processor = from_hub(place, partial(hub.AutoImageProcessor.from_pretrained, backend="pil"))
+    processor = from_hub(place, partial(no_remote_code(hub.AutoImageProcessor), backend="pil"))
     if prompts.pixels is not None:
         least, most = prompts.pixels
         processor.size = {"shortest_edge": least, "longest_edge": most}

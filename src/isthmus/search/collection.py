@@ -87,6 +87,7 @@ class Collection:
         threads: int | None = None,
         precision: str = FULL,
         pool: ModelPool | None = None,
+        trust_remote_code: bool = False,
     ) -> Collection:
         """Open a collection, or make one where there is none.
 
@@ -95,9 +96,9 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
         used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
-        ``device``, ``threads`` and ``precision`` are for the encoder, as in ``encoders.load``. Collections with the
-        same ``pool`` share their models, each loaded once. The path ``":memory:"`` makes a new collection that is never
-        written to disk and ends with this object.
+        ``device``, ``threads``, ``precision`` and ``trust_remote_code`` are for the encoder, as in ``encoders.load``.
+        Collections with the same ``pool`` share their models, each loaded once. The path ``":memory:"`` makes a new
+        collection that is never written to disk and ends with this object.
         """
         arguments.path(path)
         if encoder is not None:
@@ -108,7 +109,13 @@ class Collection:
         arguments.device(device)
         threads = None if threads is None else arguments.count("threads", threads, least=1)
         arguments.pool(pool)
-        runtime = Runtime(device=device, threads=threads, precision=arguments.precision(precision), pool=pool)
+        runtime = Runtime(
+            device=device,
+            threads=threads,
+            precision=arguments.precision(precision),
+            trust_remote_code=arguments.flag("trust_remote_code", trust_remote_code),
+            pool=pool,
+        )
         found = open_handle(path, encoder, create=create, runtime=runtime)
         made = cls(found, calibration=calibration, follow=follow)
         try:

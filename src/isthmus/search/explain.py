@@ -82,11 +82,25 @@ def with_explanations(snapshot: Snapshot, query: Vectors, scored: Sequence[Score
     rows, _ = assembled([one.segments for one in scored])  # one row per hit
     shifted = fitted.shift.documents(rows, np.float64) @ fitted.shift.queries(query, np.float64)[0]
     asked, found = str(query.modality[0]), {one.hit.modality for one in scored}
+    why = _no_probability(snapshot, asked)
     ends = {name: fitted.finish(np.array([[0.0, 1.0]]), asked, name)[0] for name in found}
     return [
-        replace(one.hit, explanation=_explained(one, unit, float(inner), *map(float, ends[one.hit.modality])))
+        replace(
+            one.hit,
+            explanation=replace(
+                _explained(one, unit, float(inner), *map(float, ends[one.hit.modality])), no_probability=why
+            ),
+        )
         for one, inner in zip(scored, shifted, strict=True)
     ]
+
+
+def _no_probability(snapshot: Snapshot, asked: str) -> str | None:
+    """Say why hits of queries of a modality have no P(match); None if they have, or a search is raw."""
+    match = snapshot.calibrated.match
+    if match is None or asked in match.curves:
+        return None
+    return f"no P(match): no {asked} queries with known answers have taught what their scores mean"
 
 
 def _explained(one: Scored, unit: Matrix, shifted: float, at_zero: float, at_one: float) -> Explanation:

@@ -70,6 +70,7 @@ class Explanation:
     aligned: Aligned | None = None  # how the query was aligned before the search
     rank_by_score: int | None = None  # its rank by score, if hits were reranked
     matched: float | None = None  # the score of the reranker
+    no_probability: str | None = None  # why the hit has no P(match)
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
@@ -82,7 +83,7 @@ class Explanation:
         return (
             f"{before} by raw similarity {self.similarity:.3f} ({parts}); shift {signed(self.shift, 3)}, bias "
             f"{signed(-self.bias, 3)}, then × {self.slope:.2f} {signed(self.offset, 2)} = score {self.score:.2f}"
-            f"{words}; {again}now rank {self.rank}"
+            f"{words}; {again}now rank {self.rank}" + (f"; {self.no_probability}" if self.no_probability else "")
         )
 
 

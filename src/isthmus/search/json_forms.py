@@ -92,6 +92,7 @@ class ExplanationJson(TypedDict):
     raised: float | None
     rank_by_score: int | None
     matched: float | None
+    no_probability: NotRequired[str]
     aligned: NotRequired[AlignedJson]
 
 
@@ -218,6 +219,8 @@ def explanation_json(explanation: Explanation) -> ExplanationJson:
         "rank_by_score": explanation.rank_by_score,
         "matched": explanation.matched,
     }
+    if explanation.no_probability is not None:
+        form["no_probability"] = explanation.no_probability
     if explanation.aligned is not None:
         form["aligned"] = aligned_json(explanation.aligned)
     return form

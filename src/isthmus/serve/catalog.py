@@ -88,6 +88,7 @@ class Catalog:
             threads=run.threads,
             precision=run.precision,
             pool=run.pool,
+            trust_remote_code=run.trust_remote_code,
         )
 
     def serves(self, name: str, things: Collection) -> bool:

@@ -24,7 +24,7 @@ from isthmus.align.base import Retriever, Rewritten, joined
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.atomic import replacing_folder
 from isthmus.documents import Document
-from isthmus.encoders.torch_models import from_hub
+from isthmus.encoders.torch_models import from_hub, no_remote_code
 from isthmus.errors import BadInput, UnknownName
 from isthmus.evaluate.benchmarks import Benchmark, beir, files
 from isthmus.registry import suggestion
@@ -70,8 +70,8 @@ def load(
     """
     hub = need("transformers", extra="train")
     kind = hub.AutoModelForCausalLM
-    model = from_hub(str(name), lambda name, **how: kind.from_pretrained(name, **how).float().to(device))
-    words = from_hub(str(name), hub.AutoTokenizer.from_pretrained)
+    model = from_hub(str(name), lambda name, **how: no_remote_code(kind)(name, **how).float().to(device))
+    words = from_hub(str(name), no_remote_code(hub.AutoTokenizer))
     file = Path(name) / "prompt.txt"
     instructions = prompt or (file.read_text("utf-8") if file.exists() else prompts.read("forge").text)
     if lora is None:
