@@ -325,6 +325,7 @@ def test_the_asynchronous_client_does_the_same(address: str, tiny: str) -> None:
             assert [document.id async for document in things] == [document.id for document in mixed(9)]
             assert (await things.update("d0-1", {"lang": "en"})).updated == ("d0-1",)
             assert "lang" in await things.fields()
+            assert (await things.values("lang")).top == (("en", 1),)
             now = await things.calibration()
             assert now is not None
             assert (now.spec, await things.calibration_spec(), await things.drifted()) == ("center", "center", False)

@@ -129,11 +129,74 @@ def test_all_engines_hold_the_same(both: list[Collection | RemoteCollection]) ->
         assert list(other) == list(first)
         assert (len(other), other.ids(), other.fields()) == (len(first), first.ids(), first.fields())
         assert [other.ids(where) for where in FILTERS] == [first.ids(where) for where in FILTERS]
+        assert [other.values(name) for name in other.fields()] == [first.values(name) for name in first.fields()]
         assert other.get("d0-5") == first.get("d0-5")
         one, two = other.stats(), first.stats()
         assert (one.documents, one.changes, one.encoder["dim"]) == (two.documents, two.changes, two.encoder["dim"])
         if isinstance(other, Collection):
             assert (other.verify(), one.encoder) == ([], two.encoder)
+
+
+KINDS = [  # metadata of one document each
+    {
+        "lang": "en",
+        "year": "1999",
+        "day": "2024-05-31",
+        "draft": True,
+        "n": 5,
+        "by": {"name": "Ada"},
+        "tags": ["a", "b"],
+    },
+    {
+        "lang": "en",
+        "year": "2021",
+        "day": "2023-01-02",
+        "draft": False,
+        "n": 5.0,
+        "tags": ["b", "b"],
+        "long": "x" * 201,
+    },
+    {"lang": "de", "year": 2021, "day": "2024-05-31T10:00", "draft": True, "n": -2.5, "tags": [], "mixed": "a"},
+    {"lang": "日本", "mixed": 7, "by": {"name": "Ada"}, "long": "x" * 201},
+]
+
+
+def test_values_are_counted_with_their_ranges(things: Collection | RemoteCollection) -> None:
+    things.delete(things.ids())
+    things.add([Document(f"k{n}", "cat", metadata=metadata) for n, metadata in enumerate(KINDS)])
+    tops = {name: list(map(tuple, things.values(name).top)) for name in things.fields()}
+    assert tops["lang"] == [("en", 2), ("de", 1), ("日本", 1)]
+    assert tops["year"] == [(2021, 2), (1999, 1)]  # a text that looks like a number is counted as the number
+    assert tops["draft"] == [(1, 2), (0, 1)]
+    assert tops["n"] == [(5, 2), (-2.5, 1)]
+    assert tops["tags"] == [("b", 2), ("a", 1)]  # twice in one document is once
+    assert tops["by.name"] == [("Ada", 2)]
+    assert tops["mixed"] == [(7, 1), ("a", 1)]
+    assert tops["long"] == []
+    assert tops["modality"] == [("text", 4)]
+    assert tops["id"] == [(f"k{n}", 1) for n in range(4)]
+    ranges = {name: (things.values(name).numbers, things.values(name).dates) for name in ("year", "day", "n", "lang")}
+    assert ranges["year"] == ((1999, 2021), None)
+    assert ranges["day"] == (None, ("2023-01-02", "2024-05-31T10:00"))
+    assert ranges["n"] == ((-2.5, 5), None)
+    assert ranges["lang"] == (None, None)
+
+
+def test_values_follow_every_change(things: Collection | RemoteCollection) -> None:
+    before = things.values("number")
+    assert (before.numbers, len(before.top), before.more) == ((0, 39), 20, True)
+    assert not things.values("number", 100).more
+    things.delete("d0-39")
+    assert things.values("number").numbers == (0, 38)
+    things.update("d0-1", {"number": 1000})
+    assert things.values("number").numbers == (0, 1000)
+    assert things.values("missing").top == ()
+
+
+def test_values_of_what_is_no_field_are_refused(things: Collection | RemoteCollection) -> None:
+    for name, most in ((5, 20), ("number", 0), ("number", 101), ("number", "many")):
+        with pytest.raises(BadInput):
+            things.values(name, most)  # type: ignore[arg-type]
 
 
 def test_documents_are_added_changed_and_deleted(things: Collection | RemoteCollection, counting: Counting) -> None:

@@ -11,6 +11,7 @@ from isthmus.client.operations import BATCH, Operations, served
 from isthmus.client.sessions import AsyncSession, ConnectSettings
 from isthmus.documents import Document, Query
 from isthmus.search import Added, Hit, SearchRequest, Stats, arguments
+from isthmus.storage.values import FieldValues
 
 
 class AsyncRemoteCollection:
@@ -96,6 +97,10 @@ class AsyncRemoteCollection:
     async def fields(self) -> list[str]:
         """Return the names of metadata that ``where`` can filter by."""
         return await self._session.run(self._operations.fields())
+
+    async def values(self, name: str, count: int = 20) -> FieldValues:
+        """Return the most frequent values of a field with how many documents have each, and its ranges."""
+        return await self._session.run(self._operations.values(name, count))
 
     async def search(  # noqa: PLR0913 - one name per option
         self,

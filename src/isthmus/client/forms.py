@@ -23,6 +23,7 @@ from isthmus.search.hits import Explanation, Hit, MatchedSegment, Passage
 from isthmus.search.request import query_json
 from isthmus.search.stats import Stats
 from isthmus.storage.base import UnfinishedReencode
+from isthmus.storage.values import FieldValues, ValueCount
 
 Fetch = Callable[[str], bytes]  # the bytes at a URL of the server
 _set = object.__setattr__  # of parts, which never change otherwise
@@ -190,6 +191,13 @@ def read_stats(form: Mapping[str, Any]) -> Stats:
     facts["drift"] = {name: math.inf if far is None else far for name, far in facts["drift"].items()}
     facts["reencoding"] = None if reencoding is None else UnfinishedReencode(**reencoding)
     return Stats(**facts)
+
+
+def read_values(form: Mapping[str, Any]) -> FieldValues:
+    """Read the values of a field."""
+    top = tuple(ValueCount(one["value"], one["documents"]) for one in form["values"])
+    numbers, dates = (None if form[name] is None else (form[name][0], form[name][1]) for name in ("numbers", "dates"))
+    return FieldValues(form["name"], top, form["more"], numbers, dates)
 
 
 def read_calibration(form: Mapping[str, Any]) -> RemoteCalibration:

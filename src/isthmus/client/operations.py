@@ -23,6 +23,7 @@ from isthmus.client.forms import (
     read_document,
     read_hit,
     read_stats,
+    read_values,
     reference_form,
     search_form,
 )
@@ -31,7 +32,9 @@ from isthmus.errors import BadInput, CannotFit, CannotReach
 from isthmus.kinds import Part
 from isthmus.search import Added, Hit, SearchRequest, Skipped, Stats, arguments
 from isthmus.search.page_texts import NEVER, PageTexts
+from isthmus.search.values import checked
 from isthmus.search.writer import arrivals
+from isthmus.storage.values import FieldValues
 
 BATCH = 256  # documents or searches of one request
 BYTES = 16 << 20  # of a request, about; a larger document is sent alone
@@ -184,6 +187,12 @@ class Operations:
         """Return the names that filters may use."""
         reply = yield Call(method="GET", path=self._path("/stats"))
         return list(reply.json()["fields"])
+
+    def values(self, name: str, count: int) -> Operation[FieldValues]:
+        """Return the values of a field."""
+        params = {"field": name, "count": str(checked(name, count))}
+        reply = yield Call(method="GET", path=self._path("/values"), params=params)
+        return read_values(reply.json()["fields"][0])
 
     def calibrations(self) -> Operation[dict[str, Any]]:
         """Return what the server says of the calibrations."""

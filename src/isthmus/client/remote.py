@@ -12,6 +12,7 @@ from isthmus.client.operations import Operations, served
 from isthmus.client.sessions import ConnectSettings, Session
 from isthmus.documents import Document, Query
 from isthmus.search import Added, Hit, SearchRequest, Stats, arguments
+from isthmus.storage.values import FieldValues
 
 
 def _bytes(url: str) -> Operation[bytes]:
@@ -83,6 +84,10 @@ class RemoteCollection:
     def fields(self) -> list[str]:
         """Return the names of metadata that ``where`` can filter by."""
         return self._session.run(self._operations.fields())
+
+    def values(self, name: str, count: int = 20) -> FieldValues:
+        """Return the most frequent values of a field with how many documents have each, and its ranges."""
+        return self._session.run(self._operations.values(name, count))
 
     def search(  # noqa: PLR0913 - one name per option
         self,

@@ -71,6 +71,11 @@ class Apart(NamedTuple):
     notes: tuple[str, ...] = ()  # pieces that cannot be left out, and why
 
 
+def can_load(encoder: Encoder | None) -> bool:
+    """Whether ``load`` finds something for this encoder, as far as its name tells; nothing is opened."""
+    return isinstance(encoder, CanExplain) or (encoder is not None and encoder.name in OPENERS)
+
+
 def load(encoder: Encoder | None) -> TakesApart:
     """Return the object that takes apart texts and pictures for this encoder."""
     if isinstance(encoder, CanExplain):

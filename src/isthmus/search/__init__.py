@@ -16,12 +16,14 @@ from isthmus.search.snapshot import Calibrated
 from isthmus.search.source_events import Indexed
 from isthmus.search.stats import Stats
 from isthmus.search.writer import Added, Skipped
+from isthmus.storage.values import FieldValues, ValueCount
 
 __all__ = [
     "Added",
     "Calibrated",
     "Collection",
     "Explanation",
+    "FieldValues",
     "Hit",
     "Indexed",
     "Map",
@@ -33,5 +35,6 @@ __all__ = [
     "Shares",
     "Skipped",
     "Stats",
+    "ValueCount",
     "WordShare",
 ]

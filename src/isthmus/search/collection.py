@@ -36,7 +36,7 @@ from isthmus.search.export import exported
 from isthmus.search.handle import Handle, Result, open_handle
 from isthmus.search.hits import Hit
 from isthmus.search.ingest import prepared
-from isthmus.search.maps import Map, mapped
+from isthmus.search.maps import Map, MapMaker
 from isthmus.search.page_texts import AUTO, NEVER, PageCounts, PageTexts
 from isthmus.search.query_log import QueryLog, of_words
 from isthmus.search.reencode import Reencoded, reencode
@@ -49,12 +49,14 @@ from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.source_events import Indexed, ReadSettings
 from isthmus.search.stats import Stats, stats
 from isthmus.search.sync import SourceSync
+from isthmus.search.values import ValueCounts
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
 from isthmus.sources.speech import SpeechSource, Transcriber
 from isthmus.sources.whole_files import APART, WAYS
 from isthmus.storage.base import Compacted
 from isthmus.storage.protocols import Store
+from isthmus.storage.values import FieldValues
 from isthmus.storage.where import parse
 from isthmus.types import Vectors
 
@@ -71,6 +73,8 @@ class Collection:
         self._store = opened.store
         self._snapshots = SnapshotManager(opened, self._store, calibration, follow)
         self._log = QueryLog(self._store)
+        self._values = ValueCounts(self._store)
+        self._maps = MapMaker(opened)
         self._searches = Searcher(opened, self._snapshots, self._log)
 
     @classmethod
@@ -334,6 +338,13 @@ class Collection:
         """Return the names of metadata that ``where`` can filter by."""
         return ["id", "modality", *self._store.fields()]
 
+    def values(self, name: str, count: int = 20) -> FieldValues:
+        """Return the most frequent values of a field with how many documents have each, and its ranges.
+
+        They are counted when they are first asked for, and again when documents have changed.
+        """
+        return self._values.of(name, count)
+
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         if not self._handle.database.writable:
@@ -432,9 +443,12 @@ class Collection:
         """
         asked, found = arguments.query(query), arguments.hits(hits)
         arguments.callback("progress", progress)
-        return self.retry_if_reencoded(
-            lambda: mapped(self._store, self._handle.load(), asked, found, progress or _ignore)
-        )
+        return self.retry_if_reencoded(lambda: self._maps.maps(asked, found, progress or _ignore))
+
+    @property
+    def has_maps(self) -> bool:
+        """Whether ``maps`` works with the encoder of this collection."""
+        return self._maps.possible
 
     def calibrate(
         self,

@@ -10,6 +10,7 @@ from isthmus.search.hits import Hit
 from isthmus.search.request import SearchRequest
 from isthmus.search.stats import Stats
 from isthmus.search.writer import Added
+from isthmus.storage.values import FieldValues
 
 
 @runtime_checkable
@@ -39,6 +40,9 @@ class SearchInterface(Protocol):
 
     def fields(self) -> list[str]:
         """Return the names of metadata that ``where`` can filter by."""
+
+    def values(self, name: str, count: int = 20) -> FieldValues:
+        """Return the most frequent values of a field with how many documents have each, and its ranges."""
 
     def search(self, query: str | Query | SearchRequest) -> list[Hit]:
         """Find documents; options are in the request."""

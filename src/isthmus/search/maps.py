@@ -13,7 +13,8 @@ one part p, and its words and patches are left out of it. A calibration moves an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from isthmus.encoders.abilities import TakesApart
 from isthmus.encoders.apart import Apart, Left
 from isthmus.errors import BadImage, BadInput
 from isthmus.kinds import IMAGE, TEXT, atoms
+from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
 from isthmus.search.query_vectors import check_weights, rest_of
 from isthmus.storage.protocols import Store
@@ -61,11 +63,36 @@ class Map:
     notes: tuple[str, ...] = ()  # what could not be taken apart, and why
 
 
+@dataclass(slots=True, eq=False)
+class MapMaker:
+    """Makes maps for a collection. What takes documents apart is opened when it is first needed, and kept."""
+
+    handle: Handle
+    _opened: tuple[Encoder, TakesApart] | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the encoder can leave out words and patches."""
+        return apart.can_load(self.handle.load())
+
+    def maps(self, query: Query, hits: Sequence[Hit], progress: Callable[[int, int], None]) -> list[Map]:
+        """Return a map for each hit that is still there."""
+        return mapped(self.handle.store, self._takes(self.handle.load()), query, hits, progress)
+
+    def _takes(self, encoder: Encoder | None) -> TakesApart:
+        with self._lock:
+            if encoder is None or self._opened is None or self._opened[0] is not encoder:
+                takes = apart.load(encoder)  # raises an error without an encoder
+                self._opened = None if encoder is None else (encoder, takes)
+                return takes
+            return self._opened[1]
+
+
 def mapped(
-    store: Store, encoder: Encoder | None, query: Query, hits: Sequence[Hit], progress: Callable[[int, int], None]
+    store: Store, takes: TakesApart, query: Query, hits: Sequence[Hit], progress: Callable[[int, int], None]
 ) -> list[Map]:
     """Return a map for each hit that is still there."""
-    takes = apart.load(encoder)
     if len(query.images) > 1:
         raise BadInput("A map takes a query of one picture. Have several put into words first (align='caption').")
     asked = _Side.of_query(takes, query)
@@ -106,8 +133,7 @@ class _Side:
 
     @classmethod
     def of_hit(cls, takes: TakesApart, hit: Hit, segments: Sequence[Segment]) -> _Side:
-        number = 0 if hit.passage is None else hit.passage.number
-        best = combination(segments, number)
+        best = _best(hit, segments)
         found: dict[str, Apart] = {}
         why: list[str] = []
         for segment in best:
@@ -149,6 +175,15 @@ class _Side:
         weights = self.weights
         each = None if weights is None else {p: np.full(len(m), weights.get(p, 1.0)) for p, m in parts.items()}
         return Raw().queries(Vectors(parts, weights=each), np.float64)
+
+
+def _best(hit: Hit, segments: Sequence[Segment]) -> Sequence[Segment]:
+    """Return the segments that matched together: of several pictures, not always the first."""
+    if hit.passage is not None:
+        return combination(segments, hit.passage.number)
+    wanted = {(one.name, one.parts, one.start, one.stop) for one in hit.segments}
+    found = [one for one in segments if (one.name, tuple(one.parts), one.start, one.stop) in wanted]
+    return found or combination(segments, 0)
 
 
 def _passages_before(segments: Sequence[Segment], segment: Segment) -> int:

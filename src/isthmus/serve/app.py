@@ -19,7 +19,18 @@ from isthmus.serve.bodies import LINES, UPLOAD
 from isthmus.serve.errors import LOG, add_handlers
 from isthmus.serve.guards import BodyGuard, OriginGuard, RequestGuard
 from isthmus.serve.limits import pixel_limit
-from isthmus.serve.routes import calibration, collections, documents, embeddings, health, jobs, rerank, search
+from isthmus.serve.routes import (
+    calibration,
+    collections,
+    documents,
+    embeddings,
+    health,
+    jobs,
+    maps,
+    rerank,
+    search,
+    values,
+)
 from isthmus.serve.schemas import describe
 from isthmus.serve.server import Server
 from isthmus.serve.settings import ServeSettings
@@ -60,7 +71,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         middleware=guards,
     )
     app.state.server = server
-    for module in (health, collections, documents, search, calibration, jobs, embeddings, rerank):
+    for module in (health, collections, documents, search, maps, values, calibration, jobs, embeddings, rerank):
         app.include_router(module.router)
     add_handlers(app)
     describe(app)

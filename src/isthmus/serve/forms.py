@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from isthmus.search.json_details import FieldValuesJson
+from isthmus.search.json_details import MapJson as MapJson  # for OpenAPI
 from isthmus.search.json_forms import DocumentJson, HitJson, SkippedJson
 
 
@@ -154,6 +156,25 @@ class ResultsJson(TypedDict):
     """The hits of several searches, in their order."""
 
     results: list[HitsJson]
+
+
+class ValuesJson(TypedDict):
+    """The values of fields."""
+
+    fields: list[FieldValuesJson]
+
+
+class MapQueryJson(TypedDict):
+    """What was searched for, to be explained at a document."""
+
+    query: str | QueryJson | list[dict[str, Any]]
+    calibration: NotRequired[str | None]
+
+
+class HasMapsJson(TypedDict):
+    """Whether hits can be explained by maps."""
+
+    maps: bool
 
 
 class HealthJson(TypedDict):

@@ -76,6 +76,12 @@ export const api = {
   stats: (name) => json(`${of(name)}/stats`),
   search: (name, body, signal) => json(`${of(name)}/search`, { method: "POST", body, signal }),
   similar: (name, id, body, signal) => json(`${at(name, id)}/similar`, { method: "POST", body, signal }),
+  hasMaps: async (name) => (await json(`${of(name)}/maps`)).maps,
+  map: (name, id, body) => json(`${at(name, id)}/maps`, { method: "POST", body }),
+  values: async (name, field) => {
+    const asked = new URLSearchParams(field ? { field } : {});
+    return (await json(`${of(name)}/values?${asked}`)).fields;
+  },
   document: (name, id) => json(at(name, id)),
   list: (name, { limit, after, where, signal }) => {
     const asked = new URLSearchParams({ limit, after: after ?? -1 });

@@ -2,8 +2,9 @@
 
 import { el, icon, real, sized } from "./dom.js";
 import { move, withMarks } from "./explain.js";
-import { kindOf, nameOf, titled } from "./kinds.js";
+import { isPlayed, kindOf, momentOf, nameOf, spanOf, titled } from "./kinds.js";
 import { thumbnail } from "./pictures.js";
+import { playable } from "./players.js";
 import { address } from "./state.js";
 import { words } from "./words.js";
 
@@ -38,7 +39,7 @@ export function update(made, hit, { raw }) {
 function matchOf(hit, raw) {
   if (hit.score === undefined) return null;
   if (raw || hit.probability === null) return el("span", { class: "match" }, hit.similarity.toFixed(2));
-  return el("span", { class: "match", title: words.matchLong(hit.probability) }, words.percent(hit.probability));
+  return el("span", { class: "match", title: words.matchLong(hit.probability) }, words.chance(hit.probability));
 }
 
 /** What the number of a hit measures, for those who hear it. */
@@ -70,8 +71,13 @@ function face(hit, marks) {
   const text = hit.passage?.text ?? hit.text;
   if (image && text) return el("div", { class: "face both" }, thumbnail(image.url), el("span", { class: "strip" }, withMarks(short(text), marks)));
   if (image) return el("div", { class: "face" }, thumbnail(image.url));
-  const heard = hit.parts.some((part) => part.kind === "audio" || part.kind === "video");
-  if (heard && text) return el("div", { class: "face other both" }, icon(kindOf(hit).icon), el("span", { class: "strip" }, withMarks(short(text), marks)));
+  const number = hit.parts.findIndex(isPlayed);
+  if (number >= 0) {
+    const span = spanOf(hit, number);
+    const face = playable(hit.parts[number], nameOf(hit), span, span && momentOf(span));
+    if (text) face.append(el("span", { class: "strip" }, withMarks(short(text), marks)));
+    return face;
+  }
   if (text) return el("div", { class: text.length < BRIEF ? "face words brief" : "face words" }, paragraph(text, marks));
   return el("div", { class: "face other" }, icon(kindOf(hit).icon));
 }

@@ -27,11 +27,11 @@ export function show(hits, context, { glide = false } = {}) {
   return next.filter((made, at) => before.get(made.dataset.id)?.at !== at).length;
 }
 
-/** Add hits at the end. */
-export function append(hits, context) {
+/** Add hits at the end; with `focus`, the first of them gets it. */
+export function append(hits, context, { focus = false } = {}) {
   const made = hits.map((hit) => card(hit, context));
   place.append(...made);
-  made[0]?.querySelector("a").focus({ preventScroll: true });
+  if (focus) made[0]?.querySelector("a").focus({ preventScroll: true });
 }
 
 /** FLIP: first and last places are measured, the difference is inverted, then played. */
@@ -71,7 +71,7 @@ export function followKeys(leave) {
   place.addEventListener("keydown", (event) => {
     const all = cards();
     const at = all.indexOf(event.target.closest("li"));
-    if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (at < 0 || event.target.closest("audio, video") || event.altKey || event.ctrlKey || event.metaKey) return;
     const columns = columnsOf(all);
     const to = {
       ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: Math.min(at + columns, all.length - 1), ArrowUp: at - columns,

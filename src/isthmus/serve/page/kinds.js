@@ -22,10 +22,21 @@ export function iconOfModality(modality) {
   return ["video", "audio", "image", "text"].find((kind) => parts.includes(kind)) ?? "other";
 }
 
-/** The second of a sound or a video where a hit begins, or null. */
-export function secondOf(hit) {
-  const timed = hit.segments?.find(({ start, parts }) => start !== null && ["audio", "video"].includes(hit.parts[parts[0]]?.kind));
-  return timed ? timed.start : null;
+export const isPlayed = ({ kind }) => kind === "audio" || kind === "video";
+
+/** The moment of a part that matches, { start, stop } in seconds, or null. */
+export function spanOf(hit, number) {
+  const timed = hit.segments?.find(({ start, parts }) => start !== null && parts[0] === number);
+  return timed && isPlayed(hit.parts[number]) ? { start: timed.start, stop: timed.stop } : null;
+}
+
+/** A moment as people write it: 0:42–0:47. */
+export const momentOf = ({ start, stop }) => `${clock(start)}–${clock(stop)}`;
+
+function clock(seconds) {
+  const [hours, minutes, rest] = [seconds / 3600, seconds / 60 % 60, seconds % 60].map(Math.floor);
+  const two = (number) => String(number).padStart(2, "0");
+  return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
 }
 
 export function modalityOf(document) {

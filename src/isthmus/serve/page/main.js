@@ -56,42 +56,49 @@ async function refresh() {
     notice(error.message);
   } finally {
     clearTimeout(late);
-    if (asking === mine) busy(false);
+    if (asking === mine) {
+      asking = null;
+      busy(false);
+    }
   }
 }
 
-async function showMore() {
-  busy(true);
+/** Show the next page below; `focus` moves there, as after the button was pressed. */
+async function showMore({ focus = false } = {}) {
+  if (asking || byId("more").hidden) return;
+  const mine = asking = new AbortController();
+  const { signal } = mine;
+  byId("more").textContent = words.loading;
   try {
+    const before = shown().length;
     if (listed) {
-      const next = await list(listed.next);
+      const next = await list(listed.next, signal);
       listed = { documents: [...listed.documents, ...next.documents], next: next.next };
-      append(next.documents, context());
     } else {
-      const next = await search(query(), found.calibrated.length);
-      const shownBefore = shown().length;
-      found = merged(found, next);
-      append(shown().slice(shownBefore), context());
+      found = merged(found, await search(query(), found.calibrated.length, signal));
     }
-    remember(shown());
+    const added = shown().slice(before);
+    append(added, context(), { focus });
+    remember(added);
     tell();
   } catch (error) {
+    if (error.name === "AbortError") return;
+    byId("more").hidden = true;
     notice(error.message);
   } finally {
-    busy(false);
+    byId("more").textContent = words.more;
+    if (asking === mine) asking = null;
   }
 }
 
 /** Say what is shown: the count above the grid, and the same to screen readers. */
 function tell() {
-  byId("ranking").hidden = Boolean(listed);
+  byId("ranking").hidden = Boolean(listed) || !found.calibrated.length;
   byId("more").hidden = listed ? listed.next === null : !found.full;
   for (const choice of document.getElementsByName("ranking")) choice.checked = choice.value === ranking();
   const text = summary();
+  if (text !== byId("count").textContent) say(text);
   count(text);
-  say(text);
-  const best = found.calibrated[0]?.probability ?? null;
-  if (!listed && !state.raw && best !== null && best < UNLIKELY) count(`${text}. ${words.unlikely}`);
 }
 
 function summary() {
@@ -101,14 +108,16 @@ function summary() {
     if (!where()) return words.browsing(here().documents, state.c);
     return number ? (listed.next === null ? words.filtered : words.atLeast)(number) : words.nothingFiltered;
   }
-  if (!number) return words.nothing;
-  if (state.raw) return words.hitsRaw(number);
-  const sure = found.calibrated.filter((hit) => hit.probability !== null);
-  return words.hits(number, sure.length ? sure.filter((hit) => hit.probability >= LIKELY).length : null);
+  if (!number) return where() ? words.nothingFiltered : words.nothing;
+  if (state.raw) return words.hitsRaw(number, found.full);
+  const sure = found.calibrated.map((hit) => hit.probability).filter((share) => share !== null);
+  if (sure.length && Math.max(...sure) < UNLIKELY) return words.unlikely;
+  return words.hits(number, sure.length ? sure.filter((share) => share >= LIKELY).length : null, found.full);
 }
 
 function count(text) {
   byId("count").textContent = text;
+  if (byId("filter-count")) byId("filter-count").textContent = text; // while the filters are open
 }
 
 function notice(text) {
@@ -124,7 +133,8 @@ function rerank() {
 }
 
 async function changed(before) {
-  if (!here()) return; // the collections are not known yet; `open` goes on from the state
+  if (!collections.length) return; // they are not known yet; `open` goes on from the state
+  if (!here()) state.c = before.c || collections[0].name; // an address that names none, or one that is gone
   const other = before.c !== state.c;
   if (before.q !== state.q && byId("words").value.trim() !== state.q.trim()) byId("words").value = state.q;
   try {
@@ -205,7 +215,8 @@ byId("grid").addEventListener("click", (event) => {
   go({ doc: link.closest("li").dataset.id });
 });
 byId("ranking").addEventListener("change", (event) => go({ raw: event.target.value === "raw" ? "1" : "" }, { replace: true }));
-byId("more").addEventListener("click", showMore);
+byId("more").addEventListener("click", () => showMore({ focus: true }));
+new IntersectionObserver(([end]) => { if (end.isIntersecting) showMore(); }, { rootMargin: "600px" }).observe(byId("more"));
 byId("collection").addEventListener("change", (event) => {
   dropPicture();
   go({ c: event.target.value, kind: "", where: [], like: "", doc: "" });

@@ -35,34 +35,26 @@ export function thumbnail(url, alt = "") {
   return made;
 }
 
-/** A large picture of a part. */
-export function picture(url, alt) {
+/** A large picture of a part, in a frame that a layer can lie over. */
+export function picture(url, alt, number) {
   const made = el("img", { alt, class: "large" });
+  const stack = el("div", { class: "stack", "data-part": number }, made);
+  made.addEventListener("load", () => {
+    stack.style.setProperty("--w", made.naturalWidth);
+    stack.style.setProperty("--h", made.naturalHeight);
+  });
   const place = small(url, 1600);
   if (key()) fetchInto(made, place);
   else made.src = place;
-  return made;
+  return el("div", { class: "frame" }, stack);
 }
 
-/** A sound or a video, with its controls; it begins at a second if one is given. */
-export function player({ kind, url }, label, second) {
-  const made = el(kind === "video" ? "video" : "audio", { controls: true, preload: "metadata", "aria-label": label });
-  if (second) made.addEventListener("loadedmetadata", () => { made.currentTime = second; }, { once: true });
-  if (key() || second) fetchInto(made, url, false); // the server sends files whole, and a browser cannot seek in those
-  else made.src = url;
-  return made;
-}
-
-async function fetchInto(element, place, free = true) {
+async function fetchInto(element, place) {
   try {
     const url = URL.createObjectURL(await (await send(place)).blob());
-    if (free) {
-      const done = () => URL.revokeObjectURL(url);
-      element.addEventListener("load", done, { once: true });
-      element.addEventListener("error", done, { once: true });
-    } else {
-      element.closest("dialog")?.addEventListener("close", () => URL.revokeObjectURL(url), { once: true });
-    }
+    const done = () => URL.revokeObjectURL(url);
+    element.addEventListener("load", done, { once: true });
+    element.addEventListener("error", done, { once: true });
     element.src = url;
   } catch {
     element.classList.add("broken");

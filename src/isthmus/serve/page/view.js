@@ -5,9 +5,12 @@ import { byId, closeButton, closeOnBackdrop, el, icon } from "./dom.js";
 import { sentences } from "./explain.js";
 import { addFilter } from "./filters.js";
 import { focusOn } from "./grid.js";
-import { kindOf, nameOf, secondOf } from "./kinds.js";
-import { picture, player, thumbnail } from "./pictures.js";
+import { isPlayed, kindOf, momentOf, nameOf, spanOf } from "./kinds.js";
+import { offerMap, toggleMap } from "./maps.js";
+import { picture, thumbnail } from "./pictures.js";
+import { momentButton, player, probe } from "./players.js";
 import { address, go, state } from "./state.js";
+import { passageMarks, textOf } from "./texts.js";
 import { words } from "./words.js";
 
 const NEIGHBOURS = 12;
@@ -36,6 +39,7 @@ export async function follow() {
   fill(found, list);
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
+  offerMap(found, () => plain(found));
   neighbours(found.id);
 }
 
@@ -55,8 +59,9 @@ function fill(hit, list) {
       el("div", { class: "side" },
         el("h2", { id: "document-name", tabindex: "-1" }, nameOf(hit)),
         scored && !state.raw && hit.probability !== null
-          ? el("p", { class: "big" }, el("b", {}, words.percent(hit.probability)), ` ${words.match}`) : null,
-        el("button", { type: "button", class: "main", onclick: () => likeThis(hit.id) }, icon("like"), words.moreLike),
+          ? el("p", { class: "big" }, el("b", {}, words.chance(hit.probability)), ` ${words.match}`) : null,
+        el("button", { type: "button", class: "main", id: "like", onclick: () => likeThis(hit.id) }, icon("like"), words.moreLike),
+        el("div", { id: "map", class: "map" }),
         ...(scored ? whyOf(hit) : []),
         ...aboutOf(hit))),
     el("section", { class: "neighbours", "aria-labelledby": "neighbours-name" },
@@ -74,28 +79,39 @@ function step(way, label, to, there) {
 
 function contentOf(hit) {
   const made = hit.parts.map((part, number) => {
-    if (part.kind === "image") return picture(part.url, nameOf(hit));
-    if (part.kind === "audio" || part.kind === "video") return player(part, nameOf(hit), secondOf(hit));
+    if (part.kind === "image") return picture(part.url, nameOf(hit), number);
+    if (isPlayed(part)) return played(hit, part, number);
     if (part.content === null) return part.url ? el("a", { href: part.url, download: "" }, words.original) : null;
-    return el("p", { class: "text" }, ...withPassage(part.content, hit.passage?.part === number ? hit.passage : null));
+    return plainText(hit, number);
   });
+  const kinds = hit.parts.map(({ kind }) => kind).join("+");
+  if (kinds === "text+image") made.reverse(); // a caption is read after its picture
   return made.length ? made : [el("p", { class: "text" }, hit.text ?? "")];
 }
 
-/** A text with its heading, and its best passage marked; the passage counts characters, not UTF-16 units. */
-function withPassage(text, passage) {
-  const head = /^\s*#{1,6}\s+([^\n]+)\n*/.exec(text);
-  const title = head ? [el("b", {}, head[1])] : [];
-  const before = head ? [...head[0]].length : 0;
-  const all = [...reflowed(text)].slice(before);
-  const cut = (from, to) => all.slice(from, to).join("");
-  const [start, stop] = passage ? [Math.max(0, passage.start - before), passage.stop - before] : [0, 0];
-  if (stop <= start || stop - start >= all.length) return [...title, all.join("")];
-  return [...title, cut(0, start), el("mark", { class: "passage" }, cut(start, stop)), cut(stop)];
+function plainText(hit, number) {
+  const { content } = hit.parts[number];
+  return textOf(content, number, hit.passage?.part === number ? passageMarks(content, hit.passage) : []);
 }
 
-/** Join lines that were broken at a fixed width; as many characters as before. */
-const reflowed = (text) => text.replace(/(?<=[^\n]{60})\n(?=[\p{L}\p{N}"'(])/gu, " ");
+/** A player, and the moment that matches. The sound of a video is a part of its own, and needs no second player. */
+function played(hit, part, number) {
+  const span = spanOf(hit, number);
+  const made = player(part, nameOf(hit), span);
+  const place = el("div", { class: "played" }, made, span ? momentButton(made, span, momentOf(span)) : null);
+  const video = hit.parts.find((other) => other.kind === "video");
+  if (part.kind === "audio" && video) {
+    place.hidden = true;
+    Promise.all([probe(part.url), probe(video.url)]).then(([one, other]) => { place.hidden = one.tag !== null && one.tag === other.tag; });
+  }
+  return place;
+}
+
+/** Show the pictures and texts as they are, without a map. */
+function plain(hit) {
+  for (const heat of dialog.querySelectorAll("canvas.heat")) heat.remove();
+  for (const text of dialog.querySelectorAll(".text[data-part]")) text.replaceWith(plainText(hit, Number(text.dataset.part)));
+}
 
 function whyOf(hit) {
   const said = sentences(hit, Boolean(state.raw));
@@ -113,7 +129,7 @@ function aboutOf(hit) {
 
 function valueOf(value, field) {
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-  if (field === null || typeof value === "object") return text;
+  if (field === null || field === "path" || typeof value === "object") return text; // the server tells no whole path
   return el("button", {
     type: "button", class: "link", title: words.onlyThese(field, text), onclick: () => addFilter(field, "is", text),
   }, text);
@@ -129,7 +145,10 @@ async function neighbours(id) {
   const place = byId("neighbours");
   if (shown !== id || !place) return;
   if (found instanceof Error || !found.length) {
-    place.replaceChildren(el("p", { class: "dim" }, found instanceof Error ? found.message : words.noNeighbours));
+    const unable = found.status === 400; // the collection is not calibrated for queries of this kind
+    if (unable) byId("like").hidden = true;
+    const said = unable ? words.noNeighboursOfKind : found instanceof Error ? found.message : words.noNeighbours;
+    place.replaceChildren(el("p", { class: "dim" }, said));
     return;
   }
   place.replaceChildren(el("ul", { class: "strip-list" }, found.map(small)));
@@ -144,7 +163,7 @@ function small(hit) {
     event.preventDefault();
     go({ doc: hit.id });
   };
-  return el("li", { class: "card" }, el("div", { class: image ? "face" : "face words" }, face),
+  return el("li", { class: "card" }, el("div", { class: image ? "face" : hit.text ? "face words" : "face other" }, face),
     el("a", { class: "name", href: address({ doc: hit.id }), onclick: open }, nameOf(hit), el("span", { class: "unseen" }, `, ${kindOf(hit).word}`)));
 }
 
@@ -161,7 +180,8 @@ export function start(listed, like) {
     focusOn(last);
   });
   dialog.addEventListener("keydown", (event) => {
-    if (event.target.closest("input, audio, video")) return;
+    if (event.target.closest("input, audio, video") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "m") toggleMap();
     const list = hits();
     const at = list.findIndex((one) => one.id === state.doc);
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1 }[event.key];

@@ -2,6 +2,10 @@
 
 const many = (count, one, several) => `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
 const percent = (share) => `${Math.round(share * 100)}%`;
+const chance = (share) => { // never certain
+  if (share < 0.005) return "<1%";
+  return share > 0.995 ? ">99%" : percent(share);
+};
 const ordinal = (n) => {
   const ends = { one: "st", two: "nd", few: "rd", other: "th" };
   return `${n}${ends[new Intl.PluralRules("en", { type: "ordinal" }).select(n)]}`;
@@ -9,6 +13,7 @@ const ordinal = (n) => {
 
 export const words = {
   percent,
+  chance,
   common: ["and", "are", "for", "from", "has", "have", "that", "the", "this", "was", "with", "you", "your"], // not marked in texts
   home: "isthmus, start page",
   searchLabel: "Search with words, a picture, or both",
@@ -43,16 +48,20 @@ export const words = {
   browsing: (count, name) => `${many(count, "document", "documents")} in ${name}`,
   filtered: (count) => many(count, "document passes the filters", "documents pass the filters"),
   atLeast: (count) => `The first ${many(count, "document that passes", "documents that pass")} the filters`,
-  hits: (count, likely) => `${many(count, "hit", "hits")}${likely === null ? "" : `, ${likely} likely`}`,
-  hitsRaw: (count) => `${many(count, "hit", "hits")} by raw cosine`,
-  unlikely: "Nothing here is a likely match. These documents are the nearest.",
+  hits: (count, likely, more) => {
+    if (likely === null) return `${more ? "The first " : ""}${many(count, "hit", "hits")}`;
+    if (likely === 0) return "No likely match. These documents are the nearest.";
+    return `${likely === count && more ? "At least " : ""}${many(likely, "likely match", "likely matches")}, the nearest first`;
+  },
+  hitsRaw: (count, more) => `${more ? "The first " : ""}${many(count, "hit", "hits")} by raw cosine`,
+  unlikely: "Nothing matches well. These documents are the nearest.",
   nothing: "Nothing found.",
   nothingFiltered: "Nothing passes the filters.",
   moved: (count, of) => (count ? `${count} of ${of} moved.` : "Nothing moved."),
   empty: "This collection is empty. Drop files anywhere on this page to add them.",
   noCollections: "There is no collection here yet. Make one with: isthmus index YOUR_FOLDER --into things.isthmus",
   match: "match",
-  matchLong: (share) => `Probability that this is a match: ${percent(share)}`,
+  matchLong: (share) => `Probability that this is a match: ${chance(share)}`,
   cosine: "cosine",
   up: (places) => many(places, "place", "places"),
   down: (places) => many(places, "place", "places"),
@@ -69,6 +78,7 @@ export const words = {
   moreLike: "More like this",
   neighbours: "Neighbours",
   noNeighbours: "There are no other documents.",
+  noNeighboursOfKind: "This collection cannot be searched by documents of this kind.",
   loading: "Loading …",
   why: "Why it is here",
   about: "About",
@@ -89,16 +99,43 @@ export const words = {
     scale: (score) => `Put on one scale with the other kinds of documents, its score is ${score.toFixed(2)}.`,
     words: (value) => `Words that it shares with the query added ${value.toFixed(2)}.`,
     raised: "It has the picture of the query, or nearly the same, so it was raised to the top.",
-    probability: (share) => `Judging by similar searches, it is a match with a probability of ${percent(share)}.`,
+    probability: (share) => `Judging by similar searches, it is a match with a probability of ${chance(share)}.`,
     rawOnly: "It is ranked by raw cosine alone, with no correction for its kind or for being near everything.",
     passage: "The passage that matches best is marked in the text.",
   },
+  wholeText: (characters) => `Show the whole text (${characters.toLocaleString("en")} characters)`,
+  moment: (span) => `Best match at ${span}`,
+  play: (name) => `Play ${name}`,
+  playFrom: (name, span) => `Play ${name} at ${span}`,
+  cannotPlay: "This browser cannot play this file.",
+  map: {
+    show: "Show what matched",
+    making: "Looking at every word and patch …",
+    none: "Neither its words nor its picture can be taken apart.",
+    flat: "No single patch of the picture matters: without any one of them, the similarity stays the same.",
+    flatWords: "No single word matters.",
+    share: (share) => `${share < 0 ? "−" : "+"}${Math.abs(share).toFixed(4)}`,
+    strongest: (list) => `Its strongest words: ${list.map(({ word, share }) => `${word} ${words.map.share(share)}`).join(", ")}.`,
+    hottest: (down, across, share) => {
+      const where = [["top", "", "bottom"][down], ["left", "", "right"][across]].filter(Boolean).join(" ");
+      return `Red counts for the match, blue against it. The strongest patch is ${where ? `at the ${where}` : "in the middle"}: ${words.map.share(share)}.`;
+    },
+    asked: "Your words, as they met it:",
+  },
   filter: "Filter",
-  filterTitle: "Filter by metadata",
+  filterTitle: "Filters",
   field: "Field",
   condition: "Condition",
   value: "Value",
-  valuesSeen: "Frequent values",
+  otherCondition: "Another condition",
+  from: (name) => `${name}, from`,
+  to: (name) => `${name}, to`,
+  between: "to",
+  count: (count) => count.toLocaleString("en"),
+  counted: (count) => (count === 1 ? "document" : "documents"),
+  truth: { 0: "false", 1: "true" },
+  clearFilters: "Clear filters",
+  done: "Done",
   conditions: { is: "is", not: "is not", gte: "is at least", lte: "is at most", exists: "exists" },
   apply: "Add filter",
   removeFilter: (text) => `Remove the filter ${text}`,

@@ -22,12 +22,12 @@ def matches(held: StoredDocument, condition: Condition) -> bool:
         case Everything():
             return True
         case OneOf(name, values):
-            return any(_plain(name, value) in _values(held, name) for value in values)
+            return any(_plain(name, value) in held_values(held, name) for value in values)
         case Compare(name, sign, value):
             operand = _plain(name, value)
-            return any(SIGNS[sign](one, operand) for one in _values(held, name) if _alike(one, operand))
+            return any(SIGNS[sign](one, operand) for one in held_values(held, name) if _alike(one, operand))
         case Exists(name):
-            return bool(_values(held, name))
+            return bool(held_values(held, name))
         case Not(inner):
             return not matches(held, inner)
         case All(several):
@@ -36,7 +36,8 @@ def matches(held: StoredDocument, condition: Condition) -> bool:
             return any(matches(held, one) for one in several)
 
 
-def _values(held: StoredDocument, name: str) -> list[Scalar]:
+def held_values(held: StoredDocument, name: str) -> list[Scalar]:
+    """Return what a document has under a name."""
     if name in COLUMNS:
         return [held.document.id if name == "id" else held.entry.modality]
     wanted = readable(name)

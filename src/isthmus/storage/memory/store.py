@@ -27,7 +27,9 @@ from isthmus.storage.facts import as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
 from isthmus.storage.memory.filters import allowed
 from isthmus.storage.memory.parts import MemoryCalibrations, MemoryLedger, MemoryQueries, MemoryWords
+from isthmus.storage.memory.values import values
 from isthmus.storage.segments import Segment, assembled
+from isthmus.storage.values import FieldValues
 from isthmus.storage.where import Condition
 from isthmus.types import Rows
 
@@ -167,6 +169,10 @@ class MemoryStore:
     def fields(self) -> list[str]:
         """Return the names of the metadata."""
         return sorted({name for held in self._held.values() for name, _ in held.facts})
+
+    def values(self, name: str) -> FieldValues:
+        """Return the values of a field with how many documents have each."""
+        return values(self.database.now, name)
 
     def copies(self, row: int) -> set[int]:
         """Return the rows of the documents with exactly the same parts as this one, including itself."""

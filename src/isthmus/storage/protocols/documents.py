@@ -7,6 +7,7 @@ from typing import Protocol
 
 from isthmus.documents import Document
 from isthmus.storage.base import Described, Entry, Found, Transaction
+from isthmus.storage.values import FieldValues
 from isthmus.storage.where import Condition
 from isthmus.types import Rows
 
@@ -48,6 +49,10 @@ class DocumentTable(Protocol):
 
     def fields(self) -> list[str]:
         """Return the names of the metadata, with one index lookup for each."""
+        ...
+
+    def values(self, name: str) -> FieldValues:
+        """Return the values of a field with how many documents have each; this reads every value of the field."""
         ...
 
     def copies(self, row: int) -> set[int]:

@@ -18,8 +18,10 @@ from isthmus.storage.sqlite.documents import SqliteDocuments
 from isthmus.storage.sqlite.filters import compiled
 from isthmus.storage.sqlite.ledger import SqliteLedger
 from isthmus.storage.sqlite.query_log import SqliteQueries
+from isthmus.storage.sqlite.values import values
 from isthmus.storage.sqlite.vectors import several
 from isthmus.storage.sqlite.words import SqliteWords
+from isthmus.storage.values import FieldValues
 from isthmus.storage.where import Condition
 from isthmus.types import Rows
 
@@ -135,6 +137,10 @@ class SqliteStore(SqliteDocuments):
         while (row := self.database.one(statement, found[-1] if found else "")) and row[0] is not None:
             found.append(str(row[0]))
         return found
+
+    def values(self, name: str) -> FieldValues:
+        """Return the values of a field with how many documents have each; this reads every value of the field."""
+        return values(self.database, name)
 
     def ids(self, condition: Condition) -> list[str]:
         """Return the ids of the documents that pass a filter, in the order they were added."""
