@@ -13,7 +13,17 @@ from isthmus import sources
 from isthmus._optional import need
 from isthmus.calibration import load as load_calibration
 from isthmus.cli import INTERRUPTED, progress, show
-from isthmus.cli.options import ENCODERS, Device, In, Json, Precision, Quiet, Threads, conditions, references
+from isthmus.cli.options import (
+    ENCODERS,
+    CalibrationDevice,
+    In,
+    Json,
+    Precision,
+    Quiet,
+    Threads,
+    conditions,
+    references,
+)
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.encoders.abilities import HasUsage
 from isthmus.encoders.base import FULL
@@ -93,7 +103,7 @@ def index(  # noqa: PLR0913 - one name per option
         typer.Option(envvar="ISTHMUS_WHISPER", help="the speech model: a name or a folder; default: that of the extra"),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
-    device: Device = "cpu",
+    device: CalibrationDevice = "cpu",
     precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,
@@ -239,7 +249,7 @@ def calibrate(
         bool | None,
         typer.Option(help="log queries from now on, for the next calibration; or stop, and delete the log"),
     ] = None,
-    device: Device = "cpu",
+    device: CalibrationDevice = "cpu",
     precision: Precision = FULL,
     threads: Threads = None,
     quiet: Quiet = False,

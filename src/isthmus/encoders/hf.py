@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from isthmus._optional import need
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Settings
 from isthmus.encoders.hf_towers import ARCHITECTURES, EXTRA, Architecture, HfImages, HfModel, HfText
 from isthmus.encoders.images import read
 from isthmus.encoders.picture_recipe import recipe_of
 from isthmus.encoders.texts import Splitter
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, weights
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput
