@@ -7,7 +7,7 @@ from pathlib import Path
 import isthmus
 
 LAYERS = [
-    {"types", "errors", "_optional", "atomic", "budget", "checksums", "files", "prefetch", "service"},
+    {"types", "errors", "_optional", "atomic", "budget", "checksums", "devices", "files", "prefetch", "service"},
     {"isolated", "ocr"},
     {"registry", "kinds", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},
@@ -93,3 +93,13 @@ def test_no_kind_is_named_outside_its_table_its_readers_and_its_encoders() -> No
             nodes = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant))
             found += [f"{name}:{node.lineno}" for node in nodes if node.value in ("text", "image", "image+text")]
     assert found == []
+
+
+USE_TORCH = ("encoders/", "align/", "train/", "devices.py", "index/device.py", "index/tiles.py", "evaluate/mteb.py")
+
+
+def test_torch_is_used_where_the_architecture_says() -> None:
+    for path in ROOT.rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith((*USE_TORCH, "search/handle.py")):  # which asks whether there is a GPU
+            assert not re.search(r'import torch|need\("torch"', path.read_text()), name

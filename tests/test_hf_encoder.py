@@ -24,13 +24,14 @@ import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Settings
 from isthmus.encoders.hf_towers import ARCHITECTURES
 from isthmus.encoders.images import Frame
 from isthmus.encoders.once import EncoderRun
 from isthmus.encoders.picture_recipe import recipe_of
 from isthmus.encoders.texts import TextPassage
-from isthmus.encoders.torch_models import BatchLimit, torch_device
+from isthmus.encoders.torch_models import BatchLimit
 from isthmus.errors import BadFile, BadInput
 from isthmus.isolated.recordings import frames as key_frames
 from tiny import write_encoder, write_sentence_transformer

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from isthmus._optional import need
 from isthmus.align.prompts import Prompt
+from isthmus.devices import torch_device
 from isthmus.documents import ImageLike
 from isthmus.encoders.images import whole
-from isthmus.encoders.torch_models import from_hub, no_remote_code, torch_device
+from isthmus.encoders.torch_models import from_hub, no_remote_code
 
 if TYPE_CHECKING:
     from PIL.Image import Image

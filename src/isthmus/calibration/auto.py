@@ -55,7 +55,8 @@ def fit(
     ``weights``: how much of each part goes into a document's fusion; a document's own weights take precedence.
     ``means``: where ``center`` and ``dn`` take their means from, if not from ``documents`` and ``queries``: documents
     of a training split (queries keep the means of ``queries``), or another fitted calibration, for both.
-    ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``.
+    ``neighbours``: a nearest-neighbour search for ``nnn`` and ``learned``: by index (``index.FaissNeighbours``), or
+    exactly on a GPU (``index.DeviceNeighbours("cuda")``), by which the statistics of ``standardize`` are found, too.
     ``owner``: which document each row is a passage of, 0, 0, 1, 2, 2 …; then ``positives`` and ``sources`` name
     documents by these numbers, a document's similarity is that of its best passage, and its weight in every mean is 1.
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,14 @@ class NeighbourSearch(Protocol):
 
     def __call__(self, vectors: Matrix, bank: Matrix, k: int) -> tuple[Matrix, Rows]:
         """Return the ``k`` largest inner products of each vector with the bank, and their rows: ``(n, k)`` twice."""
+
+
+@runtime_checkable
+class ExactSearch(NeighbourSearch, Protocol):
+    """A search that misses nothing, as one on a GPU: then a scale takes its statistics by it, too."""
+
+    def search_once(self, vectors: Matrix, bank: Matrix, k: int) -> tuple[Matrix, Rows]:
+        """Return the same as a call; the bank will not be searched again, so nothing of it is kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,8 +205,17 @@ def _nearest_mean_of_passages(
     return np.asarray(total / np.maximum(count, 1), dtype=x.dtype)
 
 
-def best_by_modality(x: Matrix, documents: Passages, bank: Matrix, minus: Matrix, own: Pairs | None) -> Matrix:
+def best_by_modality(
+    x: Matrix,
+    documents: Passages,
+    bank: Matrix,
+    minus: Matrix,
+    own: Pairs | None,
+    search: NeighbourSearch | None = None,
+) -> Matrix:
     """Return each reference's best ``similarity − minus`` in each document modality, ``(modalities, references)``."""
+    if isinstance(search, ExactSearch):
+        return _best_by_search(x, documents, bank, minus, own, search)
     best = np.full((len(documents.modalities), len(bank)), -np.inf)
     codes = documents.modality_code
     for block, similarity in similarity_blocks(x, bank, own, documents.starts):
@@ -206,6 +223,28 @@ def best_by_modality(x: Matrix, documents: Passages, bank: Matrix, minus: Matrix
         code = codes[block]
         for modality in np.unique(code):
             np.maximum(best[modality], values[code == modality].max(axis=0), out=best[modality])
+    return best
+
+
+def _best_by_search(
+    x: Matrix, documents: Passages, bank: Matrix, minus: Matrix, own: Pairs | None, search: ExactSearch
+) -> Matrix:
+    """The same by a search: ``similarity − minus`` is the product of ``[x, minus]`` and ``[reference, −1]``."""
+    counts = np.ones(len(documents), int) if documents.starts is None else lengths(documents.starts, len(x))
+    owner = np.repeat(np.arange(len(documents)), counts)
+    most = 0  # rows of one reference's own sources, which do not count
+    if own is not None and len(own):
+        most = int(np.bincount(own.queries, weights=counts[own.documents]).max())
+    best = np.full((len(documents.modalities), len(bank)), -np.inf)
+    asked = np.column_stack([bank, np.full(len(bank), -1, dtype=bank.dtype)])
+    for code in range(len(documents.modalities)):
+        rows = np.flatnonzero(documents.modality_code[owner] == code)
+        wide = np.column_stack([x[rows], minus[owner[rows]].astype(x.dtype)])
+        values, found = search.search_once(asked, wide, min(1 + most, len(rows)))
+        if own is not None and most:
+            pair = np.arange(len(bank))[:, None] * len(documents) + owner[rows[found]]
+            values = np.where(np.isin(pair, own.queries * len(documents) + own.documents), -np.inf, values)
+        best[code] = values.max(axis=1)
     return best
 
 

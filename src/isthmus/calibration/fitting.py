@@ -146,23 +146,23 @@ class _Values:
     def __init__(
         self, fitted: Fitted, documents: Passages, x: Matrix, sources: Pairs | None, search: NeighbourSearch | None
     ) -> None:
-        self.fitted, self.documents, self.x, self.sources = fitted, documents, x, sources
-        self.minus = {modality: self._minus(modality, search) for modality in fitted.query_modalities}
+        self.fitted, self.documents, self.x, self.sources, self.search = fitted, documents, x, sources, search
+        self.minus = {modality: self._minus(modality) for modality in fitted.query_modalities}
 
-    def _minus(self, modality: str, search: NeighbourSearch | None) -> Matrix:
+    def _minus(self, modality: str) -> Matrix:
         spec = self.fitted.spec
         if spec.bias is None or spec.scales_first:
             return np.zeros(len(self.documents), dtype=np.float32)
         ones = np.ones(len(self.documents), dtype=np.float32)
         starts = self.documents.starts
-        columns = bias_columns(self.fitted, self.x, starts, modality, ones, self.sources, search)
+        columns = bias_columns(self.fitted, self.x, starts, modality, ones, self.sources, self.search)
         return np.asarray((columns * spec.bias.coefficients(NO_SETS).astype(columns.dtype)).sum(axis=1))
 
     def best(self, modality: str) -> Matrix:
         """Return the pseudo-positives: the best value of each reference in each document modality."""
         own = self.fitted.references.own(modality, self.sources)
         bank = self.fitted.references.vectors[modality]
-        return best_by_modality(self.x, self.documents, bank, self.minus[modality], own)
+        return best_by_modality(self.x, self.documents, bank, self.minus[modality], own, self.search)
 
     def of_pairs(self, modality: str, known: Pairs) -> tuple[Matrix, Pairs]:
         """Return the values of the labelled pairs of this query modality."""

@@ -42,6 +42,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         "st": Extra("sentence-transformers models as encoders", ("sentence_transformers",)),
         "mteb": Extra("mteb models as encoders, and encoders as mteb models", ("mteb",)),
         "train": Extra("training", ("torch", "onnx")),
+        "gpu": Extra("biases and exact search on a GPU, by torch", ("torch",)),
         "lora": Extra("training LoRA adapters of language models", ("peft",)),
     }
 )

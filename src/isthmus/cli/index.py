@@ -16,7 +16,7 @@ from isthmus.cli import INTERRUPTED, progress, show
 from isthmus.cli.opening import open_existing
 from isthmus.cli.options import (
     ENCODERS,
-    Device,
+    CalibrationDevice,
     In,
     Json,
     Precision,
@@ -105,7 +105,7 @@ def index(  # noqa: PLR0913 - one name per option
         typer.Option(envvar="ISTHMUS_WHISPER", help="the speech model: a name or a folder; default: that of the extra"),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
-    device: Device = "cpu",
+    device: CalibrationDevice = "cpu",
     precision: Precision = FULL,
     trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,
@@ -260,7 +260,7 @@ def calibrate(  # noqa: PLR0913 - one name per option
         bool | None,
         typer.Option(help="log queries from now on, for the next calibration; or stop, and delete the log"),
     ] = None,
-    device: Device = "cpu",
+    device: CalibrationDevice = "cpu",
     precision: Precision = FULL,
     trust_remote_code: TrustRemoteCode = False,
     threads: Threads = None,

@@ -26,6 +26,13 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
 Device: TypeAlias = Annotated[
     str, typer.Option(envvar="ISTHMUS_DEVICE", help="device of the encoder: auto, cpu, cuda or mps")
 ]
+CalibrationDevice: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        envvar="ISTHMUS_DEVICE",
+        help="device of the encoder, and (cuda, by torch) of the biases: auto, cpu, cuda or mps",
+    ),
+]
 Precision: TypeAlias = Annotated[
     str,
     typer.Option(

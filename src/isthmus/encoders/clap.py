@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus._optional import need
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Settings, unit
 from isthmus.encoders.hf import splitter_of
 from isthmus.encoders.hf_files import identity_of, load_weights
@@ -27,7 +28,7 @@ from isthmus.encoders.hf_towers import EXTRA, Architecture, HfModel, HfText
 from isthmus.encoders.media import MediaEncoder
 from isthmus.encoders.once import Pending
 from isthmus.encoders.sounds import MediaVectors, seconds, segments
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code, torch_device
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code
 from isthmus.errors import BadInput
 from isthmus.isolated import recordings
 from isthmus.kinds import FileLike

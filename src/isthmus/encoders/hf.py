@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from isthmus._optional import need
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Settings
 from isthmus.encoders.hf_files import HubFiles, code_of, identity_of
 from isthmus.encoders.hf_towers import EXTRA, PAIRS, Architecture, HfImages, HfModel, HfText
@@ -24,7 +25,7 @@ from isthmus.encoders.images import read
 from isthmus.encoders.locations import two_names
 from isthmus.encoders.picture_recipe import recipe_of
 from isthmus.encoders.texts import Splitter
-from isthmus.encoders.torch_models import BatchLimit, in_precision, torch_device, weights
+from isthmus.encoders.torch_models import BatchLimit, in_precision, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput

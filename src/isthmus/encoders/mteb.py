@@ -20,13 +20,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from isthmus._optional import need, offline
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Progress, Role, Settings
 from isthmus.encoders.byte_splitter import byte_splitter
 from isthmus.encoders.cache import Cache
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.st import splitter
 from isthmus.encoders.texts import Strings, TextPassage
-from isthmus.encoders.torch_models import torch_device, torch_threads, weights
+from isthmus.encoders.torch_models import torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix

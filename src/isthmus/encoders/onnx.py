@@ -230,7 +230,7 @@ def torch_gpu(device: str) -> str | None:
     kind = device.partition(":")[0]
     if kind == "cpu" or PROVIDERS["cuda"] in ort.get_available_providers() or find_spec("torch") is None:
         return None
-    from isthmus.encoders.torch_models import torch_device
+    from isthmus.devices import torch_device
 
     found = torch_device(device, "hf")
     return None if found == "cpu" else found

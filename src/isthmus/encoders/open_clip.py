@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from isthmus._optional import need, offline
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.once import Pending
 from isthmus.encoders.texts import Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, fetched_later, in_precision, torch_device, torch_threads, weights
+from isthmus.encoders.torch_models import BatchLimit, fetched_later, in_precision, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from isthmus._optional import need
+from isthmus.devices import torch_device
 from isthmus.documents import Document, Query
 from isthmus.encoders.abilities import PairMatcher
 from isthmus.encoders.base import Settings
@@ -23,7 +24,7 @@ from isthmus.encoders.http import HttpModel
 from isthmus.encoders.items import readable
 from isthmus.encoders.st import EXTRA, splitter
 from isthmus.encoders.texts import Splitter, Strings
-from isthmus.encoders.torch_models import BatchLimit, from_hub, torch_device, torch_threads
+from isthmus.encoders.torch_models import BatchLimit, from_hub, torch_threads
 from isthmus.errors import BadInput
 from isthmus.types import Matrix
 

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from isthmus._optional import need
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_device, torch_threads, weights
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadInput
 from isthmus.types import Matrix

@@ -1,4 +1,4 @@
-"""What encoders on torch share: loading, devices, threads, precision, the hash of weights, batches that fit."""
+"""What encoders on torch share: loading, threads, precision, the hash of weights, batches that fit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from isthmus._optional import need, offline
+from isthmus.devices import unless_out_of_memory
 from isthmus.encoders.once import Pending, launched
-from isthmus.errors import BadFile, BadInput
+from isthmus.errors import BadFile
 from isthmus.types import Matrix
 
 Item = TypeVar("Item")
-AUTO = "auto"
 HUB_SECONDS = 10  # until the hub counts as out of reach
 SHOWN = 300  # characters of another library's error
 
@@ -79,20 +79,6 @@ def _plain(error: Exception) -> str:
     """Return the first sentences of an error: libraries add advice about their own calls."""
     said = " ".join(str(error).split()) or type(error).__name__
     return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
-
-
-def torch_device(device: str, extra: str) -> str:
-    """Return a device that torch has; ``auto`` is a GPU (CUDA, then Apple's) if there is one, else the processor."""
-    torch = need("torch", extra=extra)
-    there = ["cpu"]
-    there += ["cuda"] if torch.cuda.is_available() else []
-    there += ["mps"] if torch.backends.mps.is_available() else []
-    if device == AUTO:
-        return next(kind for kind in ("cuda", "mps", "cpu") if kind in there)
-    kind, _, number = device.partition(":")
-    if kind not in there or (number and not number.isdigit()):
-        raise BadInput(f"torch has no device {device!r}; this installation has {', '.join(there)}, and auto.")
-    return device
 
 
 def in_precision(model: Any, precision: str, device: str) -> Any:
@@ -166,26 +152,11 @@ class BatchLimit:
         first = 0
         while first < len(items):
             batch = items[first : first + self.size]
-            found = _unless_out_of_memory(start, batch)
+            smallest = "One input alone" if len(batch) == 1 else None
+            found = unless_out_of_memory(partial(start, batch), smallest)
             if found is None:
                 self.size = max(1, len(batch) // 2)
                 continue
             batches.append(found)
             first += len(batch)
         return lambda: np.concatenate([rows() for rows in batches])
-
-
-def _unless_out_of_memory(start: Callable[[Sequence[Item]], Pending], batch: Sequence[Item]) -> Pending | None:
-    """Return None if a batch does not fit; a single input that does not fit raises."""
-    torch = need("torch", extra="hf")
-    try:
-        return start(batch)
-    except torch.OutOfMemoryError as error:
-        if len(batch) == 1:
-            raise BadInput(
-                f"One input alone does not fit into the memory of the device ({error}). Use device='cpu', or half "
-                "precision."
-            ) from None
-    if torch.cuda.is_available():  # after the handler, which keeps the tensors of the failed batch alive
-        torch.cuda.empty_cache()
-    return None

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus._optional import need
+from isthmus.devices import torch_device
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.hf_towers import HfModel
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.once import Pending, VectorInput
 from isthmus.encoders.one_vector import OneVectorEncoder
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code, torch_device, weights
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code, weights
 from isthmus.encoders.vlm_prompts import PROMPTS, Prompts
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup

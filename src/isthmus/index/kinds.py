@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isthmus._optional import need
+from isthmus.errors import BadInput
 from isthmus.index.base import Index, Progress, checked_vectors
 from isthmus.index.choice import AUTO, choose
 from isthmus.index.exact import Exact
@@ -48,12 +49,19 @@ def checked_kind(kind: str) -> str:
 
 
 def build(
-    vectors: Matrix, kind: str | None = None, *, threads: int | None = None, progress: Progress | None = None
+    vectors: Matrix,
+    kind: str | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    device: str | None = None,
+    precision: str = "auto",
 ) -> Index:
     """Build an index over the rows, which are kept, not copied; default: the kind for their number.
 
     ``auto`` means the default too. ``threads`` bounds the cores used (default: all); ``progress(done, total)`` is
-    called as rows are added.
+    called as rows are added. ``device``, as torch names it (``"cuda"``), searches exactly, on that device, in a
+    ``precision`` of ``full``, ``half`` or ``auto`` (half on a GPU): scores are those of float32 in each.
 
     >>> import numpy as np
     >>> shelf = build(np.eye(3, dtype=np.float32))
@@ -61,6 +69,12 @@ def build(
     ('exact', 3)
     """
     vectors = checked_vectors(vectors)
+    if device is not None:
+        if kind not in (None, AUTO, "exact"):
+            raise BadInput(f"An index on a device is exact, not {kind}. Leave out the kind, or the device.")
+        from isthmus.index.device import DeviceExact  # late: it needs torch
+
+        return DeviceExact(vectors, device=device, precision=precision)
     made = lookup(KINDS, choose(*vectors.shape) if kind is None or kind == AUTO else kind, "kind of index")
     return made.build(vectors, threads, progress)
 

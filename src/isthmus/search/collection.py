@@ -78,7 +78,7 @@ class Collection:
         self._searches = Searcher(opened, self._snapshots, self._log)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - one name per option
         cls,
         path: str | PathLike[str],
         encoder: str | Encoder | None = None,

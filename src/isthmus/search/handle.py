@@ -11,15 +11,20 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
 from isthmus import __version__, encoders
+from isthmus._optional import need
+from isthmus.calibration import NeighbourSearch
 from isthmus.encoders import Encoder
+from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
+from isthmus.index import DeviceNeighbours
 from isthmus.storage.protocols import Engine, Store
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
 from isthmus.storage.sqlite.folder import FolderStore
@@ -90,6 +95,16 @@ class Handle:
                 f"isthmus reencode --in {self.folder} --encoder {kind}:FOLDER. Nothing is encoded again if it is the "
                 "same model."
             ) from None
+
+    def neighbours(self) -> NeighbourSearch | None:
+        """Return the search for biases on the GPU that was named, if torch has it; None: they are computed here."""
+        device = self.runtime.device
+        if device.partition(":")[0] not in ("auto", "cuda") or find_spec("torch") is None:
+            return None
+        if not need("torch", extra="gpu").cuda.is_available():
+            return None
+        precision = self.runtime.precision if self.runtime.precision in ("auto", "half") else FULL
+        return DeviceNeighbours("cuda" if device == "auto" else device, precision)
 
     def named(self, name: str) -> Encoder:
         """Return an encoder by name: the collection's own, or another; each is loaded once."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from isthmus import index as indexes
-from isthmus.calibration import Fitted
+from isthmus.calibration import Fitted, NeighbourSearch
 from isthmus.index import Index
 from isthmus.search.probability import Match
 from isthmus.storage.base import Block, State
@@ -56,11 +56,13 @@ class FoldedBlock:
     active: Mask | None
 
 
-def folded(fitted: Fitted, block: Block, sources: Mapping[str, list[int]]) -> Iterator[FoldedBlock]:
+def folded(
+    fitted: Fitted, block: Block, sources: Mapping[str, list[int]], neighbours: NeighbourSearch | None = None
+) -> Iterator[FoldedBlock]:
     """Fold a block of documents; no reference query is compared with the document it was made from."""
     pairs = [(reference, place) for place, name in enumerate(block.ids) for reference in sources.get(name, ())]
     own = np.array(pairs, dtype=np.intp).reshape(-1, 2) if pairs else None
-    made = fitted.fold(block.vectors, sources=own, owner=block.owner)
+    made = fitted.fold(block.vectors, sources=own, owner=block.owner, neighbours=neighbours)
     first = np.searchsorted(block.owner, np.arange(len(block.rows)))
     rows = np.column_stack([block.rows[block.owner], np.arange(len(block.owner)) - first[block.owner]])
     for modality in block.vectors.modalities:

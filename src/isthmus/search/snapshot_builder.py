@@ -234,8 +234,9 @@ class SnapshotBuilder:
 
     def pieces(self, calibrated: Calibrated, last: int) -> Iterator[FoldedBlock]:
         """Fold every document up to a row, block by block."""
+        neighbours = self.opened.neighbours()
         for block in self.store.blocks(last=last):
-            yield from folded(calibrated.fitted, block, calibrated.sources)
+            yield from folded(calibrated.fitted, block, calibrated.sources, neighbours)
 
     def made(
         self,
