@@ -23,7 +23,7 @@ from isthmus.storage.base import (
     State,
     UnfinishedReencode,
 )
-from isthmus.storage.facts import as_json, facts
+from isthmus.storage.facts import Scalar, as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
 from isthmus.storage.memory.filters import allowed
 from isthmus.storage.memory.parts import MemoryCalibrations, MemoryLedger, MemoryQueries, MemoryWords
@@ -167,6 +167,10 @@ class MemoryStore:
     def fields(self) -> list[str]:
         """Return the names of the metadata."""
         return sorted({name for held in self._held.values() for name, _ in held.facts})
+
+    def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
+        """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""
+        return {row: list(held.facts) for row in rows if (held := self._held.get(row)) and held.facts}
 
     def copies(self, row: int) -> set[int]:
         """Return the rows of the documents with exactly the same parts as this one, including itself."""
