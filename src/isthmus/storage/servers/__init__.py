@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 FOLDER = "folder"
 
 
-KINDS: Mapping[str, Callable[[Address], PublishedVectors]] = MappingProxyType({})
+def _qdrant(address: Address) -> PublishedVectors:
+    from isthmus.storage.servers.qdrant import QdrantVectors
+
+    return QdrantVectors(address)
+
+
+KINDS: Mapping[str, Callable[[Address], PublishedVectors]] = MappingProxyType({"qdrant": _qdrant})
 
 
 def opened_server(address: str) -> PublishedVectors:
