@@ -20,12 +20,15 @@ from isthmus import Collection, Document, Query, connect
 from isthmus.client.remote import RemoteCollection
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, Closed, UnknownName
+from isthmus.storage.memory.published import MemoryVectors
 from serving import address_of
 from stock import Counting, mixed, pixels
 
-ENGINES: dict[str, Callable[[Path], str]] = {
-    "folder": lambda folder: str(folder / "c"),
-    "memory": lambda _: ":memory:",
+ENGINES: dict[str, Callable[[Path], dict[str, Any]]] = {  # what opens a collection there
+    "folder": lambda folder: {"path": str(folder / "c")},
+    "memory": lambda _: {"path": ":memory:"},
+    "folder+vectors": lambda folder: {"path": str(folder / "v"), "vectors": MemoryVectors()},
+    "memory+vectors": lambda _: {"path": ":memory:", "vectors": MemoryVectors()},
 }
 SERVED = "served"
 NUMBERS = count()
@@ -64,7 +67,8 @@ def connected(address: str, encoder: str) -> RemoteCollection:
 
 @pytest.fixture
 def local(engine: str, tmp_path: Path, counting: Counting) -> Iterator[Collection]:
-    with Collection.open(ENGINES[engine](tmp_path), counting, calibration="center+nnn(k=4)", follow=False) as opened:
+    there = ENGINES[engine](tmp_path)
+    with Collection.open(encoder=counting, calibration="center+nnn(k=4)", follow=False, **there) as opened:
         opened.add(mixed(40))
         yield opened
 
@@ -77,7 +81,7 @@ def things(
     if at is None:
         opened: Collection | RemoteCollection = connected(address, tiny)
     else:
-        opened = Collection.open(at(tmp_path), counting, calibration="center+nnn(k=4)", follow=False)
+        opened = Collection.open(encoder=counting, calibration="center+nnn(k=4)", follow=False, **at(tmp_path))
     with opened:
         opened.add(mixed(40))
         if isinstance(opened, RemoteCollection):
@@ -92,7 +96,7 @@ def both(
     """The same collection on every engine, to be read."""
     tmp_path = tmp_path_factory.mktemp("both")
     made: list[Collection | RemoteCollection] = [
-        Collection.open(at(tmp_path), encoder, calibration="center", follow=False) for at in ENGINES.values()
+        Collection.open(encoder=encoder, calibration="center", follow=False, **at(tmp_path)) for at in ENGINES.values()
     ]
     made.append(connected(address, tiny))
     for one in made:
@@ -338,5 +342,5 @@ def test_a_closed_collection_raises_closed_on_every_engine(things: Collection | 
 
 def test_an_engine_without_a_collection_makes_none_when_told_not_to(engine: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="There is no collection at"):
-        Collection.open(ENGINES[engine](tmp_path), "none", create=False)
+        Collection.open(encoder="none", create=False, **ENGINES[engine](tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -25,7 +25,9 @@ from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.index import DeviceNeighbours
-from isthmus.storage.protocols import Engine, Store
+from isthmus.search.publisher import Publisher, publisher_of
+from isthmus.storage.protocols import Engine, PublishedVectors, Store
+from isthmus.storage.servers import FOLDER, opened_server
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
 from isthmus.storage.sqlite.folder import FolderStore
 
@@ -48,6 +50,7 @@ class Handle:
     encoding: int = 0  # how often the collection had been re-encoded when ``name`` was read
     others: dict[str, Encoder] = field(default_factory=dict)  # loaded for a search that named them, as to rerank
     guard: RLock = field(default_factory=RLock)
+    publisher: Publisher | None = None  # of folded vectors that live on a server
 
     @property
     def database(self) -> Engine:
@@ -149,8 +152,29 @@ def encodings(database: Engine) -> int:
     return int(database.manifest("encoding").get("encoding", 0))
 
 
-def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
-    """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""
+def open_handle(
+    path: str | PathLike[str],
+    encoder: str | Encoder | None,
+    *,
+    create: bool,
+    runtime: Runtime,
+    vectors: str | PublishedVectors | None = None,
+) -> Handle:
+    """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process.
+
+    ``vectors``: the server of its folded vectors, or ``folder``; left out, what the collection has.
+    """
+    server = opened_server(vectors) if isinstance(vectors, str) and vectors != FOLDER else vectors
+    found = _opened(path, encoder, create=create, runtime=runtime)
+    try:
+        found.publisher = publisher_of(found.database, server)
+    except BaseException:
+        found.database.close()
+        raise
+    return found
+
+
+def _opened(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
     if os.fspath(path) == MEMORY:
         if not create:
             raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")

@@ -23,7 +23,7 @@ from isthmus.storage.base import (
     State,
     UnfinishedReencode,
 )
-from isthmus.storage.facts import as_json, facts
+from isthmus.storage.facts import Scalar, as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
 from isthmus.storage.memory.filters import allowed
 from isthmus.storage.memory.parts import MemoryCalibrations, MemoryLedger, MemoryQueries, MemoryWords
@@ -173,6 +173,10 @@ class MemoryStore:
     def values(self, name: str) -> FieldValues:
         """Return the values of a field with how many documents have each."""
         return values(self.database.now, name)
+
+    def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
+        """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""
+        return {row: list(held.facts) for row in rows if (held := self._held.get(row)) and held.facts}
 
     def copies(self, row: int) -> set[int]:
         """Return the rows of the documents with exactly the same parts as this one, including itself."""

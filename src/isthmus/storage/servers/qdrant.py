@@ -1,0 +1,244 @@
+"""Folded vectors in Qdrant: ``qdrant://HOST:6333/NAME``; in this process for tests: ``qdrant://:memory:/NAME``.
+
+A publication is a Qdrant collection ``NAME-KEY`` with one named vector per modality (inner product, ``Dot``): each
+modality has a graph of its own, and a search looks at nothing else. A point is one row. Its number is made of the
+document's row and the passage, so an answer needs no payload; the payload has what filters ask for. One point without
+vectors holds ``About``.
+
+Settings, in the address: ``exact=true`` (search every vector), ``m``, ``ef_construct`` and ``ef`` (of the graph),
+``shards`` and ``replicas`` (of a cluster), ``https=true``, ``timeout`` (seconds). The key of a server comes from
+``QDRANT_API_KEY``. Quantization is yours to switch on, on the server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Any, TypeVar
+from uuid import UUID
+
+import numpy as np
+
+from isthmus._optional import need, require
+from isthmus.errors import CannotReach
+from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
+from isthmus.storage.servers.address import Address
+from isthmus.storage.servers.payload import Payload, fact, key_of, pushes
+from isthmus.storage.where import COLUMNS, All, Compare, Condition, Either, Everything, Exists, Not, OneOf
+from isthmus.types import Matrix, Rows
+
+ABOUT = str(UUID(int=0xAB007))  # the point that holds ``About``
+PASSAGES = 2**24  # of one document, at most: the low bits of a point's number
+BATCH = 512  # points that are written at once
+TIMEOUT = 60  # seconds
+SETTINGS = ("exact", "m", "ef_construct", "ef", "shards", "replicas", "https", "timeout")
+
+Result = TypeVar("Result")
+
+
+class QdrantVectors:
+    """The publications of one collection in Qdrant."""
+
+    most = 1_000_000
+
+    def __init__(self, address: Address) -> None:
+        require("qdrant_client", extra="qdrant")
+        address.check(*SETTINGS)
+        self._at = address
+        self._is_local = address.place == ":memory:" or address.place.startswith("/")
+        self._exact, self._ef = address.flag("exact"), address.number("ef")
+        self._client: Any = None
+        self._lock = RLock()
+
+    @property
+    def address(self) -> str:
+        """Where it is, without secrets."""
+        return self._at.text
+
+    def begin(self, key: str, modalities: Sequence[str], width: int) -> None:
+        """Make an empty collection on the server, with a named vector per modality."""
+        self.drop(key)
+        m, at = self._models, self._at
+        of = m.VectorParams(size=width, distance=m.Distance.DOT)
+        graph = m.HnswConfigDiff(m=at.number("m"), ef_construct=at.number("ef_construct"))
+        shards, replicas = at.number("shards"), at.number("replicas")
+
+        def make(client: Any) -> None:
+            name, vectors = self._name(key), dict.fromkeys(modalities, of)
+            client.create_collection(name, vectors, hnsw_config=graph, shard_number=shards, replication_factor=replicas)
+            if not self._is_local:
+                kinds = {"row": m.PayloadSchemaType.INTEGER} | dict.fromkeys(
+                    ("facts", "names", *COLUMNS), m.PayloadSchemaType.KEYWORD
+                )
+                for field, kind in kinds.items():
+                    client.create_payload_index(name, field, kind, wait=True)
+
+        self._call(key, make)
+
+    def about(self, key: str) -> About | None:
+        """Return what was last marked."""
+        try:
+            found = self._call(key, lambda client: client.retrieve(self._name(key), [ABOUT]))
+        except NotPublished:
+            return None
+        return About.from_json(found[0].payload["about"]) if found else None
+
+    def mark(self, key: str, about: About) -> None:
+        """Record how far a publication is."""
+        point = self._models.PointStruct(id=ABOUT, vector={}, payload={"about": about.to_json()})
+        self._call(key, lambda client: client.upsert(self._name(key), [point], wait=True))
+
+    def write(self, key: str, rows: FoldedRows) -> None:
+        """Write rows, in batches."""
+        for start in range(0, len(rows), BATCH):
+            some = slice(start, start + BATCH)
+            batch = self._models.Batch(
+                ids=[row * PASSAGES + passage for row, passage in rows.rows[some].tolist()],
+                vectors={rows.modality: rows.vectors[some].tolist()},
+                payloads=[
+                    _payload(int(row), name, rows.modality, Payload.of(facts))
+                    for row, name, facts in zip(rows.rows[some, 0], rows.ids[some], rows.facts[some], strict=True)
+                ],
+            )
+            self._call(key, lambda client, batch=batch: client.upsert(self._name(key), batch, wait=True))
+
+    def remove(self, key: str, documents: Rows) -> None:
+        """Delete all rows of these documents."""
+        for start in range(0, len(documents), BATCH):
+            some = self._any("row", documents[start : start + BATCH].tolist())
+            where = self._models.FilterSelector(filter=self._models.Filter(must=[some]))
+            self._call(key, lambda client, where=where: client.delete(self._name(key), where, wait=True))
+
+    def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
+        """Return the largest inner products, and their documents and passages."""
+        m, allowed = self._models, self._filter(where)
+        params = m.SearchParams(exact=self._exact, hnsw_ef=self._ef)
+        asked = [
+            m.QueryRequest(query=query, using=modality, limit=k, filter=allowed, params=params)
+            for query in np.asarray(queries, np.float32).tolist()
+        ]
+        found = self._call(key, lambda client: client.query_batch_points(self._name(key), asked))
+        inner = np.full((len(asked), k), -np.inf, np.float32)
+        rows = np.full((len(asked), k, 2), -1, np.int64)
+        for at, answer in enumerate(found):
+            points = answer.points
+            inner[at, : len(points)] = [point.score for point in points]
+            rows[at, : len(points)] = [divmod(point.id, PASSAGES) for point in points] or np.empty((0, 2))
+        return inner, rows
+
+    def count(self, key: str, modality: str, where: RowFilter) -> int:
+        """Return how many rows a search may find."""
+        m = self._models
+        both = m.Filter(must=[m.HasVectorCondition(has_vector=modality), self._filter(where)])
+        return int(self._call(key, lambda client: client.count(self._name(key), both, exact=True)).count)
+
+    def pushes(self, condition: Condition) -> bool:
+        """Whether the payload answers a condition exactly."""
+        return pushes(condition)
+
+    def drop(self, key: str) -> None:
+        """Delete a publication."""
+        self._call(key, lambda client: client.delete_collection(self._name(key)))
+
+    def close(self) -> None:
+        """Close the connection; in memory, what is published stays as long as the object."""
+        with self._lock:
+            if self._client is not None and self._at.place != ":memory:":
+                self._client.close()
+                self._client = None
+
+    @property
+    def _models(self) -> Any:
+        return need("qdrant_client", extra="qdrant").models
+
+    def _name(self, key: str) -> str:
+        return f"{self._at.name}-{key}"
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            made, place = need("qdrant_client", extra="qdrant").QdrantClient, self._at.place
+            if self._is_local:
+                self._client = made(location=place) if place == ":memory:" else made(path=place)
+            else:
+                scheme = "https" if self._at.flag("https") else "http"
+                self._client = made(
+                    url=f"{scheme}://{place}",
+                    api_key=os.environ.get("QDRANT_API_KEY"),
+                    timeout=self._at.number("timeout", TIMEOUT),
+                    check_compatibility=False,
+                )
+        return self._client
+
+    def _call(self, key: str, work: Callable[[Any], Result]) -> Result:
+        """Run work with the client, and turn its errors into ours; local mode is for one thread at a time."""
+        errors = need("qdrant_client.http.exceptions", extra="qdrant")
+        try:
+            with self._lock:
+                client = self._connected()
+                if self._is_local:
+                    return work(client)
+            return work(client)
+        except errors.UnexpectedResponse as error:
+            if error.status_code == 404:
+                raise self._lost(key) from None
+            raise self._unreachable(f"refuses the request ({error.status_code} {error.reason_phrase})") from None
+        except (errors.ApiException, OSError, RuntimeError) as error:
+            raise self._unreachable(f"does not answer ({error})") from None
+        except ValueError as error:
+            if "not found" not in str(error):
+                raise
+            raise self._lost(key) from None
+
+    def _lost(self, key: str) -> NotPublished:
+        return NotPublished(f"{self.address} has no collection {self._name(key)}. It is made again from the documents.")
+
+    def _unreachable(self, what: str) -> CannotReach:
+        return CannotReach(
+            f"Qdrant at {self.address} {what}. Nothing is lost: documents and vectors are in the collection. Start the "
+            "server, check the address and QDRANT_API_KEY, and try again."
+        )
+
+    def _filter(self, where: RowFilter) -> Any:
+        m = self._models
+        must = [m.FieldCondition(key="row", range=m.Range(lte=where.last))]
+        if where.only is not None:
+            must.append(self._any("row", where.only.tolist()))
+        if where.condition is not None:
+            must.append(self._condition(where.condition))
+        return m.Filter(must=must, must_not=[self._any("row", where.gone.tolist())] if len(where.gone) else None)
+
+    def _any(self, field: str, values: Sequence[int] | Sequence[str]) -> Any:
+        m = self._models
+        if not values:
+            return m.Filter(must_not=[self._everything()])
+        return m.FieldCondition(key=field, match=m.MatchAny(any=list(values)))
+
+    def _everything(self) -> Any:
+        return self._models.FieldCondition(key="row", range=self._models.Range(gte=0))
+
+    def _condition(self, condition: Condition) -> Any:
+        m = self._models
+        match condition:
+            case Everything():
+                return self._everything()
+            case OneOf(name, values) if name in COLUMNS:
+                return self._any(name, [str(value) for value in values])
+            case OneOf(name, values):
+                return self._any("facts", [fact(name, value) for value in values])
+            case Compare(name, operator, value):
+                field = "most" if operator in ("gt", "gte") else "least"
+                return m.FieldCondition(key=f"{field}.{key_of(name)}", range=m.Range(**{operator: float(value)}))
+            case Exists(name):
+                return self._everything() if name in COLUMNS else self._any("names", [key_of(name)])
+            case Not(inner):
+                return m.Filter(must_not=[self._condition(inner)])
+            case All(several):
+                return m.Filter(must=[self._condition(one) for one in several])
+            case Either(several):
+                return m.Filter(should=[self._condition(one) for one in several])
+
+
+def _payload(row: int, name: str, modality: str, of: Payload) -> dict[str, Any]:
+    about = {"row": row, "id": name, "modality": modality}
+    return {**about, "facts": of.facts, "names": of.names, "least": of.least, "most": of.most}

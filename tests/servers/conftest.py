@@ -1,0 +1,52 @@
+"""A server of vectors for each kind: Qdrant in this process, Milvus as a process of its own on loopback."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from isthmus import encoders
+from isthmus.encoders import Encoder
+from stock import Counting
+from tiny import write_encoder
+
+NAMES = (f"t{number}" for number in itertools.count())
+Places = Callable[[], str]  # gives an address that nothing uses yet
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISTHMUS_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"onnx:{write_encoder(tmp_path_factory.mktemp('encoder') / 'tiny')}"
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"onnx:{write_encoder(tmp_path_factory.mktemp('other') / 'other', dim=12)}"
+
+
+@pytest.fixture(scope="session")
+def encoder(tiny: str) -> Encoder:
+    return encoders.load(tiny)
+
+
+@pytest.fixture
+def counting(encoder: Encoder) -> Counting:
+    return Counting(encoder)
+
+
+@pytest.fixture(scope="session", params=["qdrant"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """Addresses on a server that is running."""
+    folder = tmp_path_factory.mktemp("qdrant")
+    return lambda: f"qdrant://{folder}/{next(NAMES)}/vectors"  # local mode locks its folder
