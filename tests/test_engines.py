@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import postgres_server
 from isthmus import Collection, Document, Query, connect
 from isthmus.client.remote import RemoteCollection
 from isthmus.encoders import Encoder
@@ -27,6 +28,9 @@ ENGINES: dict[str, Callable[[Path], str]] = {
     "folder": lambda folder: str(folder / "c"),
     "memory": lambda _: ":memory:",
 }
+SERVERS: dict[str, Callable[[Path], str]] = {"postgres": lambda _: postgres_server.server().collection()}
+ON_SERVERS = [pytest.param(name, marks=pytest.mark.install) for name in SERVERS]
+PLACES = {**ENGINES, **SERVERS}
 SERVED = "served"
 NUMBERS = count()
 QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]
@@ -45,7 +49,7 @@ FILTERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[*ENGINES, *ON_SERVERS])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -64,16 +68,16 @@ def connected(address: str, encoder: str) -> RemoteCollection:
 
 @pytest.fixture
 def local(engine: str, tmp_path: Path, counting: Counting) -> Iterator[Collection]:
-    with Collection.open(ENGINES[engine](tmp_path), counting, calibration="center+nnn(k=4)", follow=False) as opened:
+    with Collection.open(PLACES[engine](tmp_path), counting, calibration="center+nnn(k=4)", follow=False) as opened:
         opened.add(mixed(40))
         yield opened
 
 
-@pytest.fixture(params=[*ENGINES, SERVED])
+@pytest.fixture(params=[*ENGINES, SERVED, *ON_SERVERS])
 def things(
     request: pytest.FixtureRequest, tmp_path: Path, counting: Counting, address: str, tiny: str
 ) -> Iterator[Collection | RemoteCollection]:
-    at = ENGINES.get(request.param)
+    at = PLACES.get(request.param)
     if at is None:
         opened: Collection | RemoteCollection = connected(address, tiny)
     else:
@@ -85,16 +89,18 @@ def things(
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[SERVED, *ON_SERVERS])
 def both(
-    tmp_path_factory: pytest.TempPathFactory, encoder: Encoder, address: str, tiny: str
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, encoder: Encoder, address: str, tiny: str
 ) -> Iterator[list[Collection | RemoteCollection]]:
-    """The same collection on every engine, to be read."""
+    """The same collection on several engines, to be read."""
     tmp_path = tmp_path_factory.mktemp("both")
+    places = [*ENGINES.values(), *([SERVERS[request.param]] if request.param in SERVERS else [])]
     made: list[Collection | RemoteCollection] = [
-        Collection.open(at(tmp_path), encoder, calibration="center", follow=False) for at in ENGINES.values()
+        Collection.open(at(tmp_path), encoder, calibration="center", follow=False) for at in places
     ]
-    made.append(connected(address, tiny))
+    if request.param == SERVED:
+        made.append(connected(address, tiny))
     for one in made:
         one.add(mixed(40))
         one.delete(["d0-3", "d0-4"])
@@ -275,5 +281,5 @@ def test_a_closed_collection_raises_closed_on_every_engine(things: Collection | 
 
 def test_an_engine_without_a_collection_makes_none_when_told_not_to(engine: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="There is no collection at"):
-        Collection.open(ENGINES[engine](tmp_path), "none", create=False)
+        Collection.open(PLACES[engine](tmp_path), "none", create=False)
     assert list(tmp_path.iterdir()) == []

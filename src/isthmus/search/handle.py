@@ -17,9 +17,12 @@ from threading import RLock
 from typing import TypeVar
 
 from isthmus import __version__, encoders
+from isthmus._optional import need
 from isthmus.encoders import Encoder
 from isthmus.encoders.base import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
+from isthmus.storage.base import Place
+from isthmus.storage.postgres import address as postgres
 from isthmus.storage.protocols import Engine, Store
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
 from isthmus.storage.sqlite.folder import FolderStore
@@ -35,7 +38,7 @@ Result = TypeVar("Result")
 class Handle:
     """A collection's folder, its database, and its encoder, which is loaded when first needed."""
 
-    folder: Path
+    folder: Place
     store: Store
     name: str
     runtime: Runtime = field(default_factory=Runtime)
@@ -135,7 +138,12 @@ def encodings(database: Engine) -> int:
 
 
 def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
-    """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process."""
+    """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process.
+
+    The URL of a server opens a collection there.
+    """
+    if postgres.is_address(os.fspath(path)):
+        return _on_postgres(os.fspath(path), encoder, create=create, runtime=runtime)
     if os.fspath(path) == MEMORY:
         if not create:
             raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")
@@ -151,10 +159,7 @@ def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, cre
         raise BadInput(f"{folder} cannot be looked at: {getattr(error, 'strerror', None) or error}.") from None
     loaded = None
     if not there:
-        if not create:
-            raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
-        if isinstance(encoder, str) and encoder != NO_ENCODER:
-            loaded = encoders.open_named(encoder, runtime.settings)  # an error leaves no folder
+        loaded = _before_making(folder, encoder, create=create, runtime=runtime)
         _make(folder)
     store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
@@ -164,8 +169,34 @@ def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, cre
         raise
 
 
+def _on_postgres(url: str, encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
+    """Open a collection on a PostgreSQL server, or make it."""
+    need("psycopg", extra="postgres")
+    from isthmus.storage.postgres.database import PostgresDatabase  # late: it needs an extra
+    from isthmus.storage.postgres.store import PostgresStore
+
+    database = PostgresDatabase(postgres.Address.of(url))
+    try:
+        loaded = None
+        if not database.there:
+            loaded = _before_making(database.path, encoder, create=create, runtime=runtime)
+            database.create()
+        return _with_encoder(database.path, PostgresStore(database), encoder, runtime, loaded)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _before_making(place: Place, encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Encoder | None:
+    """Refuse to make a collection without ``create``; load the encoder that is named, so an error leaves nothing."""
+    if not create:
+        raise BadInput(f"There is no collection at {place}. Make one with `isthmus index PATH --into {place}`.")
+    named = isinstance(encoder, str) and encoder != NO_ENCODER
+    return encoders.open_named(encoder, runtime.settings) if named and isinstance(encoder, str) else None
+
+
 def _with_encoder(
-    folder: Path, store: Store, encoder: str | Encoder | None, runtime: Runtime, loaded: Encoder | None = None
+    folder: Place, store: Store, encoder: str | Encoder | None, runtime: Runtime, loaded: Encoder | None = None
 ) -> Handle:
     """Open a store with its encoder; ``loaded`` is the one that ``encoder`` names, if it is loaded already."""
     database = store.database
@@ -219,7 +250,7 @@ def _sign(found: Handle) -> bool:
     return True
 
 
-def check(folder: Path, database: Engine, encoder: Encoder) -> None:
+def check(folder: Place, database: Engine, encoder: Encoder) -> None:
     """Reject an encoder of the same name that makes other vectors."""
     if not _is_own(database, encoder):
         known = database.manifest("identity", "encoder")

@@ -38,6 +38,14 @@ class Store(DocumentTable, VectorTable, Protocol):
         """Hold the writer lock, or raise an error that names its holder."""
         ...
 
+    def writer(self) -> AbstractContextManager[None]:
+        """Hold the right to add and delete documents: together with other processes where the engine allows it."""
+        ...
+
+    def fitting(self) -> AbstractContextManager[bool]:
+        """Hold the right to fit a calibration and publish it; yields whether no other process has it."""
+        ...
+
     @property
     def ledger(self) -> Ledger:
         """The files that documents came from, and skipped inputs."""
