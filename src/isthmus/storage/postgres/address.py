@@ -50,6 +50,8 @@ class Address:
             shown = _without_password(parts)
         except ValueError as error:
             raise BadInput(f"The URL of the collection cannot be read: {error}. {_HOW}") from None
+        if parts.scheme in SCHEMES and "://" not in text:
+            raise BadInput(f"The URL of the collection has lost a slash: pass it as a string, not as a Path. {_HOW}")
         if parts.scheme not in SCHEMES:
             raise BadInput(f"{parts.scheme!r} is not the scheme of a PostgreSQL server. {_HOW}")
         name = dict(given).get(PARAMETER, DEFAULT)

@@ -8,7 +8,7 @@ fitting     held by the process that fits and builds a calibration: never two at
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import RLock
 
 import psycopg
@@ -90,7 +90,9 @@ def _locked(database: PostgresDatabase, what: str, *, shared: bool) -> Iterator[
             taken = connection.execute(f"SELECT pg_try_advisory_lock{word}({KEY})", (_name(database, what),)).fetchone()
             yield connection if taken and taken[0] else None
         finally:
-            connection.close()  # and the lock with it
+            with suppress(psycopg.Error):
+                connection.execute("SELECT pg_advisory_unlock_all()")  # a closed connection keeps it for a moment
+            connection.close()
 
 
 def _name(database: PostgresDatabase, what: str) -> str:
