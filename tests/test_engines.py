@@ -21,14 +21,21 @@ from isthmus import Collection, Document, Query, connect
 from isthmus.client.remote import RemoteCollection
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotWrite, Closed, UnknownName
+from isthmus.storage.memory.published import MemoryVectors
 from serving import address_of
 from stock import Counting, mixed, pixels
 
-ENGINES: dict[str, Callable[[Path], str]] = {
-    "folder": lambda folder: str(folder / "c"),
-    "memory": lambda _: ":memory:",
+ENGINES: dict[str, Callable[[Path], dict[str, Any]]] = {  # what opens a collection there
+    "folder": lambda folder: {"path": str(folder / "c")},
+    "memory": lambda _: {"path": ":memory:"},
+    "folder+vectors": lambda folder: {"path": str(folder / "v"), "vectors": MemoryVectors()},
+    "memory+vectors": lambda _: {"path": ":memory:", "vectors": MemoryVectors()},
 }
-SERVERS: dict[str, Callable[[Path], str]] = {"postgres": lambda _: postgres_server.server().collection()}
+SERVERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "postgres": lambda _: {"path": postgres_server.server().collection()},
+    "postgres-half": lambda _: {"path": postgres_server.server().collection(), "vectors": "database-half"},
+    "postgres-apart": lambda _: {"path": postgres_server.server().collection(), "vectors": "folder"},
+}
 ON_SERVERS = [pytest.param(name, marks=pytest.mark.install) for name in SERVERS]
 PLACES = {**ENGINES, **SERVERS}
 SERVED = "served"
@@ -68,7 +75,8 @@ def connected(address: str, encoder: str) -> RemoteCollection:
 
 @pytest.fixture
 def local(engine: str, tmp_path: Path, counting: Counting) -> Iterator[Collection]:
-    with Collection.open(PLACES[engine](tmp_path), counting, calibration="center+nnn(k=4)", follow=False) as opened:
+    there = PLACES[engine](tmp_path)
+    with Collection.open(encoder=counting, calibration="center+nnn(k=4)", follow=False, **there) as opened:
         opened.add(mixed(40))
         yield opened
 
@@ -81,7 +89,7 @@ def things(
     if at is None:
         opened: Collection | RemoteCollection = connected(address, tiny)
     else:
-        opened = Collection.open(at(tmp_path), counting, calibration="center+nnn(k=4)", follow=False)
+        opened = Collection.open(encoder=counting, calibration="center+nnn(k=4)", follow=False, **at(tmp_path))
     with opened:
         opened.add(mixed(40))
         if isinstance(opened, RemoteCollection):
@@ -97,7 +105,7 @@ def both(
     tmp_path = tmp_path_factory.mktemp("both")
     places = [*ENGINES.values(), *([SERVERS[request.param]] if request.param in SERVERS else [])]
     made: list[Collection | RemoteCollection] = [
-        Collection.open(at(tmp_path), encoder, calibration="center", follow=False) for at in places
+        Collection.open(encoder=encoder, calibration="center", follow=False, **at(tmp_path)) for at in places
     ]
     if request.param == SERVED:
         made.append(connected(address, tiny))
@@ -281,5 +289,5 @@ def test_a_closed_collection_raises_closed_on_every_engine(things: Collection | 
 
 def test_an_engine_without_a_collection_makes_none_when_told_not_to(engine: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="There is no collection at"):
-        Collection.open(PLACES[engine](tmp_path), "none", create=False)
+        Collection.open(encoder="none", create=False, **PLACES[engine](tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from isthmus import Collection, Document
+from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, BadInput, CannotReach, CannotWrite
 from isthmus.storage.postgres import address as addresses
+from isthmus.storage.postgres import folded
 from isthmus.storage.where import parse
 from postgres_server import PASSWORD, server
 from stock import Counting, mixed
@@ -73,7 +75,7 @@ def test_the_password_is_in_no_message_and_no_statistics(things: Collection, url
 
 @install
 def test_a_server_that_is_not_there_is_named() -> None:
-    with pytest.raises(CannotReach, match="127.0.0.1:1/d.*cannot be reached.*Check that the server runs"):
+    with pytest.raises(CannotReach, match=r"127.0.0.1:1/d.*cannot be reached.*Check that the server runs"):
         Collection.open("postgresql://ada@127.0.0.1:1/d", "none")
 
 
@@ -158,7 +160,8 @@ import sys
 from isthmus import Collection, Document
 with Collection.open(sys.argv[1], "none") as things:
     for start in range(0, 60, 10):
-        things.add([Document(f"{sys.argv[2]}-{i}", "a text", vectors={"text": [1.0, i, 2.0]}) for i in range(start, start + 10)])
+        numbers = range(start, start + 10)
+        things.add([Document(f"{sys.argv[2]}-{i}", "a text", vectors={"text": [1.0, i, 2.0]}) for i in numbers])
 """
 
 
@@ -177,9 +180,12 @@ def test_many_processes_write_at_once_and_nothing_is_lost(url: str) -> None:
 
 @install
 def test_nobody_adds_while_another_indexes_and_the_message_names_it(things: Collection, url: str) -> None:
-    with things.store.sole_writer(), Collection.open(url, create=False) as other:
-        with pytest.raises(CannotWrite, match=r"is being written by isthmus \d+ on .*since"):
-            other.add([Document("a", "a cat")])
+    with (
+        things.store.sole_writer(),
+        Collection.open(url, create=False) as other,
+        pytest.raises(CannotWrite, match=r"is being written by isthmus \d+ on .*since"),
+    ):
+        other.add([Document("a", "a cat")])
     with things.store.writer(), Collection.open(url, create=False) as other:
         with pytest.raises(CannotWrite, match="is being written by"), other.store.sole_writer():
             pass
@@ -241,3 +247,49 @@ def test_threads_search_while_documents_are_added(things: Collection) -> None:
         searches = [pool.submit(things.search, "a red cat", 5) for _ in range(40)]
         things.add(mixed(20, seed=3))
         assert all(len(one.result()) == 5 for one in searches)
+
+
+@install
+@pytest.mark.parametrize("vectors", ["database", "database-half"])
+def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
+    url: str, vectors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folded, "EXACT_BELOW", 100)
+    rows = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
+    documents = [
+        Document(f"d{at}", vectors={"text" if at % 3 else "image": row}, metadata={"group": at % 50, "half": at % 2})
+        for at, row in enumerate(rows)
+    ]
+    with Collection.open(url, "none", "center", vectors=vectors, follow=False) as things:
+        things.add(documents)
+        queries = [Query(vectors={"text": row}) for row in rows[:20] + 0.1]
+        with psycopg.connect(server().url) as connection:
+            for where in (None, {"half": 1}, {"group": 7}, {"group": {"lt": 3}}):
+                expected = [[hit.id for hit in things.search(query, 10, where=where)] for query in queries]
+                shown = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND indexdef LIKE '%%hnsw%%'"
+                assert connection.execute(shown, (schema_of(things),)).fetchall() == [(2,)]
+                assert all(len(set(found)) == 10 for found in expected)
+                with monkeypatch.context() as patch:  # the same calibration, every row compared
+                    patch.setattr(folded, "_settings", lambda _: "SET LOCAL enable_indexscan = off")
+                    right = [[hit.id for hit in things.search(query, 10, where=where)] for query in queries]
+                shared = [len({*one} & {*other}) for one, other in zip(expected, right, strict=True)]
+                assert sum(shared) >= 0.97 * 10 * len(queries)
+
+
+@install
+def test_a_calibration_that_is_replaced_leaves_no_vectors_and_no_index(
+    url: str, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folded, "EXACT_BELOW", 5)
+    with Collection.open(url, counting, "center", follow=False) as things:
+        things.add(mixed(40))
+        assert len(things.search("a red cat", k=100)) == 40
+        things.calibrate("center+nnn(k=4)")
+        things.calibrate("none")
+        things.search("a red cat")
+        things.compact()
+        counts = things.store.database.all("SELECT key, count(DISTINCT document) FROM folded GROUP BY key")  # type: ignore[attr-defined]
+        assert [count for _, count in counts] == [40]
+        indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND indexdef LIKE '%%hnsw%%'"
+        assert things.store.database.one(indexes, schema_of(things))[0] == 3  # type: ignore[attr-defined]
+        assert things.verify() == []

@@ -16,6 +16,7 @@ from isthmus.encoders.base import PRECISIONS
 from isthmus.errors import BadInput, shown
 from isthmus.index import checked_kind
 from isthmus.search.hits import Hit
+from isthmus.storage.protocols import PublishedVectors
 from isthmus.types import part_name
 
 LONGEST = 131_072  # characters of a query: about 20,000 words, which `mini` encodes in about 8 seconds on 2 cores
@@ -227,6 +228,15 @@ def path(given: object) -> str | PathLike[str]:
     if not readable:
         raise BadInput(f"{shown(name)} cannot be a path: it holds NUL or half a character (a lone surrogate).")
     return given
+
+
+def vectors(given: object) -> None:
+    """Check where folded vectors live; None keeps the collection's."""
+    if given is not None and not isinstance(given, str | PublishedVectors):
+        raise BadInput(
+            f"vectors is {shown(given)}; give the address of a server, such as 'qdrant://localhost:6333/things', or "
+            "'folder'."
+        )
 
 
 def index(given: object) -> None:

@@ -12,7 +12,7 @@ processes may read, one writes at a time, and each sees what another has committ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -27,7 +27,7 @@ from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.base import FULL, Runtime
-from isthmus.errors import BadVectors, CannotWrite, UnknownDocument, UnknownName, shown
+from isthmus.errors import BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
 from isthmus.prefetch import prefetch
 from isthmus.registry import lookup, suggestion
 from isthmus.search import arguments, calibrate
@@ -53,7 +53,7 @@ from isthmus.sources.folder import FolderSource
 from isthmus.sources.speech import SpeechSource, Transcriber
 from isthmus.sources.whole_files import APART, WAYS
 from isthmus.storage.base import Compacted
-from isthmus.storage.protocols import Store
+from isthmus.storage.protocols import PublishedVectors, Store
 from isthmus.storage.where import parse
 from isthmus.types import Vectors
 
@@ -82,6 +82,7 @@ class Collection:
         create: bool = True,
         follow: bool = True,
         index: str | None = None,
+        vectors: str | PublishedVectors | None = None,
         device: str = "cpu",
         threads: int | None = None,
         precision: str = FULL,
@@ -93,6 +94,8 @@ class Collection:
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
         drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
         used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
+        ``vectors``: where the folded vectors live and are searched: the address of a server
+        (``"qdrant://localhost:6333/things"``), or ``"folder"``, the default. It is kept, too.
         ``device``, ``threads`` and ``precision`` are for the encoder, as in ``encoders.load``. The path ``":memory:"``
         makes a new collection that is never written to disk and ends with this object.
         """
@@ -105,7 +108,8 @@ class Collection:
         arguments.device(device)
         threads = None if threads is None else arguments.count("threads", threads, least=1)
         runtime = Runtime(device=device, threads=threads, precision=arguments.precision(precision))
-        found = open_handle(path, encoder, create=create, runtime=runtime)
+        arguments.vectors(vectors)
+        found = open_handle(path, encoder, create=create, runtime=runtime, vectors=vectors)
         made = cls(found, calibration=calibration, follow=follow)
         try:
             made._snapshots.sweep()
@@ -566,9 +570,12 @@ class Collection:
             self._snapshots.worker.close()
             self._log.flush()
             if self._snapshots.current is not None:
-                self.retry_if_reencoded(self._snapshots.persist)
+                with suppress(CannotReach):  # the server gets what is new when it answers again
+                    self.retry_if_reencoded(self._snapshots.persist)
         finally:
             self._handle.database.close()
+            if self._handle.publisher is not None:
+                self._handle.publisher.close()
 
 
 def _removed(writer: Writer, names: Sequence[str]) -> int:

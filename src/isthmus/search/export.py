@@ -12,9 +12,20 @@ import numpy as np
 from isthmus.atomic import replacing
 from isthmus.calibration.layouts import MODALITY, documents_in_one, served_modality
 from isthmus.errors import CannotWrite, shown
-from isthmus.search.snapshot import Snapshot
+from isthmus.search.snapshot import ModalityIndex, Snapshot, folded, in_memory, known
 from isthmus.storage.protocols import Store
 from isthmus.types import Folded
+
+
+def _local(snapshot: Snapshot, store: Store) -> list[ModalityIndex]:
+    """Return all rows as indexes here; those on a server are folded again from the store."""
+    if not snapshot.is_published:
+        return [index for index in snapshot.all_indexes if isinstance(index, ModalityIndex)]
+    fitted, sources = snapshot.calibrated.fitted, snapshot.calibrated.sources
+    blocks = store.blocks(last=snapshot.last)
+    return list(
+        in_memory((piece for block in blocks for piece in folded(fitted, known(block, fitted), sources)), "exact")
+    )
 
 
 @contextmanager
@@ -40,7 +51,7 @@ def exported(
     fitted = snapshot.calibrated.fitted
     served = served_modality(fitted, layout, queries, "queries")
     indexes = [
-        (index, np.ones(len(index), bool) if index.alive is None else index.alive) for index in snapshot.all_indexes
+        (index, np.ones(len(index), bool) if index.alive is None else index.alive) for index in _local(snapshot, store)
     ]
     names = store.names()
     folded = [Folded(index.vectors[alive], np.full(int(alive.sum()), index.modality)) for index, alive in indexes]

@@ -21,9 +21,11 @@ from isthmus._optional import need
 from isthmus.encoders import Encoder
 from isthmus.encoders.base import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
+from isthmus.search.publisher import VECTORS, Publisher, publisher_of
 from isthmus.storage.base import Place
 from isthmus.storage.postgres import address as postgres
-from isthmus.storage.protocols import Engine, Store
+from isthmus.storage.protocols import Engine, PublishedVectors, Store
+from isthmus.storage.servers import FOLDER, opened_server
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
 from isthmus.storage.sqlite.folder import FolderStore
 
@@ -46,6 +48,7 @@ class Handle:
     encoding: int = 0  # how often the collection had been re-encoded when ``name`` was read
     others: dict[str, Encoder] = field(default_factory=dict)  # loaded for a search that named them, as to rerank
     guard: RLock = field(default_factory=RLock)
+    publisher: Publisher | None = None  # of folded vectors that live on a server
 
     @property
     def database(self) -> Engine:
@@ -137,11 +140,40 @@ def encodings(database: Engine) -> int:
     return int(database.manifest("encoding").get("encoding", 0))
 
 
-def open_handle(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
+def open_handle(
+    path: str | PathLike[str],
+    encoder: str | Encoder | None,
+    *,
+    create: bool,
+    runtime: Runtime,
+    vectors: str | PublishedVectors | None = None,
+) -> Handle:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process.
 
-    The URL of a server opens a collection there.
+    The URL of a PostgreSQL server opens a collection there. ``vectors``: the server of its folded vectors, or
+    ``folder``; left out, what the collection has.
     """
+    found = _opened(path, encoder, create=create, runtime=runtime)
+    try:
+        found.publisher = publisher_of(found.database, _server(found.store, vectors))
+    except BaseException:
+        found.database.close()
+        raise
+    return found
+
+
+def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVectors | str | None:
+    """Return the server of folded vectors: the store's own where it has one, or the one that was named."""
+    if vectors is not None and not isinstance(vectors, str):
+        return vectors
+    kept = store.database.manifest(VECTORS).get(VECTORS) if vectors is None else vectors
+    own = store.published(None if kept is None else str(kept))
+    if own is None and vectors is not None and vectors != FOLDER:
+        return opened_server(vectors)
+    return own or vectors
+
+
+def _opened(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
     if postgres.is_address(os.fspath(path)):
         return _on_postgres(os.fspath(path), encoder, create=create, runtime=runtime)
     if os.fspath(path) == MEMORY:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from isthmus.kinds import TEXT, atoms
-from isthmus.search.ranking import Allowed, Ranking, ranked
+from isthmus.search.allowed import Allowed, among
+from isthmus.search.ranking import Ranking, ranked
 from isthmus.search.references import ReferenceCorpus
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.base import Found
@@ -58,12 +59,7 @@ def candidates(
     others = first[~np.isin(first, near.documents)]
     if not len(others):
         return near
-
-    def may(documents: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        wanted = np.isin(documents, others)
-        return wanted if allowed is None else wanted & allowed(documents)
-
-    far = ranked(snapshot, query, len(others), allowed=may, modalities=modalities)[0]
+    far = ranked(snapshot, query, len(others), allowed=among(allowed, others), modalities=modalities)[0]
     return near.joined(far)
 
 

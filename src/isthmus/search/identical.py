@@ -31,13 +31,14 @@ import numpy as np
 from isthmus.documents import Query
 from isthmus.errors import BadInput
 from isthmus.kinds import TEXT, atoms, stored
+from isthmus.search.allowed import Allowed, among
 from isthmus.search.list_tops import likeness, parts_of
-from isthmus.search.ranking import Allowed, Ranking, by_index, ranked
+from isthmus.search.ranking import Ranking, by_index, ranked
 from isthmus.search.results import Answer
 from isthmus.search.snapshot import Snapshot
 from isthmus.storage.protocols import Store
 from isthmus.storage.segments import Segment
-from isthmus.types import Mask, Matrix, Rows, Vectors
+from isthmus.types import Mask, Matrix, Vectors
 
 IDENTICAL = 1e-4  # the distance of two encodings of one picture, at most
 NEAR = 0.02  # the distance of a copy, at most
@@ -83,18 +84,19 @@ def count_copies(cosines: Sequence[float] | Matrix) -> int:
 
 
 def with_documents(
-    snapshot: Snapshot, query: Vectors, ranking: Ranking, documents: Mapping[int, float], allowed: Allowed | None
+    snapshot: Snapshot,
+    query: Vectors,
+    ranking: Ranking,
+    documents: Mapping[int, float],
+    allowed: Allowed | None,
+    modalities: Sequence[str] | None,
 ) -> Ranking:
     """Return a ranking of one query with those of these documents in it that may be found."""
     missing = np.setdiff1d(np.array(list(documents), dtype=np.int64), ranking.documents)
     if not len(missing):
         return ranking
-
-    def may(rows: Rows) -> Mask:
-        wanted = np.isin(rows, missing)
-        return wanted if allowed is None else wanted & allowed(rows)
-
-    return ranking.joined(ranked(snapshot, query, len(missing), allowed=may)[0])
+    may = among(allowed, missing)
+    return ranking.joined(ranked(snapshot, query, len(missing), allowed=may, modalities=modalities)[0])
 
 
 def put_first(answer: Answer, documents: Mapping[int, float]) -> Answer:

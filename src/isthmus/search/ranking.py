@@ -6,19 +6,18 @@ came. Equal scores are in the order in which the documents were added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
 from isthmus.errors import BadInput
 from isthmus.kinds import KINDS, atoms
 from isthmus.registry import lookup
+from isthmus.search.allowed import Allowed
+from isthmus.search.published_index import PublishedIndex
 from isthmus.search.snapshot import ModalityIndex, Snapshot
-from isthmus.types import Folded, Mask, Matrix, Rows, Vectors
-
-Allowed: TypeAlias = Callable[[Rows], Mask]  # documents' rows in the store → whether they may be found
+from isthmus.types import Folded, Matrix, Rows, Vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +78,12 @@ def by_index(
         plain = asked.vectors.copy()
         plain[:, snapshot.calibrated.fitted.dim :] = 0
         asked = replace(asked, vectors=plain)
-    found = [_of_index(snapshot, index, asked, k, allowed) for index in indexes]
+    found = [
+        _of_published(snapshot, index, asked, k, allowed)
+        if isinstance(index, PublishedIndex)
+        else _of_index(snapshot, index, asked, k, allowed)
+        for index in indexes
+    ]
     return [[of_index[row] for of_index in found] for row in range(len(queries))]
 
 
@@ -107,7 +111,8 @@ def folded_queries(snapshot: Snapshot, queries: Vectors) -> Folded:
     fitted = snapshot.calibrated.fitted
     if not fitted.spec.dynamic:
         return fitted.fold_queries(queries)
-    indexes = [index for index in snapshot.all_indexes if index.active is not None and len(index)]
+    local = [index for index in snapshot.all_indexes if isinstance(index, ModalityIndex)]
+    indexes = [index for index in local if index.active is not None and len(index)]
     sets = next((index.active.shape[2] for index in indexes if index.active is not None), 1)
     active = np.zeros((len(queries), sets), dtype=bool)
     plain = fitted.fold_queries(queries, active=active)
@@ -129,7 +134,7 @@ def _of_index(
 ) -> list[Ranking]:
     mask = index.alive
     if allowed is not None:
-        may = allowed(index.documents)
+        may = allowed.mask(index.documents)
         mask = may if mask is None else mask & may
     there = len(index) if mask is None else int(mask.sum())
     rows_asked = min(k, there)
@@ -145,6 +150,17 @@ def _of_index(
     one = kinds.pop() if len(kinds) == 1 else asked.modality
     scores = snapshot.calibrated.fitted.finish(inner, one, index.modality)
     return [_ranking(index, *one) for one in zip(rows, scores, inner, strict=True)]
+
+
+def _of_published(
+    snapshot: Snapshot, index: PublishedIndex, asked: Folded, k: int, allowed: Allowed | None
+) -> list[Ranking]:
+    fitted, rankings = snapshot.calibrated.fitted, []
+    for kind, found in zip(asked.modality, index.search(asked.vectors, k, allowed), strict=True):
+        scores = fitted.finish(found.inner[None, :], str(kind), index.modality)[0]
+        documents, passages = found.rows.T
+        rankings.append(Ranking(documents, passages, scores, found.inner, [index.modality] * len(scores)))
+    return rankings
 
 
 def _ranking(index: ModalityIndex, rows: Rows, scores: Matrix, inner: Matrix) -> Ranking:

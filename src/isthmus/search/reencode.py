@@ -226,6 +226,7 @@ def switch(manager: SnapshotManager, begun: Staging, to: Switch) -> Comparison |
     opened, asked = manager.opened, manager.requested_spec
     with begun.preview() as future:
         new = Handle(opened.folder, future, to.name, opened.runtime, to.encoder, opened.encoding)
+        new.publisher = opened.publisher
         calibrating = SnapshotManager(new, future, manager.spec, follows=False)
         with calibrating.building() as mine:  # until it is served, or it would be swept away as a draft
             snapshot = _calibrated(calibrating, begun, asked, mine)

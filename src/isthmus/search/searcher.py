@@ -22,22 +22,24 @@ from isthmus.encoders import Encoder
 from isthmus.errors import BadInput, CannotFit, UnknownModality
 from isthmus.index.threads import Turns, cores
 from isthmus.search import arguments, explain, hybrid, identical
+from isthmus.search.allowed import Allowed, PassingRows
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
 from isthmus.search.list_tops import list_tops
 from isthmus.search.probability import FIELD
 from isthmus.search.query_log import QueryLog
 from isthmus.search.query_vectors import query_vectors
-from isthmus.search.ranking import Allowed, by_index, merged, wanted
+from isthmus.search.ranking import by_index, merged, wanted
 from isthmus.search.request import SearchRequest
 from isthmus.search.reranking import Rerankers, check_words, reranked
 from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
 from isthmus.search.writer import BATCH
-from isthmus.storage.protocols import Store
+from isthmus.storage.protocols import NotPublished, Store
+from isthmus.storage.sqlite.database import ChangedMeanwhile
 from isthmus.storage.where import parse
-from isthmus.types import Mask, Rows, Vectors
+from isthmus.types import Vectors
 from isthmus.words import query_words
 
 if TYPE_CHECKING:
@@ -132,7 +134,16 @@ def _search(
         manager.view(raw=request.raw) as view,
         _turns,
     ):  # in this order: a search that waits for a view must not take a turn
-        return _answered(manager.store, view, load, asked, request)
+        if manager.publisher is None or not view.snapshot.is_published:
+            return _answered(manager.store, view, load, asked, request)
+        try:
+            found = _answered(manager.store, view, load, asked, request)
+        except NotPublished as error:
+            manager.lost(view.snapshot)
+            raise ChangedMeanwhile(str(error)) from None
+    if not manager.publisher.serves(view.snapshot):  # read after the answer came, of the newest state
+        raise ChangedMeanwhile("The vectors on the server were replaced meanwhile. Search again.")
+    return found
 
 
 def _answered(
@@ -183,15 +194,8 @@ def _shown(
 def _allowed(store: Store, where: Mapping[str, Any] | None) -> Allowed | None:
     if where is None or where == {}:
         return None
-    rows = store.filtered(parse(where))
-    last = int(rows.max(initial=0))
-    may = np.zeros(last + 1, dtype=bool)
-    may[rows] = True
-
-    def allowed(documents: Rows) -> Mask:
-        return np.asarray(may[np.minimum(documents, last)] & (documents <= last))
-
-    return allowed
+    condition = parse(where)
+    return Allowed(condition, PassingRows(lambda: store.filtered(condition)))
 
 
 def _answers(
@@ -217,40 +221,25 @@ def _answers(
         lists = by_index(snapshot, vectors, FIELD + 1)
     seen = list_tops(match, store, vectors, [merged(several, FIELD + 1) for several in lists])
     same = identical.documents_with_part(snapshot, store, asked, vectors, lists)
-    may = _within(snapshot, allowed, modalities)
     answers: list[Answer] = []
     for row, (query, ranking) in enumerate(zip(asked, together, strict=True)):
         modality = str(vectors.modality[row])
         one = vectors.take(np.array([row]))
         if joined is None or not query.text:
-            found = identical.with_documents(snapshot, one, ranking, same[row], may)
+            found = identical.with_documents(snapshot, one, ranking, same[row], allowed, modalities)
             p = None if match is None else match.probability(modality, found.scores, seen[row])
             answers.append(identical.put_first(Answer(found, p), same[row]))
             continue
-        condition = parse(request.where) if request.where else None
+        condition = None if allowed is None else allowed.condition
         said = store.words.search(query_words(query.text), hybrid.WORDS, condition)
         found = hybrid.candidates(snapshot, one, said, max(depth, hybrid.DEPTH), allowed, modalities)
-        found = identical.with_documents(snapshot, one, found, same[row], may)
+        found = identical.with_documents(snapshot, one, found, same[row], allowed, modalities)
         share = hybrid.shares_of(store, found, said, query.text)
         again, order = hybrid.reordered(joined, found, share)
         p = None if match is None else match.probability(modality, again.scores, seen[row])
         gain = np.where(np.isnan(share), np.nan, joined.joined(found.scores, share, found.modality) - found.scores)
         answers.append(identical.put_first(Answer(again, p, gain[order]), same[row]))
     return answers
-
-
-def _within(snapshot: Snapshot, allowed: Allowed | None, modalities: Sequence[str] | None) -> Allowed | None:
-    """Return which documents a search may find, by its filter and its modalities."""
-    if modalities is None:
-        return allowed
-    rows = [index.documents for index in snapshot.all_indexes if index.modality in modalities]
-    wanted = np.unique(np.concatenate([np.empty(0, np.int64), *rows]))
-
-    def within(documents: Rows) -> Mask:
-        inside = np.isin(documents, wanted)
-        return inside if allowed is None else inside & allowed(documents)
-
-    return within
 
 
 def _check_probability(snapshot: Snapshot, vectors: Vectors, request: SearchRequest) -> None:

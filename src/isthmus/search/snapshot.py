@@ -2,7 +2,8 @@
 
 A snapshot never changes: a search that has begun goes on with the one it began with, and the next search takes the next
 ``Snapshot``, in one step. Documents added since the indexes were built are in small indexes of their own, searched
-exactly; documents deleted since are masked. ``index_folder`` stores the indexes on disk.
+exactly; documents deleted since are masked. ``index_folder`` stores the indexes on disk; those on a server are
+``PublishedIndex``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from isthmus import index as indexes
 from isthmus.calibration import Fitted
 from isthmus.index import Index
 from isthmus.search.probability import Match
+from isthmus.search.published_index import PublishedIndex
 from isthmus.storage.base import Block, State
 from isthmus.storage.protocols import Store
 from isthmus.types import Mask, Matrix, Rows
@@ -44,6 +46,13 @@ class ModalityIndex:
     def documents(self) -> Rows:
         """The document of each row."""
         return self.rows[:, 0]
+
+    def without(self, gone: Rows) -> ModalityIndex:
+        """Return the index without some documents."""
+        dead = np.isin(self.documents, gone)
+        if not dead.any():
+            return self
+        return replace(self, alive=~dead if self.alive is None else self.alive & ~dead)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +131,7 @@ class Snapshot:
     calibrated: Calibrated
     state: State
     last: int  # the last row of a document that is in an index
-    built: tuple[ModalityIndex, ...]
+    built: tuple[ModalityIndex | PublishedIndex, ...]
     recent: tuple[ModalityIndex, ...] = ()
     raw_vectors: dict[int, Matrix] = field(default_factory=dict)  # a cache, by row; a row never changes
 
@@ -132,7 +141,7 @@ class Snapshot:
         return self.state.sequence
 
     @property
-    def all_indexes(self) -> tuple[ModalityIndex, ...]:
+    def all_indexes(self) -> tuple[ModalityIndex | PublishedIndex, ...]:
         """Those built, and those that came after."""
         return (*self.built, *self.recent)
 
@@ -143,18 +152,32 @@ class Snapshot:
 
     @property
     def needs_rebuild(self) -> bool:
-        """Whether enough has changed that building the indexes again is worth it."""
-        return self._changed > max(REBUILD[0], REBUILD[1] * sum(len(index) for index in self.built))
+        """Whether enough has changed that building the indexes again is worth it; a server only gets what changed."""
+        share = 0.0 if self.is_published else REBUILD[1]
+        return self._changed > max(REBUILD[0], share * sum(len(index) for index in self.built))
 
     @property
     def needs_persist(self) -> bool:
         """Whether enough has changed that the indexes should be written for the next process."""
-        return self._changed > max(PERSIST[0], PERSIST[1] * sum(len(index) for index in self.built))
+        share = 0.0 if self.is_published else PERSIST[1]
+        return self._changed > max(PERSIST[0], share * sum(len(index) for index in self.built))
+
+    @property
+    def is_published(self) -> bool:
+        """Whether its indexes are on a server."""
+        return any(isinstance(index, PublishedIndex) for index in self.built)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether documents were added or deleted since the indexes were built."""
+        return self._changed > 0
 
     @property
     def _changed(self) -> int:
-        dead = sum(int((~index.alive).sum()) for index in self.all_indexes if index.alive is not None)
-        return dead + sum(len(index) for index in self.recent)
+        local = [index for index in self.all_indexes if isinstance(index, ModalityIndex)]
+        dead = sum(int((~index.alive).sum()) for index in local if index.alive is not None)
+        gone = max((len(index.gone) for index in self.built if isinstance(index, PublishedIndex)), default=0)
+        return dead + gone + sum(len(index) for index in self.recent)
 
     def unknown(self, store: Store) -> set[str]:
         """Return the modalities and the parts in the store that this calibration has never seen."""
@@ -163,12 +186,12 @@ class Snapshot:
     def followed(self, store: Store, state: State) -> Snapshot:
         """Return the snapshot after the changes since: new documents in indexes of their own, deleted ones masked."""
         gone = store.gone_since(self.sequence)
-        built = tuple(_without(index, gone) for index in self.built)
-        recent = [_without(index, gone) for index in self.recent]
+        built = tuple(index.without(gone) for index in self.built)
+        recent = [index.without(gone) for index in self.recent]
         last = self.last
         for block in store.blocks(after=self.last):
             last = int(block.rows[-1])
-            for piece in folded(self.calibrated.fitted, _known(block, self.calibrated.fitted), self.calibrated.sources):
+            for piece in folded(self.calibrated.fitted, known(block, self.calibrated.fitted), self.calibrated.sources):
                 recent = _with(recent, added(piece))
         return replace(self, state=state, last=last, built=built, recent=tuple(recent))
 
@@ -192,7 +215,7 @@ def _with(recent: list[ModalityIndex], index: ModalityIndex) -> list[ModalityInd
     return [*recent, index]
 
 
-def _known(block: Block, fitted: Fitted) -> Block:
+def known(block: Block, fitted: Fitted) -> Block:
     """Leave out documents of a modality or with a part that the calibration has never seen, until the next one."""
     foldable = np.isin(block.vectors.modality, fitted.document_modalities)
     for part, mask in block.vectors.present.items():
@@ -202,11 +225,3 @@ def _known(block: Block, fitted: Fitted) -> Block:
         return block
     kept, owner = np.unique(block.owner[foldable], return_inverse=True)
     return Block(block.rows[kept], [block.ids[at] for at in kept], block.vectors.take(foldable), owner)
-
-
-def _without(index: ModalityIndex, gone: np.ndarray[tuple[int], np.dtype[np.int64]]) -> ModalityIndex:
-    dead = np.isin(index.documents, gone)
-    if not dead.any():
-        return index
-    alive = ~dead if index.alive is None else index.alive & ~dead
-    return replace(index, alive=alive)

@@ -24,7 +24,8 @@ from isthmus.search import calibrate, hybrid, index_folder, query_log, reference
 from isthmus.search.calibrate import Means
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
-from isthmus.search.snapshot import Calibrated, FoldedBlock, Snapshot, folded, in_memory, unknown
+from isthmus.search.publisher import Publisher
+from isthmus.search.snapshot import Calibrated, FoldedBlock, ModalityIndex, Snapshot, folded, in_memory, unknown
 from isthmus.storage.base import State
 from isthmus.storage.protocols import Store
 from isthmus.types import Vectors
@@ -53,6 +54,11 @@ class SnapshotBuilder:
     def folder(self) -> Path | None:
         """The folder for index files; None if the engine has none."""
         return self.store.folder
+
+    @property
+    def publisher(self) -> Publisher | None:
+        """What publishes the folded vectors on a server; None if they are kept here."""
+        return self.opened.publisher
 
     @property
     def writable(self) -> bool:
@@ -84,9 +90,11 @@ class SnapshotBuilder:
                 self.store.database.put(transaction, **{INDEX_KIND: kind})
 
     def other_index(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot's indexes are not of the requested kind."""
-        kind = self.index_kind
-        return not all(fits(one.engine.kind, kind, *one.vectors.shape) for one in snapshot.built)
+        """Whether a snapshot's indexes are not of the requested kind, or not where they should be."""
+        if self.publisher is not None:
+            return bool(snapshot.built) and not snapshot.is_published
+        kind, local = self.index_kind, [one for one in snapshot.built if isinstance(one, ModalityIndex)]
+        return not all(fits(one.engine.kind, kind, *one.vectors.shape) for one in local)
 
     def version(self) -> int:
         """Return the number of the published calibration, 0 for none."""
@@ -118,11 +126,15 @@ class SnapshotBuilder:
 
     @contextmanager
     def building(self) -> Iterator[bool]:
-        """Hold the lock of ``index/``; yields whether this process has it, and may write there."""
+        """Hold the lock of ``index/``; yields whether this process has it, and may write there, or publish."""
         from filelock import FileLock, Timeout  # late: readers never need it
 
-        if not self.writable or self.folder is None:
+        if not self.writable or (self.folder is None and self.publisher is None):
             yield False
+            return
+        if self.folder is None:
+            with self._publishing() as mine:
+                yield mine
             return
         self.store.database.check_place()  # taking the lock would create a deleted folder again
         if self.lock is None:
@@ -137,17 +149,36 @@ class SnapshotBuilder:
         finally:
             self.lock.release()
 
+    @contextmanager
+    def _publishing(self) -> Iterator[bool]:
+        """Hold the lock of a store that has no folder: no other thread publishes."""
+        if self.publisher is None or not self.publisher.lock.acquire(blocking=False):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self.publisher.lock.release()
+
     def sweep(self) -> None:
         """Remove drafts of indexes and calibrations that killed processes left, unless another process writes one."""
         there, version = index_folder.entries(self.folder), self.version()
         drafts = max(self.store.calibrations.versions(), default=0) > version
         alone = len(there) <= 1 and there == index_folder.of_version(there, version)
-        if alone and not drafts:
+        published = 0 if self.publisher is None else len(self.publisher.records())
+        if alone and not drafts and published <= 1:
             return  # as nearly always: no lock is needed
         with self.building() as mine:
             if mine:
-                index_folder.keep_only(self.folder, self._newest())
+                index_folder.keep_only(self.folder, self._newest() if self.publisher is None else None)
                 self.store.calibrations.forget_drafts()
+                self.sweep_publications()
+
+    def sweep_publications(self) -> None:
+        """Drop publications that are not of the served calibration; the caller holds the lock."""
+        version = self.version()
+        if self.publisher is not None and len(self.publisher.records()) > 1:
+            self.publisher.sweep(self.read(version).identity if version else None)
 
     def _newest(self) -> str | None:
         """Return the name of the newest index that is of this history, by its description."""
@@ -161,12 +192,14 @@ class SnapshotBuilder:
         return None
 
     def on_disk(self, snapshot: Snapshot) -> bool:
-        """Whether the index on the disk is of the same state as a snapshot."""
+        """Whether the index on the disk, or on the server, is of the same state as a snapshot."""
+        if self.publisher is not None:
+            return snapshot.is_published and not snapshot.has_changed
         name = Origin.of(snapshot.calibrated, snapshot.state, snapshot.last).name
         return name in [place.name for place in index_folder.places(self.folder, self.version())]
 
     def damaged(self) -> list[str]:
-        """Return what is wrong with the indexes on the disk, every byte of which is read."""
+        """Return what is wrong with the indexes on the disk, every byte of which is read, or with those on a server."""
         found: list[str] = []
         with self.store.database.reading():
             version = self.version()
@@ -174,6 +207,11 @@ class SnapshotBuilder:
                 calibrated = self.read(version)
             except BadFile:
                 return []  # there is none yet, or it is damaged, which others report
+            if self.publisher is not None:
+                found = self.publisher.problems(calibrated, self.store)
+                if found and self.writable:
+                    self.publisher.forget(calibrated)
+                return found
             for place in index_folder.places(self.folder, version):
                 try:
                     index_folder.read(place, calibrated)
@@ -184,8 +222,10 @@ class SnapshotBuilder:
         return found
 
     def loaded(self, version: int) -> Snapshot | None:
-        """Read the newest index of a calibration from the disk; None where none is whole and of this history."""
+        """Read the newest index of a calibration from the disk, or find it on the server; None where there is none."""
         calibrated = self.read(version)
+        if self.publisher is not None:
+            return self.publisher.loaded(calibrated, self.store)
         for place in index_folder.places(self.folder, version):
             try:
                 snapshot = index_folder.read(place, calibrated)
@@ -214,13 +254,20 @@ class SnapshotBuilder:
             state, last = self.store.state(), self.store.last()
             snapshot = self._built_from(calibrated, state, last, on_disk=mine)
             if mine and calibrated.version == self.version() and self.on_disk(snapshot):
-                index_folder.keep_only(self.folder, Origin.of(calibrated, state, last).name)
+                self._keep_only(snapshot)
                 if trim:
                     self.store.trim(snapshot.sequence)
         return snapshot
 
+    def _keep_only(self, snapshot: Snapshot) -> None:
+        """Remove every index on the disk but one; publications are dropped when another one is served."""
+        name = Origin.of(snapshot.calibrated, snapshot.state, snapshot.last).name
+        index_folder.keep_only(self.folder, name if self.publisher is None else None)
+
     def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Snapshot:
         kind = self.index_kind
+        if calibrated.version and on_disk and self.publisher is not None:
+            return self.publisher.published(calibrated, self.store, state, last)
         if calibrated.version and on_disk and self.folder is not None:
             try:
                 origin = Origin.of(calibrated, state, last)
@@ -268,7 +315,7 @@ class SnapshotBuilder:
                 with self._about_to_serve(calibrated.version):
                     versions.publish(self.store.calibrations, calibrated, asked or spec, over=before, encoding=encoding)
             if mine and self.version() == calibrated.version:
-                index_folder.keep_only(self.folder, Origin.of(calibrated, snapshot.state, snapshot.last).name)
+                self._keep_only(snapshot)
         return snapshot
 
     @contextmanager
@@ -303,7 +350,7 @@ class SnapshotBuilder:
                 spec = str(earlier.fitted.spec)
                 versions.publish(self.store.calibrations, calibrated, spec, encoding=encoding)
             if mine and self.version() == calibrated.version:
-                index_folder.keep_only(self.folder, Origin.of(calibrated, state, last).name)
+                self._keep_only(snapshot)
         return snapshot
 
     @contextmanager

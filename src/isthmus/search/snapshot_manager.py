@@ -28,7 +28,7 @@ import numpy as np
 
 from isthmus import calibration
 from isthmus.calibration import Fitted
-from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
+from isthmus.errors import BadFile, CannotFit, CannotReach, CannotWrite, IsthmusError
 from isthmus.search import index_folder, references
 from isthmus.search.calibrate import Means
 from isthmus.search.handle import encodings
@@ -141,7 +141,7 @@ class SnapshotManager(SnapshotBuilder):
 
     def _recalibrated(self, served: Served, version: int) -> tuple[Snapshot, int]:
         """Return what another process has calibrated, or what is served until that is loaded, and its version."""
-        if sum(map(len, served.snapshot.all_indexes)) <= PATIENT:
+        if self.publisher is not None or sum(map(len, served.snapshot.all_indexes)) <= PATIENT:
             found = self.loaded(version)
             if found is not None:
                 return found, version
@@ -166,6 +166,8 @@ class SnapshotManager(SnapshotBuilder):
     def _nearest(self, current: Snapshot) -> Snapshot:
         """Return the newer index that another process has built, where folding what is new would take longer."""
         version = current.calibrated.version
+        if version and self.publisher is not None:
+            return (current.needs_persist and self.loaded(version)) or current
         if version and self.store.last() - current.last > REBUILD[0]:
             places = index_folder.places(self.folder, version)
             if places and index_folder.sequence(places[0]) > current.sequence:
@@ -199,6 +201,7 @@ class SnapshotManager(SnapshotBuilder):
             return self._serve(snapshot, encoding) if snapshot.calibrated.made else snapshot
         finally:
             self.coming.discard(snapshot.calibrated.version)
+            self._drop_others(self)
 
     def use_again(self, version: int) -> Snapshot:
         """Serve an earlier calibration, as ``restored`` makes it."""
@@ -208,6 +211,20 @@ class SnapshotManager(SnapshotBuilder):
             return self._serve(snapshot, encoding)
         finally:
             self.coming.discard(snapshot.calibrated.version)
+            self._drop_others(self)
+
+    def _drop_others(self, builder: SnapshotBuilder) -> None:
+        """Drop publications that are not served any more; those that another process builds stay."""
+        if self.publisher is not None:
+            with builder.building() as mine:
+                if mine:
+                    builder.sweep_publications()
+
+    def lost(self, snapshot: Snapshot) -> None:
+        """Serve a snapshot no longer: the server does not have what it needs."""
+        with self._pointer:
+            if self.served is not None and self.served.snapshot.calibrated is snapshot.calibrated:
+                self.served = None
 
     def _raw(self, snapshot: Snapshot) -> Snapshot:
         encoding, base, raw = encodings(self.store.database), snapshot.calibrated.fitted, self.raw_snapshot
@@ -230,14 +247,19 @@ class SnapshotManager(SnapshotBuilder):
         if self.on_disk(snapshot):
             self.store.trim(snapshot.sequence)
 
+    @property
+    def _persists(self) -> bool:
+        """Whether indexes outlive this process: in a folder, or on a server."""
+        return self.folder is not None or self.publisher is not None
+
     def persist(self) -> None:
         """Write the indexes where the next process finds them, when those there are missing or far behind."""
         current = self.current
-        if current is None or not current.calibrated.version or not self.writable or self.folder is None:
+        if current is None or not current.calibrated.version or not self.writable or not self._persists:
             return
         encoding = encodings(self.store.database)
         snapshot = self.latest()
-        there = index_folder.places(self.folder, snapshot.calibrated.version)
+        there = self.publisher is not None or index_folder.places(self.folder, snapshot.calibrated.version)
         if snapshot.needs_persist or not there or self.other_index(snapshot):
             self._rebuilt(snapshot.calibrated, encoding)
 
@@ -248,16 +270,21 @@ class SnapshotManager(SnapshotBuilder):
             return
         encoding = encodings(self.store.database)
         snapshot = self.latest()
-        if self.folder is not None and (self.other_index(snapshot) or not self.on_disk(snapshot)):
+        if self._persists and (self.other_index(snapshot) or not self.on_disk(snapshot)):
             self._rebuilt(snapshot.calibrated, encoding)
         self.store.trim(snapshot.sequence)
+        self._drop_others(self)
 
     def problems(self) -> list[str]:
         """Return what is wrong with the index on the disk, every byte of which is read; what is damaged is replaced."""
-        found = self.damaged()
+        try:
+            found = self.damaged()
+        except CannotReach as error:
+            return [str(error)]
         if found:
             self.served = None  # it may be what is damaged
             self.latest()
+            self._drop_others(self)
         return found
 
     def _maintain(self, snapshot: Snapshot) -> None:
@@ -313,6 +340,7 @@ class SnapshotManager(SnapshotBuilder):
             self._serve(made if made.state == state else made.followed(builder.store, state), encoding)
         if builder.on_disk(made):
             builder.store.trim(made.sequence)
+        self._drop_others(builder)
 
     def _stand_in(self, version: int | None) -> None:
         """Keep serving the current snapshot in place of a calibration that cannot be loaded."""

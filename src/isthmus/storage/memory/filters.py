@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 from isthmus.storage.facts import Scalar, readable
 from isthmus.storage.memory.engine import Contents, StoredDocument
@@ -18,22 +19,27 @@ def allowed(contents: Contents, condition: Condition) -> list[int]:
 
 def matches(held: StoredDocument, condition: Condition) -> bool:
     """Whether a document passes a filter."""
+    return passes(lambda name: _values(held, name), condition)
+
+
+def passes(values: Callable[[str], list[Scalar]], condition: Condition) -> bool:
+    """Whether a document passes a filter, given its values under a name."""
     match condition:
         case Everything():
             return True
-        case OneOf(name, values):
-            return any(_plain(name, value) in _values(held, name) for value in values)
+        case OneOf(name, wanted):
+            return any(_plain(name, value) in values(name) for value in wanted)
         case Compare(name, sign, value):
             operand = _plain(name, value)
-            return any(SIGNS[sign](one, operand) for one in _values(held, name) if _alike(one, operand))
+            return any(SIGNS[sign](one, operand) for one in values(name) if _alike(one, operand))
         case Exists(name):
-            return bool(_values(held, name))
+            return bool(values(name))
         case Not(inner):
-            return not matches(held, inner)
+            return not passes(values, inner)
         case All(several):
-            return all(matches(held, one) for one in several)
+            return all(passes(values, one) for one in several)
         case Either(several):
-            return any(matches(held, one) for one in several)
+            return any(passes(values, one) for one in several)
 
 
 def _values(held: StoredDocument, name: str) -> list[Scalar]:

@@ -23,7 +23,7 @@ from isthmus.storage.base import (
     State,
     UnfinishedReencode,
 )
-from isthmus.storage.facts import as_json, facts
+from isthmus.storage.facts import Scalar, as_json, facts
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredDocument
 from isthmus.storage.memory.filters import allowed
 from isthmus.storage.memory.parts import MemoryCalibrations, MemoryLedger, MemoryQueries, MemoryWords
@@ -69,6 +69,9 @@ class MemoryStore:
     def fitting(self) -> AbstractContextManager[bool]:
         """Do nothing: there is one process."""
         return nullcontext(True)
+
+    def published(self, name: str | None) -> None:
+        """Return None: folded vectors are in files or in memory, or on another server."""
 
     def stage(self, name: str, encoder: Encoder) -> MemoryStaging:
         """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""
@@ -175,6 +178,10 @@ class MemoryStore:
     def fields(self) -> list[str]:
         """Return the names of the metadata."""
         return sorted({name for held in self._held.values() for name, _ in held.facts})
+
+    def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
+        """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""
+        return {row: list(held.facts) for row in rows if (held := self._held.get(row)) and held.facts}
 
     def copies(self, row: int) -> set[int]:
         """Return the rows of the documents with exactly the same parts as this one, including itself."""

@@ -215,6 +215,14 @@ class PostgresDatabase:
                 self._thread.reading, self._thread.writing = outside
             self._commit(connection)
 
+    @contextmanager
+    def apart(self) -> Iterator[Connection]:
+        """Run a transaction that takes no turn: for tables that are derived, which writing again does not harm."""
+        self._check_open()
+        with self.explained(), self._pool.started(_begin) as (connection, _):
+            yield connection
+            self._commit(connection)
+
     def _commit(self, connection: Connection) -> None:
         try:
             connection.execute("COMMIT")
@@ -256,6 +264,10 @@ class SingleConnection(PostgresDatabase):
         single = getattr(self, "_single", None)
         if single is not None:
             single.close()
+
+
+def _begin(connection: Connection) -> None:
+    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
 
 def _ignore(_: Connection) -> None:

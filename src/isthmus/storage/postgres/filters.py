@@ -25,7 +25,7 @@ FEW = 16  # values that are looked up in the index, one by one; more are compare
 WHOLE = 2.0**53  # from here on every float is a whole number
 BEYOND = "1e400"  # stands for infinity, which JSON has not: larger than every float
 
-__all__ = ["Sql", "compiled", "facts_json", "parse"]
+__all__ = ["Sql", "compiled", "facts_json", "listed_json", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,13 @@ def facts_json(metadata: Mapping[str, Any]) -> str:
     >>> facts_json({"year": "2021", "tags": ["a", "b"], "by": {"name": "Ada"}})
     '{"year": ["2021", 2021.0], "tags": ["a", "b"], "by.name": ["Ada"]}'
     """
+    return listed_json(facts(metadata))
+
+
+def listed_json(several: Iterable[tuple[str, Scalar]]) -> str:
+    """Return facts, (name, value), as ``facts_json`` does."""
     by_name: dict[str, dict[str, None]] = {}
-    for name, value in facts(metadata):
+    for name, value in several:
         if value == value:
             by_name.setdefault(_json(name), {})[_json(value)] = None
     named = (f"{name}: [{', '.join(values)}]" for name, values in by_name.items())

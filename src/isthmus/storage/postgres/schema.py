@@ -11,6 +11,8 @@ units         the files a document came from, with their stamps
 skipped       what could not be read, and why
 calibrations  every fitted calibration; the manifest names the one that is served
 query_log     real queries, if the log is on
+publications  which folded vectors there are, and how far they are; with pgvector
+folded        folded vectors, with what filters look at; with pgvector
 
 A collection has two schemas with these tables: its own, and one for the vectors of a re-encoding, until they are
 complete. Both are made at once, so that a role that writes needs no right to make tables.
@@ -21,11 +23,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from isthmus.errors import BadFile
-from isthmus.storage.postgres.pool import Connection
+from isthmus.storage.postgres.pool import EXTENSION, Connection
 
 VERSION = 1
 STAGING = "_reencode"  # the ending of the second schema's name
@@ -89,6 +92,19 @@ CREATE TABLE query_log (
   number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, time text NOT NULL, text text NOT NULL
 );
 """
+# Folded vectors, if the database has pgvector: rows of publications, each of one calibration. Every publication has its
+# own partial HNSW index for each modality.
+FOLDED = """
+CREATE TABLE publications (key text COLLATE "C" PRIMARY KEY, width integer NOT NULL, about text);
+CREATE TABLE folded (
+  key text COLLATE "C" NOT NULL, modality text COLLATE "C" NOT NULL, document bigint NOT NULL, passage integer NOT NULL,
+  id text COLLATE "C" NOT NULL, facts jsonb NOT NULL, vector vector NOT NULL,
+  PRIMARY KEY (key, document, passage)
+);
+ALTER TABLE folded ALTER COLUMN vector SET STORAGE EXTERNAL;
+CREATE INDEX folded_by_modality ON folded (key, modality, document);
+CREATE INDEX folded_by_facts ON folded USING gin (facts jsonb_path_ops);
+"""
 
 
 def staging(name: str) -> str:
@@ -151,6 +167,22 @@ def create(connection: Connection, collection: str, place: str) -> None:
             connection.execute(TABLES)
             put(connection, schema=VERSION, sequence=0, birth=os.urandom(16).hex(), texts=0, tokens=0)
             add_state(connection, 0)
+        if _has_pgvector(connection, collection):
+            connection.execute(FOLDED)
+            put(connection, pgvector=True)
+
+
+def _has_pgvector(connection: Connection, collection: str) -> bool:
+    """Find the extension pgvector, or make it if this role may; its types can be named afterwards."""
+    try:
+        with connection.transaction():  # a savepoint
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+    except psycopg.Error:
+        return False
+    place = connection.execute(EXTENSION).fetchone()
+    names = sql.SQL(", ").join(map(sql.Identifier, [collection, *(place or ())]))
+    connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(names))
+    return True
 
 
 def migrate(connection: Connection, collection: str, place: str) -> None:

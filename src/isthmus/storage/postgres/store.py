@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from isthmus.calibration import Statistics
 from isthmus.encoders import Encoder
 from isthmus.errors import BadFile, CannotWrite
 from isthmus.storage.base import Compacted, State, UnfinishedReencode
+from isthmus.storage.facts import Scalar, facts
 from isthmus.storage.postgres import lock, schema
 from isthmus.storage.postgres.calibrations import PostgresCalibrations
 from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.postgres.documents import PostgresDocuments
 from isthmus.storage.postgres.filters import compiled
+from isthmus.storage.postgres.folded import NAMES, PostgresFolded
 from isthmus.storage.postgres.ledger import PostgresLedger
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.query_log import PostgresQueries
@@ -88,6 +91,18 @@ class PostgresStore(PostgresDocuments):
     def words(self) -> PostgresWords:
         """BM25 over the texts."""
         return PostgresWords(self.database, self.tokenizer)
+
+    def published(self, name: str | None) -> PostgresFolded | None:
+        """Return the folded vectors in the database, if it has pgvector; None for another name."""
+        if name not in (None, *NAMES) or not self.database.manifest("pgvector").get("pgvector"):
+            return None
+        return PostgresFolded(self.database.address, name or NAMES[0])
+
+    def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
+        """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""
+        found = self.database.all("SELECT row, metadata::text FROM documents WHERE row = ANY(%s)", list(map(int, rows)))
+        known = {row: list(dict.fromkeys(facts(json.loads(metadata)))) for row, metadata in found}
+        return {row: several for row, several in known.items() if several}
 
     def stage(self, name: str, encoder: Encoder) -> PostgresStaging:
         """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from isthmus.documents import Document
 from isthmus.storage.base import Described, Entry, Found, Transaction
+from isthmus.storage.facts import Scalar
 from isthmus.storage.where import Condition
 from isthmus.types import Rows
 
@@ -48,6 +49,10 @@ class DocumentTable(Protocol):
 
     def fields(self) -> list[str]:
         """Return the names of the metadata, with one index lookup for each."""
+        ...
+
+    def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
+        """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""
         ...
 
     def copies(self, row: int) -> set[int]:

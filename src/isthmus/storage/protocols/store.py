@@ -14,6 +14,7 @@ from isthmus.storage.protocols.calibrations import Calibrations, Queries
 from isthmus.storage.protocols.documents import DocumentTable, Words
 from isthmus.storage.protocols.engine import Engine
 from isthmus.storage.protocols.ledger import Ledger
+from isthmus.storage.protocols.published import PublishedVectors
 from isthmus.storage.protocols.vectors import VectorTable
 
 
@@ -64,6 +65,10 @@ class Store(DocumentTable, VectorTable, Protocol):
     @property
     def words(self) -> Words:
         """BM25 over the texts."""
+        ...
+
+    def published(self, name: str | None) -> PublishedVectors | None:
+        """Return the engine's own server of folded vectors, by its name (None: the usual one); None if it has none."""
         ...
 
     def stage(self, name: str, encoder: Encoder) -> Staging:

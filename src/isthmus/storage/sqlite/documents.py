@@ -13,7 +13,7 @@ from typing import Any
 from isthmus.documents import Document
 from isthmus.kinds import TEXT, Part
 from isthmus.storage.base import Described, Entry
-from isthmus.storage.facts import as_json, facts
+from isthmus.storage.facts import Scalar, as_json, facts
 from isthmus.storage.segments import own_vectors
 from isthmus.storage.sqlite import schema, vectors
 from isthmus.storage.sqlite.vectors import AT_ONCE, SqliteVectors, several
@@ -157,6 +157,16 @@ class SqliteDocuments(SqliteVectors):
             columns = f"SELECT row, modality, own_hash FROM documents WHERE row IN ({marks})"
             for row, modality, own in self.database.all(columns, *some):
                 found[row] = Described(modality, tuple(hashes.get(row, ())), own)
+        return found
+
+    def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
+        """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""
+        found: dict[int, list[tuple[str, Scalar]]] = defaultdict(list)
+        for some in several([int(row) for row in rows]):
+            marks = ",".join("?" * len(some))
+            statement = f"SELECT document, name, value FROM facts WHERE document IN ({marks})"
+            for row, name, value in self.database.all(statement, *some):
+                found[row].append((name, value))
         return found
 
     def copies(self, row: int) -> set[int]:

@@ -47,6 +47,9 @@ class FolderStore(SqliteStore):
         """Let every process fit: the first to publish wins."""
         return nullcontext(True)
 
+    def published(self, name: str | None) -> None:
+        """Return None: folded vectors are in files or in memory, or on another server."""
+
     def stage(self, name: str, encoder: Encoder) -> SqliteStaging:
         """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""
         return SqliteStaging.open(self.folder, name, encoder, FolderStore)
