@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import postgres_server
 from isthmus import Collection, Document, Query, connect
 from isthmus.client.remote import RemoteCollection
 from isthmus.encoders import Encoder
@@ -30,6 +31,13 @@ ENGINES: dict[str, Callable[[Path], dict[str, Any]]] = {  # what opens a collect
     "folder+vectors": lambda folder: {"path": str(folder / "v"), "vectors": MemoryVectors()},
     "memory+vectors": lambda _: {"path": ":memory:", "vectors": MemoryVectors()},
 }
+SERVERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "postgres": lambda _: {"path": postgres_server.server().collection()},
+    "postgres-half": lambda _: {"path": postgres_server.server().collection(), "vectors": "database-half"},
+    "postgres-apart": lambda _: {"path": postgres_server.server().collection(), "vectors": "folder"},
+}
+ON_SERVERS = [pytest.param(name, marks=pytest.mark.install) for name in SERVERS]
+PLACES = {**ENGINES, **SERVERS}
 SERVED = "served"
 NUMBERS = count()
 QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]
@@ -48,7 +56,7 @@ FILTERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[*ENGINES, *ON_SERVERS])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -67,17 +75,17 @@ def connected(address: str, encoder: str) -> RemoteCollection:
 
 @pytest.fixture
 def local(engine: str, tmp_path: Path, counting: Counting) -> Iterator[Collection]:
-    there = ENGINES[engine](tmp_path)
+    there = PLACES[engine](tmp_path)
     with Collection.open(encoder=counting, calibration="center+nnn(k=4)", follow=False, **there) as opened:
         opened.add(mixed(40))
         yield opened
 
 
-@pytest.fixture(params=[*ENGINES, SERVED])
+@pytest.fixture(params=[*ENGINES, SERVED, *ON_SERVERS])
 def things(
     request: pytest.FixtureRequest, tmp_path: Path, counting: Counting, address: str, tiny: str
 ) -> Iterator[Collection | RemoteCollection]:
-    at = ENGINES.get(request.param)
+    at = PLACES.get(request.param)
     if at is None:
         opened: Collection | RemoteCollection = connected(address, tiny)
     else:
@@ -89,16 +97,18 @@ def things(
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[SERVED, *ON_SERVERS])
 def both(
-    tmp_path_factory: pytest.TempPathFactory, encoder: Encoder, address: str, tiny: str
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, encoder: Encoder, address: str, tiny: str
 ) -> Iterator[list[Collection | RemoteCollection]]:
-    """The same collection on every engine, to be read."""
+    """The same collection on several engines, to be read."""
     tmp_path = tmp_path_factory.mktemp("both")
+    places = [*ENGINES.values(), *([SERVERS[request.param]] if request.param in SERVERS else [])]
     made: list[Collection | RemoteCollection] = [
-        Collection.open(encoder=encoder, calibration="center", follow=False, **at(tmp_path)) for at in ENGINES.values()
+        Collection.open(encoder=encoder, calibration="center", follow=False, **at(tmp_path)) for at in places
     ]
-    made.append(connected(address, tiny))
+    if request.param == SERVED:
+        made.append(connected(address, tiny))
     for one in made:
         one.add(mixed(40))
         one.delete(["d0-3", "d0-4"])
@@ -342,5 +352,5 @@ def test_a_closed_collection_raises_closed_on_every_engine(things: Collection | 
 
 def test_an_engine_without_a_collection_makes_none_when_told_not_to(engine: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="There is no collection at"):
-        Collection.open(encoder="none", create=False, **ENGINES[engine](tmp_path))
+        Collection.open(encoder="none", create=False, **PLACES[engine](tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import Places
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotReach
 from isthmus.storage.servers import opened_server
 from isthmus.storage.where import parse
-from conftest import Places
 from stock import Counting, mixed, pixels
 
 SPEC = "center+nnn(k=4)"

@@ -29,6 +29,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         "plot": Extra("plots of results", ("matplotlib",)),
         "sound": Extra("sounds: WAV, FLAC, Ogg, MP3", ("soundfile",)),
         "video": Extra("videos, and sounds of other formats", ("av",)),
+        "postgres": Extra("collections on a PostgreSQL server", ("psycopg",)),
         "speech": Extra("what is said in sounds and videos, for index --transcribe", ("faster_whisper",)),
         "serve": Extra(
             "isthmus serve: collections over HTTP", ("fastapi", "uvicorn", "prometheus_client", "python_multipart")

@@ -270,7 +270,7 @@ class Collection:
         found = [self._source(path, kind) for path in paths]
         found = found if transcribe is None else [SpeechSource(source, transcribe) for source in found]
         report = Indexed(listing=len(found))
-        with self._page_texts(ocr, report.pages) as texts, self._writing() as writer:
+        with self._page_texts(ocr, report.pages) as texts, self._writing(alone=True) as writer:
             for source in found:
                 settings = ReadSettings(texts, pages)
                 SourceSync(self._store, writer, source, report, progress or _ignore, settings).follow(prune=prune)
@@ -300,7 +300,7 @@ class Collection:
         arguments.stop(stop)
         prune = None if prune is None else arguments.flag("prune", prune)
         roots = [self._source(path, kind).root for path in paths]
-        own = self.path.resolve()
+        own = Path(self.path).resolve()
         usual = watchfiles.DefaultFilter()
 
         def outside(change: Any, path: str) -> bool:
@@ -331,7 +331,7 @@ class Collection:
         arguments.encoder(encoder)
         arguments.callback("progress", progress)
         drop, force = arguments.flag("drop", drop), arguments.flag("force", force)
-        with self._writing():
+        with self._writing(alone=True):
             return reencode(self._snapshots, encoder, drop=drop, force=force, progress=progress or _ignore)
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
@@ -350,11 +350,12 @@ class Collection:
         return self._values.of(name, count)
 
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self, *, alone: bool = False) -> Iterator[Writer]:
+        """Hold the right to write; ``alone``: while no other process does."""
         if not self._handle.database.writable:
-            raise CannotWrite(f"{self.path} cannot be written to: its folder or its file is read-only for this user.")
+            raise CannotWrite(f"{self.path} cannot be written to: it is read-only for this user.")
         self._handle.database.check_place()  # taking the lock would create a deleted folder again
-        with self._store.sole_writer():
+        with self._store.sole_writer() if alone else self._store.writer():
             self._handle.reload_if_reencoded()
             yield Writer(self._store, self._handle.loader, self._handle.dim)
             self._store.shrink()
@@ -582,7 +583,7 @@ class Collection:
         Needs free disk space of twice the store's size; searches continue meanwhile. The store is rewritten
         automatically when a third of it is unused.
         """
-        with self._writing():
+        with self._writing(alone=True):
             self.retry_if_reencoded(self._snapshots.tidy)
             return self._store.compact()
 

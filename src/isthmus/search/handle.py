@@ -25,7 +25,9 @@ from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.index import DeviceNeighbours
-from isthmus.search.publisher import Publisher, publisher_of
+from isthmus.search.publisher import VECTORS, Publisher, publisher_of
+from isthmus.storage.base import Place
+from isthmus.storage.postgres import address as postgres
 from isthmus.storage.protocols import Engine, PublishedVectors, Store
 from isthmus.storage.servers import FOLDER, opened_server
 from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
@@ -42,7 +44,7 @@ Result = TypeVar("Result")
 class Handle:
     """A collection's folder, its database, and its encoder, which is loaded when first needed."""
 
-    folder: Path
+    folder: Place
     store: Store
     name: str
     runtime: Runtime = field(default_factory=Runtime)
@@ -162,19 +164,32 @@ def open_handle(
 ) -> Handle:
     """Open a folder as a collection, or make it one; ``:memory:`` is a new one that ends with its process.
 
-    ``vectors``: the server of its folded vectors, or ``folder``; left out, what the collection has.
+    The URL of a PostgreSQL server opens a collection there. ``vectors``: the server of its folded vectors, or
+    ``folder``; left out, what the collection has.
     """
-    server = opened_server(vectors) if isinstance(vectors, str) and vectors != FOLDER else vectors
     found = _opened(path, encoder, create=create, runtime=runtime)
     try:
-        found.publisher = publisher_of(found.database, server)
+        found.publisher = publisher_of(found.database, _server(found.store, vectors))
     except BaseException:
         found.database.close()
         raise
     return found
 
 
+def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVectors | str | None:
+    """Return the server of folded vectors: the store's own where it has one, or the one that was named."""
+    if vectors is not None and not isinstance(vectors, str):
+        return vectors
+    kept = store.database.manifest(VECTORS).get(VECTORS) if vectors is None else vectors
+    own = store.published(None if kept is None else str(kept))
+    if own is None and vectors is not None and vectors != FOLDER:
+        return opened_server(vectors)
+    return own or vectors
+
+
 def _opened(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
+    if postgres.is_address(os.fspath(path)):
+        return _on_postgres(os.fspath(path), encoder, create=create, runtime=runtime)
     if os.fspath(path) == MEMORY:
         if not create:
             raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")
@@ -190,10 +205,7 @@ def _opened(path: str | PathLike[str], encoder: str | Encoder | None, *, create:
         raise BadInput(f"{folder} cannot be looked at: {getattr(error, 'strerror', None) or error}.") from None
     loaded = None
     if not there:
-        if not create:
-            raise BadInput(f"There is no collection at {folder}. Make one with `isthmus index PATH --into {folder}`.")
-        if isinstance(encoder, str) and encoder != NO_ENCODER:
-            loaded = runtime.encoder(encoder)  # an error leaves no folder
+        loaded = _before_making(folder, encoder, create=create, runtime=runtime)
         _make(folder)
     store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
     try:
@@ -203,8 +215,33 @@ def _opened(path: str | PathLike[str], encoder: str | Encoder | None, *, create:
         raise
 
 
+def _on_postgres(url: str, encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
+    """Open a collection on a PostgreSQL server, or make it."""
+    need("psycopg", extra="postgres")
+    from isthmus.storage.postgres.database import PostgresDatabase  # late: it needs an extra
+    from isthmus.storage.postgres.store import PostgresStore
+
+    database = PostgresDatabase(postgres.Address.of(url))
+    try:
+        loaded = None
+        if not database.there:
+            loaded = _before_making(database.path, encoder, create=create, runtime=runtime)
+            database.create()
+        return _with_encoder(database.path, PostgresStore(database), encoder, runtime, loaded)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _before_making(place: Place, encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Encoder | None:
+    """Refuse to make a collection without ``create``; load the encoder that is named, so an error leaves nothing."""
+    if not create:
+        raise BadInput(f"There is no collection at {place}. Make one with `isthmus index PATH --into {place}`.")
+    return runtime.encoder(encoder) if isinstance(encoder, str) and encoder != NO_ENCODER else None
+
+
 def _with_encoder(
-    folder: Path, store: Store, encoder: str | Encoder | None, runtime: Runtime, loaded: Encoder | None = None
+    folder: Place, store: Store, encoder: str | Encoder | None, runtime: Runtime, loaded: Encoder | None = None
 ) -> Handle:
     """Open a store with its encoder; ``loaded`` is the one that ``encoder`` names, if it is loaded already."""
     database = store.database
@@ -258,7 +295,7 @@ def _sign(found: Handle) -> bool:
     return True
 
 
-def check(folder: Path, database: Engine, encoder: Encoder) -> None:
+def check(folder: Place, database: Engine, encoder: Encoder) -> None:
     """Reject an encoder of the same name that makes other vectors."""
     if not _is_own(database, encoder):
         known = database.manifest("identity", "encoder")

@@ -305,7 +305,7 @@ class SnapshotBuilder:
         """
         keep = keep and self.writable
         encoding = encodings(self.store.database)
-        with self.building() if keep else nullcontext(False) as mine:
+        with self._fitting(keep), self.building() if keep else nullcontext(False) as mine:
             with self.store.database.reading():
                 before = None if replacing else self.version()
                 if not self.store.count():
@@ -319,13 +319,24 @@ class SnapshotBuilder:
                 self._keep_only(snapshot)
         return snapshot
 
+    @contextmanager
+    def _fitting(self, keep: bool) -> Iterator[None]:
+        """Hold the right to publish a calibration, if it is to be kept; raise an error if another process has it."""
+        with self.store.fitting() if keep else nullcontext(True) as mine:
+            if not mine:
+                raise CannotWrite(
+                    f"{self.opened.folder} is being calibrated by another process. Searches use its calibration as "
+                    "soon as it is done; to make another, try again then."
+                )
+            yield
+
     def restored(self, version: int) -> Snapshot:
         """Build the indexes of an earlier calibration again and publish it, under a new number.
 
         What is published is in ``coming`` until the caller serves it.
         """
         encoding = encodings(self.store.database)
-        with self.building() as mine:
+        with self._fitting(True), self.building() as mine:
             with self.store.database.reading():
                 earlier = self.read(version)
                 if missing := unknown(earlier.fitted, self.store):

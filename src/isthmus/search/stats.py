@@ -13,7 +13,7 @@ from isthmus.errors import counted
 from isthmus.search import index_folder
 from isthmus.search.snapshot import Calibrated
 from isthmus.search.snapshot_manager import SnapshotManager
-from isthmus.storage.base import UnfinishedReencode
+from isthmus.storage.base import Place, UnfinishedReencode
 from isthmus.storage.protocols import Engine
 
 
@@ -38,13 +38,13 @@ class Stats:
     reencoding: UnfinishedReencode | None
 
 
-def stats(folder: Path, database: Engine, manager: SnapshotManager) -> Stats:
+def stats(folder: Place, database: Engine, manager: SnapshotManager) -> Stats:
     """Gather the statistics of a collection; nothing is calibrated or built for it."""
     store, manifest = manager.store, database.manifest()
     version = int(manifest.get("calibration", 0))
     calibrated = manager.read(version) if version else None
-    files = _files(folder) if manager.folder is not None else []
-    index = [path for path in files if path.is_relative_to(folder / "index")]
+    files = _files(manager.folder) if manager.folder is not None else []
+    index = [path for path in files if manager.folder is not None and path.is_relative_to(manager.folder / "index")]
     return Stats(
         path=str(folder),
         documents=store.counts(),

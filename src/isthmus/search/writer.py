@@ -19,6 +19,7 @@ from isthmus.kinds import Part, atoms
 from isthmus.search.ingest import Encoding, Prepared, prepared
 from isthmus.search.page_texts import PageTexts, without_read_parts
 from isthmus.storage.base import Entry, Transaction
+from isthmus.storage.conflicts import retry_conflicts
 from isthmus.storage.protocols import Store
 from isthmus.storage.segments import assembled
 from isthmus.types import Vectors, check_part_count
@@ -139,23 +140,25 @@ class Writer:
 
     def commit(self, entries: Sequence[Entry], seen: Sequence[tuple[int | None, int | None, str]] = ()) -> None:
         """Store entries, in place of those with the same ids, in one transaction."""
-        statistics = self._without(self.store.rows_of(entry.document.id for entry in entries))
-        if entries:
-            vectors, owner = assembled([entry.segments for entry in entries])
-            self._fix_dim(vectors)
-            statistics = statistics.add(vectors, owner)
+        retry_conflicts(lambda: self._commit(entries, seen))
+        self.before.clear()
+        self.after.clear()
+
+    def _commit(self, entries: Sequence[Entry], seen: Sequence[tuple[int | None, int | None, str]]) -> None:
         with self.store.database.writing() as connection:
             for action in self.before:
                 action(connection)
             if entries:
+                # inside the transaction: another process may have changed them since the last one
+                statistics = self._without(self.store.rows_of(entry.document.id for entry in entries))
+                vectors, owner = assembled([entry.segments for entry in entries])
+                self._fix_dim(vectors)
                 self.store.put(connection, entries)
-                self.store.touched(connection, statistics)
+                self.store.touched(connection, statistics.add(vectors, owner))
                 self.store.set_dim(connection, self.dim)
             self.store.met(connection, seen)
             for action in self.after:
                 action(connection)
-        self.before.clear()
-        self.after.clear()
 
     def _fix_dim(self, vectors: Vectors) -> None:
         if self.dim is None:
@@ -173,11 +176,11 @@ class Writer:
 
     def remove(self, ids: Sequence[str]) -> list[str]:
         """Delete documents in one transaction; return the ids of those that existed."""
-        found = self.store.rows_of(ids)
-        if not found:
-            return []
-        statistics = self._without(found)
+        return retry_conflicts(lambda: self._remove(ids)) if self.store.rows_of(ids) else []
+
+    def _remove(self, ids: Sequence[str]) -> list[str]:
         with self.store.database.writing() as connection:
+            statistics = self._without(self.store.rows_of(ids))
             removed = self.store.remove(connection, ids)
             self.store.touched(connection, statistics)
         return removed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,8 @@ from isthmus.errors import counted
 from isthmus.storage.segments import Segment, modality
 from isthmus.types import Matrix, Rows, Vectors
 
+# Where a store is: a folder or a file, or the URL of a server.
+Place: TypeAlias = Path | str
 # A running transaction, passed from ``writing()`` to methods of the same engine; opaque to other code.
 Transaction: TypeAlias = Any
 

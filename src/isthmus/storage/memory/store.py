@@ -6,7 +6,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,6 +63,17 @@ class MemoryStore:
         """Hold the writer lock: threads wait for each other."""
         with self.database.lock:
             yield
+
+    def writer(self) -> AbstractContextManager[None]:
+        """Hold the writer lock, as ``sole_writer``."""
+        return self.sole_writer()
+
+    def fitting(self) -> AbstractContextManager[bool]:
+        """Do nothing: there is one process."""
+        return nullcontext(True)
+
+    def published(self, name: str | None) -> None:
+        """Return None: folded vectors are in files or in memory, or on another server."""
 
     def stage(self, name: str, encoder: Encoder) -> MemoryStaging:
         """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""

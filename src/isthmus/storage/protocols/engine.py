@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Protocol
 
-from isthmus.storage.base import Transaction
+from isthmus.storage.base import Place, Transaction
 
 
 class Engine(Protocol):
     """Transactions, snapshots and the manifest of one store."""
 
-    path: Path
     writable: bool
     closed: bool
+
+    @property
+    def path(self) -> Place:
+        """Where it is, for messages."""
+        ...
 
     def check_place(self) -> None:
         """Raise an error if the store was deleted or replaced while it was open."""

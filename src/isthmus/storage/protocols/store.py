@@ -14,6 +14,7 @@ from isthmus.storage.protocols.calibrations import Calibrations, Queries
 from isthmus.storage.protocols.documents import DocumentTable, Words
 from isthmus.storage.protocols.engine import Engine
 from isthmus.storage.protocols.ledger import Ledger
+from isthmus.storage.protocols.published import PublishedVectors
 from isthmus.storage.protocols.vectors import VectorTable
 
 
@@ -38,6 +39,14 @@ class Store(DocumentTable, VectorTable, Protocol):
         """Hold the writer lock, or raise an error that names its holder."""
         ...
 
+    def writer(self) -> AbstractContextManager[None]:
+        """Hold the right to add and delete documents: together with other processes where the engine allows it."""
+        ...
+
+    def fitting(self) -> AbstractContextManager[bool]:
+        """Hold the right to fit a calibration and publish it; yields whether no other process has it."""
+        ...
+
     @property
     def ledger(self) -> Ledger:
         """The files that documents came from, and skipped inputs."""
@@ -56,6 +65,10 @@ class Store(DocumentTable, VectorTable, Protocol):
     @property
     def words(self) -> Words:
         """BM25 over the texts."""
+        ...
+
+    def published(self, name: str | None) -> PublishedVectors | None:
+        """Return the engine's own server of folded vectors, by its name (None: the usual one); None if it has none."""
         ...
 
     def stage(self, name: str, encoder: Encoder) -> Staging:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,17 @@ class FolderStore(SqliteStore):
         if self._writer is None:
             self._writer = WriterLock(self.folder)
         return self._writer.held()
+
+    def writer(self) -> AbstractContextManager[None]:
+        """Hold the writer lock: one process writes at a time."""
+        return self.sole_writer()
+
+    def fitting(self) -> AbstractContextManager[bool]:
+        """Let every process fit: the first to publish wins."""
+        return nullcontext(True)
+
+    def published(self, name: str | None) -> None:
+        """Return None: folded vectors are in files or in memory, or on another server."""
 
     def stage(self, name: str, encoder: Encoder) -> SqliteStaging:
         """Open the staging area for another encoder's vectors; continue if it has some from the same encoder."""
