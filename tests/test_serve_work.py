@@ -13,7 +13,7 @@ import pytest
 from isthmus import Collection
 from isthmus.errors import BadInput, UnknownModality
 from isthmus.search import Hit, SearchRequest
-from isthmus.serve.batching import LARGEST, SearchBatcher
+from isthmus.serve.batching import LARGE, SearchBatcher
 from isthmus.serve.errors import Refused
 from isthmus.serve.work import WorkPool
 from stock import Counting
@@ -30,12 +30,14 @@ def ids(hits: list[Hit]) -> bytes:
     return ",".join(hit.id for hit in hits).encode()
 
 
-def searched(things: Collection, pool: WorkPool, requests: list[SearchRequest]) -> tuple[list[Any], list[int]]:
+def searched(
+    things: Collection, pool: WorkPool, requests: list[SearchRequest], largest: int = 64
+) -> tuple[list[Any], list[int]]:
     """Search for all at the same time; return the answers and the sizes of the batches."""
     sizes: list[int] = []
 
     async def run() -> list[Any]:
-        batcher = SearchBatcher(things, pool, 0.05, lambda size: sizes.append(int(size)))
+        batcher = SearchBatcher(things, pool, largest, lambda size: sizes.append(int(size)))
         return await asyncio.gather(*(batcher.search(one, ids) for one in requests), return_exceptions=True)
 
     return asyncio.run(run()), sizes
@@ -68,9 +70,45 @@ def test_an_error_reaches_the_search_that_caused_it(things: Collection, pool: Wo
 
 
 def test_more_searches_than_a_batch_holds_run_in_several(things: Collection, pool: WorkPool) -> None:
-    found, sizes = searched(things, pool, [SearchRequest("cat", k=1)] * (LARGEST + 6))
-    assert sorted(sizes) == [6, LARGEST]
+    found, sizes = searched(things, pool, [SearchRequest("cat", k=1)] * 16, largest=10)
+    assert sorted(sizes) == [6, 10]
     assert set(found) == {ids(things.search("cat", k=1))}
+
+
+def test_a_batch_of_one_runs_each_search_alone(things: Collection, counting: Counting, pool: WorkPool) -> None:
+    things.search("cat")
+    runs: list[None] = []
+    counting.before_queries = lambda: runs.append(None)
+    found, sizes = searched(things, pool, [SearchRequest(one, k=2) for one in ("cat", "dog", "tree")], largest=1)
+    assert (len(runs), sizes) == (3, [])
+    assert found == [ids(things.search(one, k=2)) for one in ("cat", "dog", "tree")]
+
+
+@pytest.mark.parametrize(("later", "sizes"), [(3, [1, 3]), (LARGE, [1, LARGE])])
+def test_searches_that_come_while_one_runs_are_the_next_batch(
+    things: Collection, counting: Counting, pool: WorkPool, later: int, sizes: list[int]
+) -> None:
+    things.search("cat")
+    running, go, seen = Event(), Event(), list[int]()
+
+    def hold() -> None:
+        running.set()
+        if seen == [1]:  # a large batch begins beside the first; a small one after it, or when it has waited
+            go.wait()
+
+    counting.before_queries = hold
+
+    async def run() -> list[bytes]:
+        batcher = SearchBatcher(things, pool, 64, lambda size: seen.append(int(size)))
+        first = asyncio.ensure_future(batcher.search(SearchRequest("red cat", k=1), ids))
+        await asyncio.to_thread(running.wait)
+        others = [asyncio.ensure_future(batcher.search(SearchRequest(f"dog {n}", k=1), ids)) for n in range(later)]
+        await asyncio.gather(*others)
+        go.set()
+        return [await first, *(one.result() for one in others)]
+
+    assert len(asyncio.run(run())) == later + 1
+    assert seen == sizes
 
 
 def test_work_beyond_what_may_wait_is_refused_with_a_time_to_come_again() -> None:

@@ -53,9 +53,9 @@ def serve(  # noqa: PLR0913 - one name per option
     ] = None,
     waiting: Annotated[int, typer.Option(min=1, help="requests that may run or wait; more get 503")] = 256,
     workers: Annotated[int, typer.Option(min=1, help="threads that answer requests")] = 4,
-    window: Annotated[
-        float, typer.Option(min=0, max=1000, help="milliseconds that a search waits for others, to run together")
-    ] = 2.0,
+    batch: Annotated[
+        int, typer.Option(min=1, max=1024, help="searches that run together, if they come together; 1: none")
+    ] = 64,
     device: Device = "cpu",
     precision: Precision = FULL,
     trust_remote_code: TrustRemoteCode = False,
@@ -89,7 +89,7 @@ def serve(  # noqa: PLR0913 - one name per option
         keys=keys,
         runtime=Runtime(device=device, threads=threads, precision=precision, trust_remote_code=trust_remote_code),
         workers=workers,
-        window=window / 1000,
+        batch=batch,
         models=tuple(model or ()),
         picture_hosts=tuple(picture_host or ()),
         allowed_hosts=tuple(allowed_host or ()),

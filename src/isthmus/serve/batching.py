@@ -1,8 +1,9 @@
 """Concurrent searches of a collection run together: one encoder run for all that wait.
 
-A search waits a few milliseconds for others if the last batch had several; while batches run, the next one gathers.
-Searches with the same options are searched together, others one after another in the same batch. If a batch fails, each
-search runs alone, so that an error reaches the search that caused it.
+A search that comes alone begins at once. While a batch runs, the next one gathers: it begins when the first has ended,
+when it is large, or after a short while, so that nobody waits for a slow search of somebody else. Searches with the
+same options are searched together, others one after another in the same batch. If a batch fails, each search runs
+alone, so that an error reaches the search that caused it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from dataclasses import dataclass, field
 from isthmus.search import Collection, Hit, SearchRequest
 from isthmus.serve.work import WorkPool
 
-LARGEST = 64  # searches in a batch
 LANES = 2  # batches of a collection that run at the same time
+LARGE = 8  # searches that begin beside a running batch: more save little
+PATIENCE = 0.02  # seconds that a search waits for a running batch, if there is a free lane
 
 
 @dataclass(slots=True, eq=False)
@@ -29,32 +31,38 @@ class WaitingSearch:
 
 @dataclass(slots=True, eq=False)
 class SearchBatcher:
-    """Gathers the searches of one collection; used on the event loop alone."""
+    """Gathers the searches of one collection, at most ``largest`` in a batch; used on the event loop alone."""
 
     things: Collection
     pool: WorkPool
-    window: float
+    largest: int
     told: Callable[[int], None]  # the size of each batch
     _waiting: list[WaitingSearch] = field(default_factory=list)
     _running: int = 0
-    _several: bool = False  # whether searches came together lately: one client alone never waits for others
     _timer: asyncio.TimerHandle | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def search(self, request: SearchRequest, finish: Callable[[list[Hit]], bytes]) -> bytes:
         """Search, with others if there are any; return what ``finish`` makes of the hits, on the thread."""
+        if self.largest == 1:
+            return await self.pool.run(lambda: finish(self.things.search(request)))
         self.pool.check()
         loop = asyncio.get_running_loop()
         one = WaitingSearch(request, finish, loop.create_future())
         self._waiting.append(one)
-        if self._timer is None and self._running < LANES:
-            self._timer = loop.call_later(self.window if self._several else 0, self._start)
+        if len(self._waiting) == 1:
+            # not at once even if no batch runs: requests that the event loop has read already come along
+            self._timer = loop.call_later(PATIENCE if self._running else 0, self._start)
+        elif len(self._waiting) >= LARGE and 0 < self._running < LANES:
+            self._start()
         return await one.done
 
     def _start(self) -> None:
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._waiting and self._running < LANES:
-            batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
+            batch, self._waiting = self._waiting[: self.largest], self._waiting[self.largest :]
             batch = [one for one in batch if not one.done.done()]  # the client may be gone
             if batch:
                 self._running += 1
@@ -80,7 +88,6 @@ class SearchBatcher:
                     one.done.set_exception(error)
         finally:
             self._running -= 1
-            self._several = len(ordered) > 1 or bool(self._waiting)
             self._start()
 
 

@@ -55,7 +55,7 @@ class Server:
         there = self._batchers.get(name)
         if there is None or not self.catalog.serves(name, there.things):
             things = await self.collection(name)
-            there = SearchBatcher(things, self.pool, self.settings.window, self.metrics.batches.observe)
+            there = SearchBatcher(things, self.pool, self.settings.batch, self.metrics.batches.observe)
             self._batchers[name] = there
         return there
 

@@ -50,7 +50,7 @@ class ServeSettings:
     picture_hosts    hosts from which pictures are fetched, as ``images.example.org`` or ``*.example.org``
     allowed_hosts    names of this server in the Host header, beside those of this machine
     allowed_origins  other origins whose pages may call this server, as ``https://app.example.org``
-    window           seconds that a search waits for others, to be encoded together with them
+    batch            searches that run together at most, in one run of the encoder; 1: each runs alone
     """
 
     paths: tuple[Path, ...]
@@ -59,7 +59,7 @@ class ServeSettings:
     keys: Path | None = None
     runtime: Runtime = field(default_factory=Runtime)
     workers: int = 4
-    window: float = 0.002
+    batch: int = 64
     models: tuple[str, ...] = ()
     picture_hosts: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
@@ -76,6 +76,8 @@ class ServeSettings:
             )
         if self.workers < 1:
             raise BadInput(f"workers is {self.workers}; at least 1 thread is needed.")
+        if self.batch < 1:
+            raise BadInput(f"batch is {self.batch}; it must be at least 1, which runs each search alone.")
 
     @property
     def is_open(self) -> bool:
