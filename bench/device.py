@@ -70,7 +70,7 @@ def on_device(
     there = torch.from_numpy(documents).to(options.device)
 
     def means() -> torch.Tensor:
-        blocks = there.split(products.tile.rows)
+        blocks = torch.split(there, products.tile.rows)
         return torch.cat([products.block(block, slab, options.k)[0].mean(dim=1) for block in blocks])
 
     found = means().cpu().numpy()  # the first run loads and chooses kernels
