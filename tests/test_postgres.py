@@ -293,3 +293,27 @@ def test_a_calibration_that_is_replaced_leaves_no_vectors_and_no_index(
         indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND indexdef LIKE '%%hnsw%%'"
         assert things.store.database.one(indexes, schema_of(things))[0] == 3  # type: ignore[attr-defined]
         assert things.verify() == []
+
+
+@install
+def test_the_command_line_takes_the_url_and_never_shows_its_password(url: str, tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for number, text in enumerate(["a cat sits on the red sofa", "the dog runs", "a tree", "a house"]):
+        (tmp_path / "notes" / f"n{number}.txt").write_text(text)
+
+    def isthmus(*words: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "isthmus", *words], capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert PASSWORD not in said
+        return said
+
+    isthmus("index", str(tmp_path / "notes"), "--into", url, "--encoder", tiny)
+    assert "n0.txt" in isthmus("search", "a cat", "--in", url)
+    assert "n0.txt" in isthmus("search", "a cat", "--in", url, "--hybrid", "--json")
+    isthmus("calibrate", "center", "--in", url)
+    assert "4" in isthmus("stats", "--in", url, "--verify")
+    isthmus("export", "--in", url, "--to", str(tmp_path / "x.npz"))
+    isthmus("delete", "--in", url, "n3.txt")
+    assert "no damage found" in isthmus("doctor", "--in", url)
+    isthmus("compact", "--in", url)

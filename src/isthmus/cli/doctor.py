@@ -10,7 +10,6 @@ import tomllib
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -42,7 +41,8 @@ class Finding:
 
 def doctor(
     into: Annotated[
-        Path | None, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="a collection to check as well")
+        str | None,
+        typer.Option("--in", metavar="<path>", envvar="ISTHMUS_COLLECTION", help="a collection to check as well"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -159,12 +159,12 @@ def _own_encoder(things: Collection) -> Finding:
     return Finding("its encoder", True, said)
 
 
-def _collection(folder: Path) -> list[Finding]:
+def _collection(place: str) -> list[Finding]:
     try:
-        with Collection.open(folder, create=False, follow=False) as things:
+        with Collection.open(place, create=False, follow=False) as things:
             problems, begun = things.verify(), things.stats().reencoding
             detail = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
-            unfinished = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []
+            unfinished = [Finding("re-encoding", True, show.unfinished(things.path, begun))] if begun else []
             return [Finding("collection", not problems, detail), *unfinished, _own_encoder(things)]
     except IsthmusError as error:
         return [Finding("collection", False, str(error))]

@@ -45,9 +45,13 @@ SKIPPED = 3  # the exit code if some inputs were skipped
 def index(  # noqa: PLR0913 - one name per option
     paths: Annotated[list[Path], typer.Argument(help="folders, tables (JSONL, CSV, Parquet), shards, PDF files …")],
     into: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--into", "--in", envvar="ISTHMUS_COLLECTION", help="the collection; created if it does not exist"
+            "--into",
+            "--in",
+            metavar="<path>",
+            envvar="ISTHMUS_COLLECTION",
+            help="the collection: a folder, or postgresql://…; created if it does not exist",
         ),
     ],
     encoder: Annotated[
@@ -279,7 +283,7 @@ def calibrate(  # noqa: PLR0913 - one name per option
             if spec is None and queries is None:
                 return  # no calibration was requested
         if not len(things):
-            raise BadInput(f"{into} is empty: there is nothing to calibrate. Index some documents first.")
+            raise BadInput(f"{things.path} is empty: there is nothing to calibrate. Index some documents first.")
         own = references(queries)
         checked(spec or "auto")  # before any progress is shown
         origin = load_calibration(means) if means else None

@@ -19,7 +19,13 @@ from isthmus.files import read_regular
 from isthmus.kinds import IMAGE, TEXT
 
 In: TypeAlias = Annotated[
-    Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`")
+    str,
+    typer.Option(
+        "--in",
+        metavar="<path>",
+        envvar="ISTHMUS_COLLECTION",
+        help="the collection: a folder made by `isthmus index`, or postgresql://…",
+    ),
 ]
 ENCODERS = f"{', '.join(EMBEDDED)}, {', '.join(NAMED)}"  # how encoders are named, for help texts
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]

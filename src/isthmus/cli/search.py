@@ -132,7 +132,9 @@ def search(  # noqa: PLR0913 - one name per option
             if explain_maps is not None:
                 echo(f"\nThe maps are in {explain_maps}")
         if things.drifted and not json:
-            echo(f"The documents have drifted since the calibration. Run: isthmus calibrate --in {into}", err=True)
+            echo(
+                f"The documents have drifted since the calibration. Run: isthmus calibrate --in {things.path}", err=True
+            )
 
 
 def _searched(things: Collection, request: SearchRequest, *, explain: bool) -> tuple[list[Hit], Aligned | None]:
