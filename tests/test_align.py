@@ -146,6 +146,18 @@ def test_what_falls_back_is_searched_as_it_was_and_counted() -> None:
     assert found[0].counts == Counts(2, {"the model failed": 1})
 
 
+def test_a_rewriter_that_fails_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    both = stages(Last())
+    both.align([Query(text="go on")])
+    assert not caplog.records
+    for _ in range(2):
+        both.align([Query(text="fail"), Query(text="fail")])
+    assert [one.getMessage().partition(": ")[2] for one in caplog.records] == [
+        "a query was not rewritten and is searched as it is: the model failed: x"
+    ]
+    assert str(both.counts).startswith("1 rewritten, 4 fell back")
+
+
 def test_a_rewriter_that_says_nothing_falls_back() -> None:
     @dataclass
     class Silent:

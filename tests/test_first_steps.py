@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from typer import BadParameter
 from typer.testing import CliRunner
 
 from isthmus import Collection, Document, encoders
@@ -88,12 +90,12 @@ def test_a_precision_can_be_chosen_on_the_command_line(made: Path, tmp_path: Pat
     assert "precision (--precision) is 'int3'; it must be one of auto, full, half" in said
 
 
-def test_fields_that_a_file_of_queries_does_not_have_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [("quary", "query 2 has the field 'quary'. Did you mean 'query'?"), ("lang", "Known: id, image, query, text.")],
+)
+def test_a_field_that_a_file_of_queries_does_not_have_is_refused(field: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "queries.jsonl"
-    file.write_text('{"query": "a cat", "id": "a", "answer": "b"}\n{"text": "a dog", "lang": "en"}\n')
-    found = references(file)
-    assert found is not None
-    assert len(found) == 2
-    assert "has fields that are not read: answer, lang. Known: query, text, image, id." in capsys.readouterr().err
+    file.write_text('{"query": "a cat", "id": "a"}\n{"text": "a dog", "' + field + '": "en"}\n')
+    with pytest.raises(BadParameter, match=re.escape(says)):
+        references(file)

@@ -293,6 +293,16 @@ def test_a_matryoshka_has_the_first_numbers_at_unit_length_and_a_name_that_loads
         assert things.search("a cat", k=1)[0].id == "a"
 
 
+def test_a_matryoshka_cuts_the_vectors_of_the_bank_that_ship_and_encodes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = encoders.load("mini"), encoders.load("matryoshka:64:mini")
+    monkeypatch.setattr(type(cut), "encode_queries", None)  # a call would raise
+    shipped, found = (bank_vectors(each, limit=SHIPPED_QUERIES) for each in (whole, cut))
+    assert found.modality.tolist() == shipped.modality.tolist()
+    rows = shipped.parts["text"][shipped.present["text"]][:, :64]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.parts["text"][found.present["text"]], rows, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

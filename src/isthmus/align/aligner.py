@@ -7,6 +7,7 @@ encoders that read both, as when BRIDGE puts FORGE before Nomic-Vision (its Tabl
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from isthmus.registry import lookup
 AUTO = "auto"
 CAPTION = "caption"
 KEEP = "+image"  # at the end of a name
+LOG = logging.getLogger("isthmus.align")  # the first query that a rewriter fails on
 NAMES = (AUTO, CAPTION, *rewrite.NAMES)
 STAGE = re.compile(rf"\+(?=(?:{'|'.join(NAMES)})(?::|\+|\Z))")  # a URL may contain a plus sign
 
@@ -155,7 +157,11 @@ class Stages:
         ]
         if self._rewrites:
             with self._lock:
+                first = not self.counts.fell_back
                 self.counts = self.counts.plus(new)
+            failed = next((one.fell_back for one in new if one.fell_back), None)
+            if failed and first:
+                LOG.warning("%s: a query was not rewritten and is searched as it is: %s", self.rewriter.name, failed)
         return new
 
 

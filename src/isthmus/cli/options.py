@@ -11,12 +11,13 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from isthmus.budget import QUERY_FILE_BYTES
-from isthmus.cli.terminal import echo
 from isthmus.documents import Query
 from isthmus.encoders import NAMED
 from isthmus.encoders.locations import EMBEDDED
+from isthmus.errors import shown
 from isthmus.files import read_regular
 from isthmus.kinds import IMAGE, TEXT
+from isthmus.registry import suggestion
 
 In: TypeAlias = Annotated[
     str,
@@ -140,17 +141,11 @@ def references(path: Path | None) -> list[Query | tuple[Query, str]] | None:
             f"{path} has no queries. Write one query per line, or JSON lines such as "
             '{"query": "a red sofa", "id": "sofa.jpg"}; the id of the right document is optional.'
         )
-    unknown: set[str] = set()
-    found = [_reference(line, path, unknown) for line in lines]
-    if unknown:
-        known = ", ".join(FIELDS)
-        names = ", ".join(sorted(unknown))
-        echo(f"{path} has fields that are not read: {names}. Known: {known}.", err=True)
-    return found
+    return [_reference(line, path, number) for number, line in enumerate(lines, 1)]
 
 
-def _reference(line: str, path: Path, unknown: set[str]) -> Query | tuple[Query, str]:
-    """Read one line; the names of fields that mean nothing here are added to ``unknown``."""
+def _reference(line: str, path: Path, number: int) -> Query | tuple[Query, str]:
+    """Read one query of a file; a field that means nothing here is refused, since it may be a misspelt one."""
     if not line.startswith("{"):
         return Query(text=line)
     try:
@@ -158,5 +153,10 @@ def _reference(line: str, path: Path, unknown: set[str]) -> Query | tuple[Query,
         query = Query(text=read.get("query", read.get(TEXT)), image=read.get(IMAGE))
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path}: {line[:80]!r} cannot be read: {error}") from None
-    unknown.update(set(read) - set(FIELDS))
+    unknown = sorted(set(read) - set(FIELDS))
+    if unknown:
+        raise typer.BadParameter(
+            f"{path}: query {number} has the field {shown(unknown[0])}. {suggestion(unknown[0], FIELDS)} Rename it or "
+            "leave it out."
+        )
     return (query, str(read["id"])) if "id" in read else query

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as js
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from isthmus.search.json_forms import document_json, hit_json
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned
+
+SILENT = logging.NullHandler()
 
 
 def search(  # noqa: PLR0913 - one name per option
@@ -139,6 +142,7 @@ def search(  # noqa: PLR0913 - one name per option
 
 def _searched(things: Collection, request: SearchRequest, *, explain: bool) -> tuple[list[Hit], Aligned | None]:
     """Return the hits, explained if asked for, and how the query was aligned; say it if its rewriter failed."""
+    logging.getLogger("isthmus.align").addHandler(SILENT)  # said here, on one line and for every query
     found = things.search(request)
     aligned = found[0].explanation.aligned if found and found[0].explanation is not None else None
     if explain:
