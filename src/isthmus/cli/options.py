@@ -21,6 +21,11 @@ from isthmus.kinds import IMAGE, TEXT
 In: TypeAlias = Annotated[
     Path, typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`")
 ]
+MaybeIn: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--in", envvar="ISTHMUS_COLLECTION", help="the collection: a folder made by `isthmus index`"),
+]
+QueryModality: TypeAlias = Annotated[str, typer.Option(help="of a store: the kind of queries")]
 ENCODERS = f"{', '.join(EMBEDDED)}, {', '.join(NAMED)}"  # how encoders are named, for help texts
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
 Device: TypeAlias = Annotated[
@@ -41,6 +46,13 @@ Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="show no p
 CONDITION = re.compile(r"^(?P<name>[^=<>!~]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)$", re.DOTALL)
 FIELDS = ("query", TEXT, IMAGE, "id")  # of a line in a file of queries
 SIGNS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+
+
+def needed(collection: Path | None) -> Path:
+    """Return the value of ``--in``, which only a store can replace."""
+    if collection is None:
+        raise typer.BadParameter("Missing option '--in', the collection. A store is KIND:PLACE, see docs/stores.md.")
+    return collection
 
 
 def conditions(several: list[str]) -> dict[str, Any] | None:
