@@ -15,6 +15,7 @@ LAYERS = [
     {"align"},
     {"search"},
     {"evaluate", "diagnose"},
+    {"stores"},
     {"train"},
     {"client"},
     {"serve"},

@@ -495,14 +495,14 @@ def test_who_may_only_read_calibrates_once_for_what_is_new(tmp_path: Path, encod
 def test_raw_cosine_follows_what_is_added_and_taken_out(things: Collection, encoder: Encoder) -> None:
     asked = Query(text="a red cat on the sofa")
     things.search(asked, calibration="none")
-    built = things._snapshots.raw().built[0].vectors
+    built = things._snapshots.raw().built[0].vectors  # type: ignore[union-attr]
     things.add([Document("new", "a red cat on the sofa")])
     things.delete([document.id for document in mixed(10)])
     found = things.search(asked, k=100, calibration="none")
     assert found[0].id == "new"
     assert len(found) == len(things) == 51
     assert [hit.score for hit in found] == pytest.approx([hit.similarity for hit in found], abs=1e-6)
-    assert things._snapshots.raw().built[0].vectors is built
+    assert things._snapshots.raw().built[0].vectors is built  # type: ignore[union-attr]
 
 
 def test_what_words_add_stands_in_the_explanation(tmp_path: Path) -> None:

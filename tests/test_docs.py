@@ -177,6 +177,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         *(("papers/mr_right", f"mr_right{name}") for name in ("", "_generated", "_log", "_maps", "_unique")),
         ("papers/mr_right", "related_set"),
         ("queries", "queries"),
+        ("stores", "stores"),
         ("queries", "tagger"),
         ("lens", "lens"),
         ("mini", "text_tower"),

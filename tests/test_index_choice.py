@@ -20,7 +20,7 @@ ASKED = Query(vectors={"text": ROWS[3]})
 
 
 def kinds(things: Collection) -> set[str]:
-    return {index.engine.kind for index in things.snapshot().built}
+    return {index.engine.kind for index in things.snapshot().built}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", ["exact", "ivf-sq8", "hnsw"])

@@ -115,7 +115,7 @@ def test_a_search_that_is_behind_what_is_served_still_answers_from_its_own_state
             later.start()
             later.join()
             assert things._snapshots.store.counts() == {"text": 20}
-            rows = {int(row) for index in early.snapshot.all_indexes for row in index.documents}
+            rows = {int(row) for index in early.snapshot.all_indexes for row in index.documents}  # type: ignore[union-attr]
             assert set(things._snapshots.store.documents(sorted(rows))) == rows
         assert {hit.document.metadata["n"] for hit in things.search(ASKED, k=20, explain=True)} == {1}
 

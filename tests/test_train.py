@@ -162,7 +162,7 @@ def test_a_slow_training_keeps_checkpoints_by_the_clock_and_tells_its_speed(
 
     def look(step: int, steps: int) -> None:
         kept = checkpoint.load(tmp_path)
-        saved.append(kept and kept["step"])
+        saved.append(None if kept is None else int(kept["step"]))
         assert steps == BASE.steps
 
     base.train(BASE, model, lesson, tmp_path, progress=look)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from conftest import Places
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotReach
@@ -17,6 +16,7 @@ from isthmus.storage.servers import opened_server
 from isthmus.storage.where import parse
 from stock import Counting, mixed, pixels
 
+Places = Callable[[], str]  # gives an address that nothing uses yet
 SPEC = "center+nnn(k=4)"
 QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]
 FILTERS: list[dict[str, Any]] = [

@@ -29,13 +29,17 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         "plot": Extra("plots of results", ("matplotlib",)),
         "sound": Extra("sounds: WAV, FLAC, Ogg, MP3", ("soundfile",)),
         "video": Extra("videos, and sounds of other formats", ("av",)),
-        "postgres": Extra("collections on a PostgreSQL server", ("psycopg",)),
+        "postgres": Extra("collections on a PostgreSQL server, and tables of pgvector", ("psycopg",)),
         "speech": Extra("what is said in sounds and videos, for index --transcribe", ("faster_whisper",)),
         "serve": Extra(
             "isthmus serve: collections over HTTP", ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
         ),
         "client": Extra("isthmus.connect: collections on a server", ("httpx2",)),
         "mcp": Extra("isthmus mcp: collections as tools for agents", ("mcp", "fastapi", "httpx2")),
+        "chroma": Extra("Chroma's collections, for diagnose and calibrate", ("chromadb",)),
+        "lancedb": Extra("LanceDB's tables, for diagnose and calibrate", ("lancedb",)),
+        "milvus": Extra("Milvus's collections, for diagnose and calibrate", ("pymilvus",)),
+        "qdrant": Extra("Qdrant's collections, for diagnose and calibrate", ("qdrant_client",)),
         "haystack": Extra("collections in Haystack", ("haystack",)),
         "langchain": Extra("collections in LangChain", ("langchain_core",)),
         "llamaindex": Extra("collections in LlamaIndex", ("llama_index",)),

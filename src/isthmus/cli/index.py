@@ -1,4 +1,4 @@
-"""``isthmus index``, ``calibrate``, ``delete``: the verbs that change a collection."""
+"""``isthmus index`` and ``delete``: the verbs that change the documents of a collection."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import typer
 
 from isthmus import sources
 from isthmus._optional import need
-from isthmus.calibration import load as load_calibration
 from isthmus.cli import INTERRUPTED, progress, show
-from isthmus.cli.opening import open_existing
 from isthmus.cli.options import (
     ENCODERS,
     CalibrationDevice,
@@ -24,16 +22,14 @@ from isthmus.cli.options import (
     Threads,
     TrustRemoteCode,
     conditions,
-    references,
 )
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.encoders.abilities import HasUsage
 from isthmus.encoders.base import FULL
-from isthmus.errors import BadInput, counted
+from isthmus.errors import counted
 from isthmus.ocr.engine import EXTRA
 from isthmus.registry import lookup
 from isthmus.search import Calibrated, Collection, Indexed, Skipped
-from isthmus.search.calibrate import checked
 from isthmus.search.json_forms import indexed_json
 from isthmus.search.page_texts import AUTO, MODES, PageCounts
 from isthmus.sources.speech import Transcriber, transcriber
@@ -245,57 +241,6 @@ def _watch(things: Collection, reports: Iterator[Indexed], *, quiet: bool) -> No
         echo(f"{report.added:,} added, {report.updated:,} updated, {report.removed:,} removed.")
         show.skipped([one for one in report.skipped if one not in known])
         known = report.skipped
-
-
-def calibrate(  # noqa: PLR0913 - one name per option
-    into: In,
-    spec: Annotated[
-        str | None, typer.Argument(help="auto, none, or a spec: center+nnn(k=16)+standardize; default: auto")
-    ] = None,
-    queries: Annotated[
-        Path | None,
-        typer.Option(help="a file with your own queries: one per line, or JSON lines with query and, optionally, id"),
-    ] = None,
-    means: Annotated[
-        Path | None,
-        typer.Option(help="a calibration file whose means center or dn subtracts; default: those of the collection"),
-    ] = None,
-    log_queries: Annotated[
-        bool | None,
-        typer.Option(help="log queries from now on, for the next calibration; or stop, and delete the log"),
-    ] = None,
-    device: CalibrationDevice = "cpu",
-    precision: Precision = FULL,
-    trust_remote_code: TrustRemoteCode = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Calibrate a collection again, on its current documents and on your own queries if you have some.
-
-    auto tries several calibrations on queries whose right documents are known and keeps the best; the table shows the
-    nDCG@10 of each.
-    """
-    with open_existing(into, device, precision, threads, trust_remote_code=trust_remote_code) as things:
-        if log_queries is not None:
-            things.log_queries(log_queries)
-            echo(f"The query log is {'on' if log_queries else 'off; its queries were deleted'}.", err=True)
-            if spec is None and queries is None:
-                return  # no calibration was requested
-        if not len(things):
-            raise BadInput(f"{things.path} is empty: there is nothing to calibrate. Index some documents first.")
-        own = references(queries)
-        checked(spec or "auto")  # before any progress is shown
-        origin = load_calibration(means) if means else None
-        with progress.counting("calibrating", "steps", quiet=quiet or json) as update:
-            calibrated = things.calibrate(spec or "auto", own, means=origin, progress=update)
-        if json:
-            echo_json(things.stats().calibration)
-            return
-        echo(calibrated.fitted.describe())
-        for name, value in (calibrated.match.held_out if calibrated.match else {}).items():
-            if value:
-                echo(f"P(match), {name} queries: {show.reliability(value)}")
 
 
 def delete(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from isthmus.search.collection import Collection
 
 
 def open_existing(
-    into: Path, device: str, precision: str, threads: int | None, *, trust_remote_code: bool
+    into: str, device: str, precision: str, threads: int | None, *, trust_remote_code: bool
 ) -> Collection:
     """Open a collection that exists, for a verb that calibrates only when it is told to."""
     return Collection.open(

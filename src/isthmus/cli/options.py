@@ -28,6 +28,16 @@ In: TypeAlias = Annotated[
         help="the collection: a folder made by `isthmus index`, or postgresql://…",
     ),
 ]
+MaybeIn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--in",
+        metavar="<path>",
+        envvar="ISTHMUS_COLLECTION",
+        help="the collection: a folder made by `isthmus index`, or postgresql://…",
+    ),
+]
+QueryModality: TypeAlias = Annotated[str, typer.Option(help="of a store: the kind of queries")]
 ENCODERS = f"{', '.join(EMBEDDED)}, {', '.join(NAMED)}"  # how encoders are named, for help texts
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
 Device: TypeAlias = Annotated[
@@ -58,6 +68,13 @@ Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="show no p
 CONDITION = re.compile(r"^(?P<name>[^=<>!~]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)$", re.DOTALL)
 FIELDS = ("query", TEXT, IMAGE, "id")  # of a line in a file of queries
 SIGNS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+
+
+def needed(collection: str | None) -> str:
+    """Return the value of ``--in``, which only a store can replace."""
+    if collection is None:
+        raise typer.BadParameter("Missing option '--in', the collection. A store is KIND:PLACE, see docs/stores.md.")
+    return collection
 
 
 def conditions(several: list[str]) -> dict[str, Any] | None:

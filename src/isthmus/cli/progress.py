@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from isthmus.cli.terminal import echo, on_terminal, raw_stderr
@@ -103,6 +103,18 @@ def counting(
                 show("", stage=then)
 
         yield update
+
+
+@contextmanager
+def stages(noun: str, *, quiet: bool = False) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Show work of several stages, each counted; the function that is yielded begins one."""
+    with ExitStack() as stack:
+
+        def begin(what: str) -> Callable[[int, int], None]:
+            stack.close()  # the stage before has ended
+            return stack.enter_context(counting(what, noun, quiet=quiet))
+
+        yield begin
 
 
 @contextmanager

@@ -12,13 +12,14 @@ import typer
 
 from isthmus import __version__
 from isthmus.cli.backup import backup, restore
+from isthmus.cli.calibrate import calibrate
 from isthmus.cli.compact import compact
 from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
 from isthmus.cli.evaluate import evaluate
 from isthmus.cli.export_encoder import export_encoder
-from isthmus.cli.index import calibrate, delete, index
+from isthmus.cli.index import delete, index
 from isthmus.cli.mcp import mcp
 from isthmus.cli.options import Quiet
 from isthmus.cli.reencode import reencode
@@ -44,10 +45,10 @@ VERBS = {
     search: "find documents by words, a picture or both",
     serve: "serve collections over HTTP",
     mcp: "offer a collection to agents (MCP)",
-    calibrate: "calibrate a collection again",
+    calibrate: "calibrate a collection again, or a store",
     reencode: "switch a collection to another encoder",
     stats: "show what a collection holds",
-    diagnose: "check for bias towards a modality",
+    diagnose: "check a collection or a store for bias towards a modality",
     evaluate: "compare calibrations on a benchmark",
     export: "write documents, vectors or calibration to a file",
     export_encoder: "write an encoder as a folder that runs without torch",

@@ -21,9 +21,11 @@ def as_text(found: Examination) -> str:
     lines = [one.advice.verdict, ""]
     lines += [_hanging("- ", finding) for finding in one.advice.findings]
     for shares in one.shares[:1]:
-        lines += ["", f"{'top 10':<14}{'equal chance':>13}{'raw cosine':>12}{'calibrated':>12}"]
+        calibrated = one.state.spec != RAW
+        lines += ["", f"{'top 10':<14}{'equal chance':>13}{'raw cosine':>12}" + f"{'calibrated':>12}" * calibrated]
         lines += [
-            f"{name:<14}{shares.corpus[name]:>13.0%}{shares.before[name]:>12.0%}{shares.after[name]:>12.0%}"
+            f"{name:<14}{shares.corpus[name]:>13.0%}{shares.before[name]:>12.0%}"
+            + f"{shares.after[name]:>12.0%}" * calibrated
             for name in shares.corpus
         ]
     if one.hubs.worst:

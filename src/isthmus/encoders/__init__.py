@@ -88,8 +88,10 @@ def _watching(encoder: Encoder) -> Encoder:
     from isthmus.encoders.media import MediaEncoder
     from isthmus.encoders.towers import TowerEncoder
 
-    plain = type(encoder) is TowerEncoder  # a service would be sent, and paid for, hundreds of frames
-    return MediaEncoder.of(encoder) if plain and encoder.image is not None else encoder
+    # not a subclass: a service would be sent, and paid for, hundreds of frames
+    if isinstance(encoder, TowerEncoder) and type(encoder) is TowerEncoder and encoder.image is not None:
+        return MediaEncoder.of(encoder)
+    return encoder
 
 
 def located(name: str) -> str:

@@ -68,7 +68,7 @@ class Collection:
     """A searchable folder of documents. ``Collection.open`` makes or opens one; use it in a ``with`` block."""
 
     def __init__(self, opened: Handle, *, calibration: str = "auto", follow: bool = True) -> None:
-        self.path = opened.folder
+        self.path: Any = opened.folder  # a Path; of a collection on a server, its address without the password
         self._handle = opened
         self._store = opened.store
         self._snapshots = SnapshotManager(opened, self._store, calibration, follow)

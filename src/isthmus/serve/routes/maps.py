@@ -8,7 +8,7 @@ from starlette.responses import Response
 from isthmus.errors import BadInput, shown
 from isthmus.search import Collection, SearchRequest
 from isthmus.search.json_details import map_json
-from isthmus.serve.answers import answer, without_paths
+from isthmus.serve.answers import answer, public_text
 from isthmus.serve.bodies import json_body, parsed_object
 from isthmus.serve.errors import Refused
 from isthmus.serve.forms import HasMapsJson, MapJson, MapQueryJson
@@ -51,4 +51,4 @@ def _map(things: Collection, document: str, request: SearchRequest) -> MapJson:
     if not made:
         raise Refused(404, f"{shown(document)} was deleted meanwhile, or has no vector.")
     form = map_json(made[0])
-    return {**form, "notes": [without_paths(note) for note in form["notes"]]}
+    return {**form, "notes": [public_text(note) for note in form["notes"]]}

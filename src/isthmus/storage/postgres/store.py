@@ -25,7 +25,9 @@ from isthmus.storage.postgres.ledger import PostgresLedger
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.query_log import PostgresQueries
 from isthmus.storage.postgres.staging import PostgresStaging, begun, drop
+from isthmus.storage.postgres.values import values
 from isthmus.storage.postgres.words import PostgresWords
+from isthmus.storage.values import FieldValues
 from isthmus.storage.where import Condition
 from isthmus.types import Rows
 
@@ -97,6 +99,10 @@ class PostgresStore(PostgresDocuments):
         if name not in (None, *NAMES) or not self.database.manifest("pgvector").get("pgvector"):
             return None
         return PostgresFolded(self.database.address, name or NAMES[0])
+
+    def values(self, name: str) -> FieldValues:
+        """Return the values of a field with how many documents have each."""
+        return values(self.database, name)
 
     def facts(self, rows: Sequence[int]) -> dict[int, list[tuple[str, Scalar]]]:
         """Return the metadata of documents as filters see them: (name, value), by row; without those that have none."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 from uuid import UUID
@@ -101,14 +102,14 @@ class QdrantVectors:
                     for row, name, facts in zip(rows.rows[some, 0], rows.ids[some], rows.facts[some], strict=True)
                 ],
             )
-            self._call(key, lambda client, batch=batch: client.upsert(self._name(key), batch, wait=True))
+            self._call(key, partial(_upsert, collection=self._name(key), batch=batch))
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents."""
         for start in range(0, len(documents), BATCH):
             some = self._any("row", documents[start : start + BATCH].tolist())
             where = self._models.FilterSelector(filter=self._models.Filter(must=[some]))
-            self._call(key, lambda client, where=where: client.delete(self._name(key), where, wait=True))
+            self._call(key, partial(_delete, collection=self._name(key), where=where))
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
@@ -242,3 +243,11 @@ class QdrantVectors:
 def _payload(row: int, name: str, modality: str, of: Payload) -> dict[str, Any]:
     about = {"row": row, "id": name, "modality": modality}
     return {**about, "facts": of.facts, "names": of.names, "least": of.least, "most": of.most}
+
+
+def _upsert(client: Any, *, collection: str, batch: Any) -> None:
+    client.upsert(collection, batch, wait=True)
+
+
+def _delete(client: Any, *, collection: str, where: Any) -> None:
+    client.delete(collection, where, wait=True)

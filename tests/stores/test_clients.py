@@ -1,0 +1,47 @@
+"""Every store with its own client: raw, no photo is found; calibrated, it returns what isthmus returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isthmus import stores
+from store_battery import check_searches, check_store, grown, options, world
+from store_clients import CLIENTS
+
+DATABASES = ["chroma", "qdrant"]
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_calibrated_store_returns_what_isthmus_returns(name: str, tmp_path: Path) -> None:
+    check_store(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_rows_of_the_store_can_stand_for_queries_and_do_not_meet_themselves(name: str, tmp_path: Path) -> None:
+    check_store(name, tmp_path, sampled=True)
+
+
+@pytest.mark.parametrize("name", DATABASES)
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_other_metrics_give_the_same_order_and_scores(name: str, metric: str, tmp_path: Path) -> None:
+    some, client = world(), CLIENTS[name]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    stores.calibrate(source, target, file, options(tmp_path, some.references, metric=metric))
+    check_searches(name, target, stores.load(file), some, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_an_update_writes_and_deletes_only_what_changed(name: str, tmp_path: Path) -> None:
+    some, client = world(), CLIENTS[name]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen = options(tmp_path, some.references)
+    stores.calibrate(source, target, file, chosen)
+    assert stores.update(source, target, file, chosen).written == 0
+    changed = grown(some.rows, 5)
+    client.build(tmp_path, changed)
+    report = stores.update(source, target, file, chosen)
+    assert (report.written, report.deleted, report.refitted) == (4, 3, False)
+    ids, _ = client.search(target, stores.load(file).query(some.queries[0]), len(changed))
+    assert sorted(ids) == sorted(changed.ids)

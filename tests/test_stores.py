@@ -1,0 +1,281 @@
+"""Stores that isthmus did not build: files. `tests/stores/` has the same for databases, with their clients."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from isthmus import stores
+from isthmus.calibration import Statistics
+from isthmus.cli import main
+from isthmus.errors import BadFile, BadInput, BadSpec, CannotFit, CannotRead, CannotWrite, UnknownName
+from isthmus.stores import Address, sampling
+from isthmus.stores.base import Batch
+from isthmus.types import Vectors
+from store_battery import HALF, check_searches, check_store, grown, options, own_scores, world
+from store_clients import CLIENTS, Rows
+
+ROOT = Path(__file__).parent.parent
+FILES = ["parquet", "faiss", "clip-retrieval"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_calibrated_store_returns_what_isthmus_returns(name: str, tmp_path: Path) -> None:
+    check_store(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_rows_of_the_store_can_stand_for_queries_and_do_not_meet_themselves(name: str, tmp_path: Path) -> None:
+    check_store(name, tmp_path, sampled=True)
+
+
+def test_every_metric_of_faiss_gives_the_same_order_and_scores(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["faiss"]
+    source = client.build(tmp_path, some.rows)
+    for metric in ("inner", "l2"):
+        target, file = f"faiss:{tmp_path}/{metric}.faiss", tmp_path / f"{metric}.fold"
+        stores.calibrate(source, target, file, options(tmp_path, some.references, metric=metric))
+        check_searches("faiss", target, stores.load(file), some, tolerance=1e-3 if metric == "l2" else 1e-4)
+
+
+def test_folded_rows_have_one_length_so_that_cosine_and_distance_keep_the_order(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    stores.calibrate(source, target, file, options(tmp_path, some.references))
+    fold = stores.load(file)
+    rows = fold.rows(some.rows.vectors, some.rows.kinds)
+    assert np.allclose(np.linalg.norm(rows, axis=1), fold.radius, rtol=1e-5)
+    expected = own_scores(fold, some)[0]
+    query = fold.query(some.queries[0]).astype(np.float64)
+    cosine = rows @ query / np.linalg.norm(query) / np.linalg.norm(rows, axis=1)
+    distance = np.linalg.norm(rows - query, axis=1)
+    assert np.allclose(fold.scores(cosine, query, metric="cosine"), expected, atol=1e-4)
+    assert np.allclose(fold.scores(distance, query, metric="l2"), expected, atol=1e-3)
+    assert np.array_equal(np.argsort(-cosine)[:10], np.argsort(-expected)[:10])
+    assert np.array_equal(np.argsort(distance)[:10], np.argsort(-expected)[:10])
+    with pytest.raises(BadInput, match="need the query"):
+        fold.scores(cosine, metric="cosine")
+
+
+def test_the_new_table_has_the_columns_and_the_rows_of_the_old_one(tmp_path: Path) -> None:
+    some = world()
+    extra = {"id": [f"r{n}" for n in some.rows.ids], "price": [1.5] * len(some.rows), "seen": [None] * len(some.rows)}
+    table = pa.table({**extra, "vec": list(some.rows.vectors), "modality": some.rows.kinds.tolist()})
+    pq.write_table(table, tmp_path / "old.parquet", row_group_size=7)
+    before = (tmp_path / "old.parquet").read_bytes()
+    stores.calibrate(
+        f"parquet:{tmp_path}/old.parquet", f"parquet:{tmp_path}/new.parquet", tmp_path / "a.fold", options(tmp_path)
+    )
+    new = pq.read_table(tmp_path / "new.parquet")
+    assert new.drop_columns(["vec"]).equals(table.drop_columns(["vec"]))
+    assert new.schema.names == table.schema.names
+    assert (tmp_path / "old.parquet").read_bytes() == before
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen = options(tmp_path, some.references)
+    with pytest.raises(BadInput, match="is the store itself"):
+        stores.calibrate(source, source, file, chosen)
+    stores.calibrate(source, target, file, chosen)
+    with pytest.raises(CannotWrite, match=r"a\.fold exists"):
+        stores.calibrate(source, target, file, chosen)
+    with pytest.raises(CannotWrite, match="nothing is overwritten"):
+        stores.calibrate(source, target, tmp_path / "b.fold", chosen)
+
+
+@pytest.mark.parametrize("name", ["parquet", "faiss"])
+def test_an_update_follows_adds_changes_and_deletes_without_fitting_again(name: str, tmp_path: Path) -> None:
+    some, client = world(), CLIENTS[name]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen = options(tmp_path, some.references)
+    stores.calibrate(source, target, file, chosen)
+    fold, before = file.read_bytes(), Path(target.partition(":")[2]).read_bytes()
+    again = stores.update(source, target, file, chosen)
+    assert (again.written, again.refitted) == (0, False)
+    assert Path(target.partition(":")[2]).read_bytes() == before
+    changed = grown(some.rows, 5)
+    client.build(tmp_path, changed)
+    report = stores.update(source, target, file, chosen)
+    assert (report.refitted, file.read_bytes()) == (False, fold)
+    ids, _ = client.search(target, stores.load(file).query(some.queries[0]), len(changed))
+    assert sorted(ids) == sorted(changed.ids)
+
+
+def test_an_update_fits_again_when_the_vectors_have_drifted_and_says_so(tmp_path: Path) -> None:
+    some, other, client = world(), world(seed=1), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    stores.calibrate(source, target, file, options(tmp_path, some.references))
+    client.build(tmp_path, other.rows)
+    report = stores.update(source, target, file, options(tmp_path))  # the queries are in the fold
+    assert report.refitted
+    assert "drifted" in report.why
+    assert "of the last fit" in report.note
+    check_searches("parquet", target, stores.load(file), other)
+
+
+def test_an_update_after_an_interrupted_run_writes_every_row(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen = options(tmp_path, some.references)
+    stores.calibrate(source, target, file, chosen)
+    (tmp_path / "a.fold.rows").unlink()  # what a run that was killed leaves
+    report = stores.update(source, target, file, chosen)
+    assert (report.refitted, report.written, report.why) == (True, 2 * HALF, "the last run was interrupted")
+    check_searches("parquet", target, stores.load(file), some)
+
+
+def test_an_update_takes_the_fold_of_these_stores_only(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen = options(tmp_path, some.references)
+    with pytest.raises(BadInput, match="does not exist"):
+        stores.update(source, target, file, chosen)
+    stores.calibrate(source, target, file, chosen)
+    with pytest.raises(BadInput, match="Name these stores"):
+        stores.update(source, f"parquet:{tmp_path}/other.parquet", file, chosen)
+    Path(target.partition(":")[2]).unlink()
+    with pytest.raises(BadInput, match=r"photos_fair\.parquet does not exist"):
+        stores.update(source, target, file, chosen)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("chrom:a/b", "Did you mean 'chroma'"),
+        ("parquet:{}/photos.parquet?modalty=kind", "Did you mean 'modality'"),
+        ("parquet:{}/photos.parquet", r"Which rows are texts.*Fields here: kind\."),
+        ("parquet:{}/photos.parquet?modality=knd", "Did you mean 'kind'"),
+        ("parquet:{}/photos.parquet?vector=embeding&modality=kind", "No field is called 'embeding'"),
+        ("parquet:{}/nowhere.parquet", "cannot be read"),
+        ("parquet:{}/kinds.txt", "is not Parquet"),
+        ("faiss:{}/nowhere.faiss", "does not exist"),
+        ("faiss:{}/kinds.txt", "is no Faiss index"),
+        ("faiss:{0}/photos.faiss?modality={0}/short.txt", "has 1 lines for the 80 vectors"),
+        ("clip-retrieval:{}", "has no img_emb"),
+        ("nonsense", "is no address of a store"),
+    ],
+)
+def test_a_store_that_cannot_be_read_is_refused_with_the_reason(address: str, message: str, tmp_path: Path) -> None:
+    some = world()
+    for name in ("parquet", "faiss"):
+        CLIENTS[name].build(tmp_path, some.rows)
+    (tmp_path / "short.txt").write_text("text\n")
+    with pytest.raises((BadInput, BadFile, CannotRead, UnknownName), match=message):
+        stores.examine(address.format(tmp_path), "text")
+
+
+def test_queries_that_cannot_be_used_are_refused_with_the_reason(tmp_path: Path) -> None:
+    some = world()
+    source, target = CLIENTS["parquet"].build(tmp_path, some.rows), CLIENTS["parquet"].target(tmp_path)
+
+    def calibrated(given: object, **others: str) -> None:
+        stores.calibrate(source, target, tmp_path / "a.fold", options(tmp_path, np.asarray(given), **others))
+
+    with pytest.raises(BadInput, match="have 7 dimensions, the vectors of the store 24"):
+        calibrated(np.ones((30, 7)))
+    with pytest.raises(CannotFit, match="has 3 queries; 16 are the fewest"):
+        calibrated(np.ones((3, 24)))
+    with pytest.raises(BadInput, match="must be"):
+        calibrated(np.array(["a"] * 30))
+    with pytest.raises(BadSpec, match="does not fold"):
+        calibrated(some.references, spec="minmax")
+    with pytest.raises(CannotFit, match="learns from right answers"):
+        calibrated(some.references, spec="learned")
+    with pytest.raises(UnknownName, match="No metric of parquet"):
+        calibrated(some.references, metric="dot")
+    (tmp_path / "references.npz").write_bytes(b"nothing")
+    with pytest.raises(BadInput, match="no vectors that can be read"):
+        stores.calibrate(
+            source,
+            target,
+            tmp_path / "a.fold",
+            stores.StoreOptions(queries=tmp_path / "references.npz", query_modality="text"),
+        )
+    pictures = Rows(some.rows.ids[:HALF], some.rows.vectors[:HALF], some.rows.kinds[:HALF])
+    source = CLIENTS["parquet"].build(tmp_path, pictures)
+    with pytest.raises(CannotFit, match="The store has 0 text rows"):
+        stores.calibrate(source, target, tmp_path / "a.fold", options(tmp_path))
+    assert not (tmp_path / "a.fold").exists()
+
+
+def test_queries_are_read_from_npz_and_parquet(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source = client.build(tmp_path, some.rows)
+    np.savez(tmp_path / "q.npz", vectors=some.references, other=np.zeros(3))
+    pq.write_table(pa.table({"vector": list(some.references)}), tmp_path / "q.parquet")
+    for end in ("npz", "parquet"):
+        chosen = stores.StoreOptions(spec="center", queries=tmp_path / f"q.{end}", query_modality="text")
+        stores.calibrate(source, f"parquet:{tmp_path}/{end}.parquet", tmp_path / f"{end}.fold", chosen)
+        assert np.array_equal(stores.load(tmp_path / f"{end}.fold").references, some.references)
+
+
+def test_a_vector_that_has_no_direction_is_refused_with_its_id(tmp_path: Path) -> None:
+    some = world()
+    some.rows.vectors[5] = 0
+    with pytest.raises(BadInput, match="Row 5 has a vector of zeros"):
+        stores.examine(CLIENTS["parquet"].build(tmp_path, some.rows), "text")
+
+
+def test_a_large_store_is_sampled_evenly_and_its_statistics_are_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "SAMPLE", 50)
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(3000, 4)).astype(np.float32)
+    names = np.where(np.arange(3000) % 3 == 0, "image", "text")
+
+    class Source:
+        def describe(self) -> stores.StoreDescription:
+            return stores.StoreDescription(3000, 4, ("modality",))
+
+        def batches(self, size: int):  # type: ignore[no-untyped-def]
+            for start in range(0, 3000, size):
+                rows = range(start, min(start + size, 3000))
+                yield Batch(list(rows), vectors[start : start + size], [{"modality": str(names[n])} for n in rows])
+
+        def close(self) -> None:
+            pass
+
+    source = Source()
+    told = sampling.Modality(Address.read("parquet:x"), ("modality",))
+    seen = sampling.scan(source, source.describe(), told)
+    assert seen.counts == {"image": 1000, "text": 2000}
+    assert {name: int((seen.sample.modality == name).sum()) for name in seen.counts} == {"image": 50, "text": 50}
+    assert [vectors[int(key)].tolist() for key in seen.sample.ids] == seen.sample.vectors.tolist()
+    assert 800 < np.mean([int(key) for key in seen.sample.ids]) < 2200
+    mean = seen.statistics.means["text"]
+    whole = Vectors.of(vectors, names.tolist())
+    assert np.allclose(mean, Statistics.of(whole).means["text"])
+
+
+def test_the_command_line_diagnoses_calibrates_and_follows_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    monkeypatch.chdir(tmp_path)
+    source = client.build(Path(), some.rows)
+    np.save("queries.npy", some.references)
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["isthmus", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    before = run("diagnose", source, "--queries", "queries.npy")
+    assert "Some kinds of documents hardly get into the top 10" in before
+    assert "calibrated" not in before.split("most frequent")[0].split("top 10   ")[1]
+    said = run("calibrate", source, "--into", "parquet:fair.parquet", "--queries", "queries.npy")
+    assert "80 rows written" in said
+    assert "fair.fold" in said
+    after = json.loads(run("diagnose", source, "--fold", "fair.fold", "--queries", "queries.npy", "--json"))
+    assert after["level"] in ("corrected", "fair")
+    again = json.loads(run("calibrate", source, "--into", "parquet:fair.parquet", "--update", "--json"))
+    assert (again["written"], again["deleted"], again["refitted"]) == (0, 0, False)
