@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def administered(*statements: str) -> None:
 )
 def test_an_address_that_names_no_collection_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput, match="collection"):
-        addresses.Address.of(wrong)
+        addresses.PostgresAddress.of(wrong)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_an_address_that_names_no_collection_is_refused(wrong: str) -> None:
     ["postgresql://ada:s3cret@h/d?collection=c", "postgres://ada@h/d?password=s3cret&collection=c&sslmode=require"],
 )
 def test_a_password_is_shown_nowhere(given: str) -> None:
-    address = addresses.Address.of(given)
+    address = addresses.PostgresAddress.of(given)
     assert "s3cret" not in f"{address} {address!r}"
     assert "s3cret" in address.url
     assert str(address) == "postgresql://ada@h/d?collection=c"
@@ -131,11 +132,11 @@ def test_words_have_the_numbers_of_the_other_engines(url: str, counting: Countin
         assert list(one) == list(other)
 
 
-ODD = [
+ODD: list[dict[str, Any]] = [
     {"a": 2**53 + 1}, {"a": float(2**53)}, {"a": 10**30}, {"a": -(10**400)}, {"a": 0.1}, {"a": "é"}, {"a": "z\0"},
     {"a": ["x", 3, None]}, {"a": True}, {"a": "3"}, {"a": "03"}, {"b": {"c": {"d": "deep"}}}, {'q"u': "quo'te %s"}, {},
 ]  # fmt: skip
-ASKED = [
+ASKED: list[dict[str, Any]] = [
     {"a": 2**53 + 1}, {"a": {"gt": 2**53}}, {"a": {"gte": float(2**53)}}, {"a": {"lt": 0}}, {"a": {"gt": "a"}},
     {"a": 10**30}, {"a": 1}, {"a": [0.1, "é"]}, {"a": "z\0"}, {"a": {"lte": float("inf")}}, {"a": float("nan")},
     {"a": {"not": {"gt": 2}}}, {"b.c.d": "deep"}, {'q"u': "quo'te %s"}, {"a": {"exists": False}}, {"a": None},

@@ -167,9 +167,11 @@ def open_handle(
     The URL of a PostgreSQL server opens a collection there. ``vectors``: the server of its folded vectors, or
     ``folder``; left out, what the collection has.
     """
+    own = vectors == FOLDER or (vectors in postgres.NAMES and postgres.is_address(os.fspath(path)))
+    server = opened_server(vectors) if isinstance(vectors, str) and not own else vectors
     found = _opened(path, encoder, create=create, runtime=runtime)
     try:
-        found.publisher = publisher_of(found.database, _server(found.store, vectors))
+        found.publisher = publisher_of(found.database, _server(found.store, server))
     except BaseException:
         found.database.close()
         raise
@@ -177,13 +179,13 @@ def open_handle(
 
 
 def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVectors | str | None:
-    """Return the server of folded vectors: the store's own where it has one, or the one that was named."""
+    """Return the server of folded vectors that was named, or the store's own if that is named, or nothing is."""
     if vectors is not None and not isinstance(vectors, str):
         return vectors
     kept = store.database.manifest(VECTORS).get(VECTORS) if vectors is None else vectors
     own = store.published(None if kept is None else str(kept))
-    if own is None and vectors is not None and vectors != FOLDER:
-        return opened_server(vectors)
+    if own is None and vectors in postgres.NAMES:
+        raise BadInput(f"{store.database.path} has no pgvector, so its vectors cannot be there. Use vectors='folder'.")
     return own or vectors
 
 
@@ -221,7 +223,7 @@ def _on_postgres(url: str, encoder: str | Encoder | None, *, create: bool, runti
     from isthmus.storage.postgres.database import PostgresDatabase  # late: it needs an extra
     from isthmus.storage.postgres.store import PostgresStore
 
-    database = PostgresDatabase(postgres.Address.of(url))
+    database = PostgresDatabase(postgres.PostgresAddress.of(url))
     try:
         loaded = None
         if not database.there:

@@ -5,10 +5,10 @@
 ``collection`` names the schema that holds the tables (default: ``isthmus``); every other parameter is libpq's. A
 password in the URL is passed to the server and shown nowhere.
 
->>> address = Address.of("postgresql://ada:secret@db.example/library?collection=things&sslmode=require")
+>>> address = PostgresAddress.of("postgresql://ada:secret@db.example/library?collection=things&sslmode=require")
 >>> str(address), address.collection
 ('postgresql://ada@db.example/library?collection=things', 'things')
->>> Address.of("postgres:///library").collection
+>>> PostgresAddress.of("postgres:///library").collection
 'isthmus'
 """
 
@@ -23,6 +23,7 @@ from isthmus.errors import BadInput
 SCHEMES = ("postgresql", "postgres")
 PARAMETER = "collection"
 DEFAULT = "isthmus"
+NAMES = ("database", "database-half")  # where a collection keeps its folded vectors: in the same database
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")  # PostgreSQL's names have 63 bytes; ours get an ending
 TAKEN = ("public", "information_schema")  # schemas that other tables live in
 SECONDS = 10  # to wait for a connection
@@ -31,7 +32,7 @@ USUAL = {"connect_timeout": str(SECONDS), "keepalives_idle": "30", "keepalives_i
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PostgresAddress:
     """Where a collection is: the server's URL for libpq, the name of the collection, and what messages show."""
 
     url: str = field(repr=False)  # it may have a password
@@ -42,7 +43,7 @@ class Address:
         return self.shown
 
     @classmethod
-    def of(cls, text: str) -> Address:
+    def of(cls, text: str) -> PostgresAddress:
         """Read a URL."""
         try:
             parts = urlsplit(text)

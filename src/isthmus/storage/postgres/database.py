@@ -17,7 +17,7 @@ import psycopg
 
 from isthmus.errors import BadFile, BadInput, CannotWrite, Closed
 from isthmus.storage.postgres import explain, schema
-from isthmus.storage.postgres.address import Address
+from isthmus.storage.postgres.address import PostgresAddress
 from isthmus.storage.postgres.pool import Connection, Pool, connect
 
 WAIT = 30  # seconds to wait for a short transaction of another process
@@ -27,24 +27,24 @@ TURN = "SELECT value FROM manifest WHERE name IN ('birth', 'sequence') ORDER BY 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class HeldSnapshot:
     """A snapshot: its connection, and the small values of the manifest in it."""
 
     connection: Connection
     manifest: dict[str, Any]
 
 
-class ThreadState(local):
+class ThreadConnections(local):
     """What one thread is doing with a database."""
 
-    reading: Reading | None = None
+    reading: HeldSnapshot | None = None
     writing: Connection | None = None
 
 
 class PostgresDatabase:
     """Connections to one collection. ``there`` says whether it exists; ``create`` makes it."""
 
-    def __init__(self, address: Address, name: str | None = None) -> None:
+    def __init__(self, address: PostgresAddress, name: str | None = None) -> None:
         self.address = address
         self.schema = name or address.collection
         self.path = str(address)
@@ -52,7 +52,7 @@ class PostgresDatabase:
         self.writable = True
         self.there = False
         self._birth: object = None
-        self._thread = ThreadState()
+        self._thread = ThreadConnections()
         self._pool = Pool(self.connect, self.path)
         try:
             self._look()
@@ -185,12 +185,12 @@ class PostgresDatabase:
         self._check_open()
         with self.explained(), self._pool.started(_snapshot) as (connection, manifest):
             self._check_birth(manifest.get("birth"))
-            yield lambda: self._using(Reading(connection, manifest))
+            yield lambda: self._using(HeldSnapshot(connection, manifest))
             if not connection.closed:
                 connection.execute("COMMIT")
 
     @contextmanager
-    def _using(self, reading: Reading) -> Iterator[None]:
+    def _using(self, reading: HeldSnapshot) -> Iterator[None]:
         before, self._thread.reading = self._thread.reading, reading
         try:
             yield
@@ -240,7 +240,7 @@ class PostgresDatabase:
 class SingleConnection(PostgresDatabase):
     """A collection on one connection, on which temporary views may stand in for tables."""
 
-    def __init__(self, address: Address, views: str = "") -> None:
+    def __init__(self, address: PostgresAddress, views: str = "") -> None:
         self._views = views
         super().__init__(address)
         with self.explained():

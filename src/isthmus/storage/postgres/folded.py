@@ -22,7 +22,7 @@ import psycopg
 from psycopg import sql
 
 from isthmus.errors import CannotWrite
-from isthmus.storage.postgres.address import Address
+from isthmus.storage.postgres.address import NAMES, PostgresAddress
 from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.postgres.filters import Sql, compiled, listed_json
 from isthmus.storage.postgres.pool import Connection
@@ -30,7 +30,6 @@ from isthmus.storage.protocols.published import About, FoldedRows, NotPublished,
 from isthmus.storage.where import Condition
 from isthmus.types import Matrix, Rows
 
-NAMES = ("database", "database-half")
 MOST = 10_000  # rows that one search returns
 EXACT_BELOW = 5_000  # rows of a modality that are compared one by one
 WIDEST = {"vector": 2_000, "halfvec": 4_000}  # numbers of a vector that HNSW takes
@@ -53,7 +52,7 @@ ORDER BY inner_product DESC, document, passage LIMIT {k}
 class PostgresFolded:
     """The tables ``publications`` and ``folded`` of one collection."""
 
-    def __init__(self, place: Address, name: str) -> None:
+    def __init__(self, place: PostgresAddress, name: str) -> None:
         self.address = name  # in the manifest of the same database
         self.most = MOST
         self._place = place

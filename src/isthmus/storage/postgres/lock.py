@@ -31,7 +31,7 @@ ORDER BY l.mode = 'ExclusiveLock' DESC, a.backend_start LIMIT 1
 """
 
 
-class WriterLock:
+class AdvisoryLock:
     """Held while a process writes. Threads of one process wait for each other; another process gets an error."""
 
     def __init__(self, database: PostgresDatabase) -> None:

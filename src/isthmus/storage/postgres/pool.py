@@ -18,7 +18,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from isthmus.errors import CannotReach
-from isthmus.storage.postgres.address import Address
+from isthmus.storage.postgres.address import PostgresAddress
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -29,7 +29,7 @@ WAIT = 30.0  # seconds to wait for one that others use
 Result = TypeVar("Result")
 
 
-def connect(address: Address, schema: str) -> Connection:
+def connect(address: PostgresAddress, schema: str) -> Connection:
     """Open a connection whose tables are those of a schema."""
     found: Connection = psycopg.connect(
         address.url, autocommit=True, application_name=f"isthmus {os.getpid()} on {socket.gethostname()}"[:63]

@@ -16,11 +16,12 @@ from isthmus.errors import BadFile, CannotWrite
 from isthmus.storage.base import Compacted, State, UnfinishedReencode
 from isthmus.storage.facts import Scalar, facts
 from isthmus.storage.postgres import lock, schema
+from isthmus.storage.postgres.address import NAMES
 from isthmus.storage.postgres.calibrations import PostgresCalibrations
 from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.postgres.documents import PostgresDocuments
 from isthmus.storage.postgres.filters import compiled
-from isthmus.storage.postgres.folded import NAMES, PostgresFolded
+from isthmus.storage.postgres.folded import PostgresFolded
 from isthmus.storage.postgres.ledger import PostgresLedger
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.query_log import PostgresQueries
@@ -59,8 +60,8 @@ class PostgresStore(PostgresDocuments):
             yield PostgresStore(database)
 
     @cached_property
-    def _lock(self) -> lock.WriterLock:
-        return lock.WriterLock(self.database)
+    def _lock(self) -> lock.AdvisoryLock:
+        return lock.AdvisoryLock(self.database)
 
     def sole_writer(self) -> AbstractContextManager[None]:
         """Hold the writer lock, or raise an error that names its holder."""
