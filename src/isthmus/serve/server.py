@@ -89,7 +89,7 @@ class Server:
         await asyncio.to_thread(self.catalog.close)
 
 
-def server_of(request: Request) -> Server:
+async def server_of(request: Request) -> Server:  # async like all dependencies: FastAPI runs others on threads
     """Return the server of an application."""
     found: Server = request.app.state.server
     return found
@@ -100,12 +100,12 @@ def allow(scope: str, *, anywhere: bool = False) -> Any:
 
     async def check(request: Request) -> None:
         name = request.path_params.get("name")
-        server_of(request).authorize(request, scope, name, anywhere=anywhere)
+        (await server_of(request)).authorize(request, scope, name, anywhere=anywhere)
 
     return Depends(check)
 
 
-def document_id(id: Annotated[str, Path(description="the document's id; a slash in it is written %2F")]) -> str:  # noqa: A002 - its name in the URL
+async def document_id(id: Annotated[str, Path(description="the document's id; a slash in it is written %2F")]) -> str:  # noqa: A002 - its name in the URL
     """Return a document's id from the URL."""
     return id.replace(SLASH, "/")
 
