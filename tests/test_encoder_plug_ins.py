@@ -105,6 +105,19 @@ def test_doctor_lists_every_encoder_and_the_command_for_what_is_missing(install:
     names = {name for name, _ in found}
     assert {f"encoder {word}" for word in encoders.KINDS} <= {*names, *(f"encoder {name}" for name in names)}
     assert found["encoder letters", True] == "letters:NAME: counts letters, from the package isthmus_letters"
-    assert "Missing: no_such_module (pip install no-such-module)" in found["encoder needs", False]
+    assert "Cannot run here without no_such_module (pip install no-such-module)" in found["encoder needs", False]
     assert "isthmus_thief adds an encoder called 'mini', which is a name of isthmus" in found["encoder mini", False]
     assert "small letters" in found["encoder UP", False]
+
+
+def test_doctor_says_what_the_files_of_a_kind_need_and_whether_a_service_has_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("isthmus.cli.doctor.find_spec", lambda module: None if module == "av" else object())
+    monkeypatch.setenv("COHERE_API_KEY", "secret")
+    shown = CliRunner().invoke(app, ["doctor"]).output
+    heads = [at for at, line in enumerate(shown.splitlines()) if line[:1] not in "✓–"]
+    assert [shown.splitlines()[at].split(":")[0] for at in heads] == ["This machine", "Encoders", "Extras"]
+    assert "video (needs pip install 'isthmus[video]')" in shown
+    assert "keys are set for cohere" in shown
+    assert "secret" not in shown

@@ -25,6 +25,7 @@ from typer.main import get_command
 from isthmus import Collection, Document, samples
 from isthmus.cli import app, doctor, main, progress, running
 from isthmus.encoders import clip_source, families
+from isthmus.encoders.wire_formats import FORMATS
 from isthmus.search import Indexed, references
 from stock import pixels
 from tiny import write_encoder
@@ -313,6 +314,8 @@ def interrupted(*_: Any, **__: Any) -> Callable[[], None]:
 def test_every_message_stands_in_the_golden_file(
     world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for variable in [*(key for form in FORMATS.values() for key in form.keys), "ISTHMUS_OFFLINE", "HF_HUB_OFFLINE"]:
+        monkeypatch.delenv(variable, raising=False)  # of the doctor
     monkeypatch.setattr(progress, "EVERY", math.inf)  # a line of progress would depend on the speed of the machine
     lines = [*described(COMMAND, "isthmus"), *played(world, capsys, monkeypatch)]
     text = "\n".join(lines).strip() + "\n"

@@ -16,6 +16,7 @@ import numpy as np
 import typer
 
 from isthmus import __version__, encoders
+from isthmus._optional import offline
 from isthmus.cli import show
 from isthmus.cli.extras import EXTRAS, install
 from isthmus.cli.options import Json
@@ -24,7 +25,9 @@ from isthmus.documents import Query
 from isthmus.encoders.clip_source import find_clip
 from isthmus.encoders.families import EncoderFamily, full_name, installed
 from isthmus.encoders.locations import COMPLETE, EMBEDDED, user_cache
+from isthmus.encoders.wire_formats import FORMATS
 from isthmus.errors import IsthmusError, counted
+from isthmus.kinds import KINDS, atoms, joined
 from isthmus.ocr import engine
 from isthmus.ocr.cache import FOLDER
 from isthmus.search import Collection
@@ -47,14 +50,21 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
-    found = [*_machine(), *_core(), *_extras(), _ocr(), *map(_embedded, EMBEDDED), *_families(), *_plug_ins()]
+    sections = {
+        "This machine": [*_machine(), *_core()],
+        "Encoders: isthmus index --encoder NAME": [*map(_embedded, EMBEDDED), *_families(), *_plug_ins()],
+        "Extras": [*_extras(), _ocr()],
+    }
     if into is not None:
-        found += _collection(into)
+        sections[f"The collection {into}"] = _collection(into)
+    found = [one for several in sections.values() for one in several]
     if json:
         echo_json([asdict(one) for one in found])
     else:
-        for one in found:
-            echo(f"{'✓' if one.good else '–'} {one.name:<22} {line(one.said)}")
+        for title, several in sections.items():
+            echo(line(title))
+            for one in several:
+                echo(f"{'✓' if one.good else '–'} {one.name:<22} {line(one.said)}")
     if any(not one.good and one.name in ("core", *COMPLETE, "collection", "its encoder", "sqlite") for one in found):
         raise typer.Exit(1)
 
@@ -125,7 +135,19 @@ def _embedded(name: str) -> Finding:
         source = "" if name in COMPLETE else f", CLIP's image tower from {find_clip()}"
     except (IsthmusError, OSError, tomllib.TOMLDecodeError) as error:
         return Finding(name, False, str(error) if name in COMPLETE else f"optional. {error}")
-    return Finding(name, True, f"loads and runs: {encoder.dim} dimensions, checksum {encoder.identity[:12]}{source}")
+    kinds = ", ".join(map(_readable, atoms(joined(encoder.modalities))))
+    return Finding(
+        name, True, f"loads and runs: {kinds}; {encoder.dim} dimensions, checksum {encoder.identity[:12]}{source}"
+    )
+
+
+def _readable(name: str) -> str:
+    """Return a kind that an encoder reads, with what its files need before they can be read here."""
+    module = KINDS[name].needs
+    if module is None or find_spec(module) is not None:
+        return name
+    extra = next(extra for extra, one in EXTRAS.items() if module in one.modules)
+    return f"{name} (needs {install(extra)})"
 
 
 def _families() -> list[Finding]:
@@ -135,9 +157,20 @@ def _families() -> list[Finding]:
 def _family(word: str, family: EncoderFamily, package: str = "") -> Finding:
     what = f"{full_name(word, family)}: {family.summary or 'no description'}{package}"
     if not family.missing:
-        return Finding(f"encoder {word}", True, what)
+        return Finding(f"encoder {word}", True, what + _needs_more(word, family))
     how = family.install or "install the modules"
-    return Finding(f"encoder {word}", False, f"{what}. Missing: {', '.join(family.missing)} ({how})")
+    return Finding(f"encoder {word}", False, f"{what}. Cannot run here without {', '.join(family.missing)} ({how})")
+
+
+def _needs_more(word: str, family: EncoderFamily) -> str:
+    """Say what else a family needs: a key, or weights."""
+    if word == "http":
+        keys = {name: any(map(os.environ.get, form.keys)) for name, form in FORMATS.items()}
+        there = [name for name, has in keys.items() if has]
+        return f"; keys are set for {', '.join(there)}" if there else "; no key is set, which vendors ask for"
+    if family.needs:
+        return f"; models come from folders{' (offline is set)' if offline() else ' or the Hugging Face hub'}"
+    return ""
 
 
 def _plug_ins() -> list[Finding]:

