@@ -503,6 +503,48 @@ def test_a_server_that_is_gone_is_said(browser: Browser, root: Path) -> None:
         page.fill("#words", "cat")
         page.wait_for_selector("#notice:not([hidden])")
         assert "does not answer" in page.inner_text("#notice")
+        page.unroute("**/v1/**")
+        page.get_by_role("button", name="Try again").click()
+        page.wait_for_selector("#grid .match")
+        assert page.locator("#notice").is_hidden()
+
+
+def test_an_empty_collection_says_how_to_fill_it_and_no_hits_how_to_go_on(
+    browser: Browser, tmp_path: Path, tiny: str
+) -> None:
+    with Collection.open(tmp_path / "empty.isthmus", tiny, "center", follow=False):
+        pass
+    with address_of(tmp_path) as address, tab(browser, address) as (page, complaints):
+        page.wait_for_selector("#nothing:not([hidden])")
+        assert "This collection is empty." in page.inner_text("#nothing")
+        assert page.get_by_role("button", name="Filter", exact=True).count() == 0
+        with page.expect_file_chooser() as chosen:
+            page.click("#nothing-add")
+        files = [("a.txt", b"a red cat"), ("b.txt", b"a dog"), ("c.exe", b"MZ")]
+        chosen.value.set_files([{"name": n, "mimeType": "text/plain", "buffer": data} for n, data in files])
+        page.wait_for_selector("#grid li[data-id='a.txt']")
+        assert "c.exe" in page.inner_text("#toast")
+        page.get_by_role("button", name="Close").click()
+        assert page.locator("#toast").is_hidden()
+        page.evaluate("location.hash = 'c=empty&where=' + encodeURIComponent(JSON.stringify([['type', 'is', 'none']]))")
+        page.wait_for_selector("#nothing-clear:not([hidden])")
+        assert "Nothing passes the filters." in page.inner_text("#nothing")
+        page.click("#nothing-clear")
+        page.wait_for_selector("#grid li[data-id='b.txt']")
+        assert page.locator("#nothing").is_hidden()
+        assert not complaints
+
+
+def test_hits_come_while_one_scrolls_until_there_are_no_more(browser: Browser, tmp_path: Path, tiny: str) -> None:
+    fill(tmp_path, tiny, count=300)
+    with address_of(tmp_path) as address, tab(browser, f"{address}/#q=cat") as (page, complaints):
+        page.wait_for_selector("#grid .match")
+        while (count := len(ids(page))) < 300:
+            page.evaluate("scrollTo(0, document.body.scrollHeight)")
+            page.wait_for_function("n => document.querySelectorAll('#grid li').length > n", arg=count)
+        assert len(set(ids(page))) == 300
+        page.wait_for_selector("#more", state="hidden")
+        assert not complaints
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make test-all fetches it by npm")

@@ -31,7 +31,8 @@ export async function addFiles(files, done) {
   }
   const said = words.added(report);
   const list = report.skipped.slice(0, LISTED).map((one) => el("li", {}, words.skipped(one)));
-  toast([el("p", {}, said), ...(list.length ? [el("ul", {}, list)] : [])]);
+  const skipped = list.length > 0; // a list takes longer to read than a short report is shown
+  toast([el("p", {}, said), skipped ? el("ul", {}, list) : null], { lasting: skipped, closing: skipped });
   say(said);
   await done();
 }

@@ -68,7 +68,7 @@ function duplicatesOf(hit) {
 
 function face(hit, marks) {
   const image = hit.parts.find((part) => part.kind === "image");
-  const text = hit.passage?.text ?? hit.text;
+  const text = (hit.passage?.text ?? hit.text)?.replace(/^[\s.,;:!?)]+/, ""); // a passage may begin behind a sentence
   if (image && text) return el("div", { class: "face both" }, thumbnail(image.url), el("span", { class: "strip" }, withMarks(short(text), marks)));
   if (image) return el("div", { class: "face" }, thumbnail(image.url));
   const number = hit.parts.findIndex(isPlayed);
@@ -85,8 +85,8 @@ function face(hit, marks) {
 function paragraph(text, marks) {
   const { title, rest } = titled(text.slice(0, SHOWN));
   return [
-    title ? el("b", {}, withMarks(title, marks)) : null,
-    el("span", { class: "lines" }, withMarks(rest.replace(/\s+/g, " "), marks)),
+    title ? el("b", { dir: "auto" }, withMarks(title, marks)) : null,
+    el("span", { class: "lines", dir: "auto" }, withMarks(rest.replace(/\s+/g, " "), marks)),
   ];
 }
 

@@ -45,11 +45,12 @@ export function say(text) {
 
 let hiding = 0;
 
-/** Show a short report at the bottom; `lasting` reports stay until the next one. */
-export function toast(children, { lasting = false } = {}) {
+/** Show a short report at the bottom; `lasting` reports stay until the next one, or until they are closed. */
+export function toast(children, { lasting = false, closing = false } = {}) {
   const place = byId("toast");
+  const close = closing ? closeButton(() => { place.hidden = true; }) : null;
   clearTimeout(hiding);
-  place.replaceChildren(...real([children]));
+  place.replaceChildren(...real([close, children]));
   place.hidden = false;
   if (!lasting) hiding = setTimeout(() => { place.hidden = true; }, 9000);
 }

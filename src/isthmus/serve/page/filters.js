@@ -72,7 +72,8 @@ export function showFilters(fields) {
     return el("button", { type: "button", class: "chip on", "aria-label": words.removeFilter(text), onclick: () => remove(...one) }, text, icon("close"));
   });
   const open = el("button", { type: "button", class: "chip", "aria-haspopup": "dialog", onclick: () => ask(fields) }, icon("filter"), words.filter);
-  byId("filters").replaceChildren(...chips, ...(fields.length ? [open] : []));
+  const some = fields.some((name) => name !== "id" && name !== "modality");
+  byId("filters").replaceChildren(...chips, ...(some ? [open] : []));
 }
 
 const phrase = ([field, condition, value]) => `${field} ${words.conditions[condition] ?? condition} ${value}`.trim();

@@ -4,24 +4,28 @@ import { api } from "./api.js";
 import { where } from "./filters.js";
 import { state } from "./state.js";
 
-const PAGE = 30; // hits
+const PAGE = 30; // hits; later pages have twice as many
+const DEPTH = 10_000; // hits that the server ranks
 const SAMPLE = 48; // documents of each kind, of which the start page shows some
 const SHOWN = 36;
 
 /** Search in both rankings at once, so that switching between them needs no answer. */
 export async function search(query, offset, signal) {
-  const options = { k: PAGE, offset, where: where() };
+  const k = Math.min(offset ? 2 * PAGE : PAGE, DEPTH - offset);
+  const options = { k, offset, where: where() };
   const fair = { ...options, explain: true };
   const raw = { ...options, calibration: "none" };
   if (query !== null) {
     const { results } = await api.search(state.c, { searches: [{ ...fair, query }, { ...raw, query }] }, signal);
-    return both(results[0].hits, results[1].hits);
+    return both(results[0].hits, results[1].hits, offset, k);
   }
   const found = await Promise.all([fair, raw].map((body) => api.similar(state.c, state.like, body, signal)));
-  return both(found[0].hits, found[1].hits);
+  return both(found[0].hits, found[1].hits, offset, k);
 }
 
-const both = (calibrated, raw) => ({ calibrated: compared(calibrated, raw), raw, full: calibrated.length === PAGE });
+const both = (calibrated, raw, offset, k) => ({
+  calibrated: compared(calibrated, raw), raw, full: calibrated.length === k && offset + k < DEPTH,
+});
 
 /** A page of hits after those before it. */
 export function merged(before, next) {

@@ -20,9 +20,10 @@ export async function follow() {
   const name = state.c;
   const body = el("div", { class: "report" }, el("p", { class: "dim" }, words.loading));
   dialog.replaceChildren(
-    el("header", {}, el("h2", { id: "state-name" }, say.title(name)), el("span", { class: "gap" }), closeButton(() => dialog.close())),
+    el("header", {}, el("h2", { id: "state-name", tabindex: "-1" }, say.title(name)), el("span", { class: "gap" }), closeButton(() => dialog.close())),
     body);
   dialog.showModal();
+  byId("state-name").focus();
   await load(name, body);
 }
 

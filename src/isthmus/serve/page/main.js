@@ -2,7 +2,7 @@
 
 import { addFiles } from "./add.js";
 import { api, onKeyNeeded } from "./api.js";
-import { byId, fillIn, say } from "./dom.js";
+import { byId, el, fillIn, real, say } from "./dom.js";
 import * as drop from "./drop.js";
 import { marked } from "./explain.js";
 import { forget, remember, showFilters, showKinds, where } from "./filters.js";
@@ -17,6 +17,7 @@ import { words } from "./words.js";
 
 const LIKELY = 0.5; // P(match) that counts as a likely hit
 const UNLIKELY = 0.1; // below it, the first hit is no match
+const AHEAD = 900; // pixels below the window at which the next hits are fetched
 const SLOW = 250; // milliseconds after which grey cards are shown
 
 let collections = [];
@@ -53,7 +54,7 @@ async function refresh() {
     if (error.name === "AbortError") return;
     show([], context());
     count("");
-    notice(error.message);
+    notice(error.message, refresh);
   } finally {
     clearTimeout(late);
     if (asking === mine) {
@@ -87,8 +88,15 @@ async function showMore({ focus = false } = {}) {
     notice(error.message);
   } finally {
     byId("more").textContent = words.more;
-    if (asking === mine) asking = null;
+    if (asking === mine) {
+      asking = null;
+      setTimeout(moreIfNear); // the end may be in sight still
+    }
   }
+}
+
+function moreIfNear() {
+  if (byId("more").getBoundingClientRect().top < innerHeight + AHEAD) showMore();
 }
 
 /** Say what is shown: the count above the grid, and the same to screen readers. */
@@ -99,12 +107,18 @@ function tell() {
   const text = summary();
   if (text !== byId("count").textContent) say(text);
   count(text);
+  const [nothing, adding] = [!shown().length, !here().documents];
+  byId("nothing").hidden = !nothing;
+  byId("nothing-said").textContent = nothing ? text : "";
+  byId("count").classList.toggle("unseen", nothing);
+  byId("nothing-add").hidden = !adding;
+  byId("nothing-clear").hidden = adding || !where();
 }
 
 function summary() {
   const number = shown().length;
+  if (!here().documents) return words.empty;
   if (listed) {
-    if (!here().documents) return words.empty;
     if (!where()) return words.browsing(here().documents, state.c);
     return number ? (listed.next === null ? words.filtered : words.atLeast)(number) : words.nothingFiltered;
   }
@@ -120,9 +134,12 @@ function count(text) {
   if (byId("filter-count")) byId("filter-count").textContent = text; // while the filters are open
 }
 
-function notice(text) {
-  byId("notice").textContent = text;
+/** Show what went wrong; `again` tries once more. */
+function notice(text, again = null) {
+  const button = again && el("button", { type: "button", class: "quiet", onclick: () => again() }, words.again);
+  byId("notice").replaceChildren(...real([text, button]));
   byId("notice").hidden = !text;
+  if (text) byId("nothing").hidden = byId("more").hidden = true;
 }
 
 /** Change the ranking: the same cards glide to their places in the other list. */
@@ -140,7 +157,8 @@ async function changed(before) {
   try {
     if (other) await enter();
   } catch (error) {
-    notice(error.message);
+    show([], context());
+    notice(error.message, () => changed(before));
     return;
   }
   if (state.like && !before.like) dropPicture();
@@ -178,9 +196,10 @@ async function open() {
     collections = await api.collections();
   } catch (error) {
     show([], context());
-    notice(error.message);
+    notice(error.message, open);
     return;
   }
+  notice("");
   const choice = byId("collection");
   choice.replaceChildren(...collections.map(({ name }) => new Option(name, name)));
   choice.hidden = collections.length < 2;
@@ -216,13 +235,14 @@ byId("grid").addEventListener("click", (event) => {
 });
 byId("ranking").addEventListener("change", (event) => go({ raw: event.target.value === "raw" ? "1" : "" }, { replace: true }));
 byId("more").addEventListener("click", () => showMore({ focus: true }));
-new IntersectionObserver(([end]) => { if (end.isIntersecting) showMore(); }, { rootMargin: "600px" }).observe(byId("more"));
+addEventListener("scroll", moreIfNear, { passive: true });
 byId("collection").addEventListener("change", (event) => {
   dropPicture();
   go({ c: event.target.value, kind: "", where: [], like: "", doc: "" });
 });
 byId("health").addEventListener("click", () => go({ health: "1" }));
-byId("add").addEventListener("click", () => byId("files").click());
+for (const id of ["add", "nothing-add"]) byId(id).addEventListener("click", () => byId("files").click());
+byId("nothing-clear").addEventListener("click", () => go({ where: [], kind: "" }));
 byId("files").addEventListener("change", (event) => {
   const files = [...event.target.files];
   event.target.value = "";

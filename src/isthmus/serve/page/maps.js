@@ -88,7 +88,8 @@ function colourWords(text, shares, number) {
   document.querySelector(`#document .text[data-part="${number}"]`)?.replaceWith(textOf(text, number, marksOf(shares)));
   const named = shares.map(({ start, end, share }) => ({ word: all.slice(start, end).join(""), share }))
     .filter(({ word, share }) => /[\p{L}\p{N}]/u.test(word) && Math.abs(share) >= LEAST)
-    .sort((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, LISTED);
+    .sort((a, b) => Math.abs(b.share) - Math.abs(a.share))
+    .filter(({ word }, at, list) => list.findIndex((one) => one.word === word) === at).slice(0, LISTED);
   return el("p", {}, named.length ? words.map.strongest(named) : words.map.flatWords);
 }
 

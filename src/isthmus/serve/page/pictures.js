@@ -3,6 +3,8 @@
 import { key, send } from "./api.js";
 import { el } from "./dom.js";
 
+const LARGE = 1600; // pixels of the longer side
+const LONG = 2.2; // a side more than so many times the other
 const WIDTHS = [320, 640, 960];
 const SIZES = "(max-width: 620px) 50vw, (max-width: 1100px) 33vw, 320px";
 const seen = new IntersectionObserver((entries) => {
@@ -21,6 +23,11 @@ export function thumbnail(url, alt = "") {
   made.addEventListener("load", () => {
     made.classList.toggle("tall", made.naturalHeight > made.naturalWidth * 0.9);
     made.classList.add("loaded");
+    const long = Math.max(made.naturalWidth, made.naturalHeight) > LONG * Math.min(made.naturalWidth, made.naturalHeight);
+    if (long && made.srcset) { // its size is that of the longer side, and too small for the other
+      made.removeAttribute("srcset");
+      made.src = small(url, LARGE);
+    }
   });
   made.addEventListener("error", () => made.classList.add("broken"));
   if (key()) {
@@ -43,7 +50,7 @@ export function picture(url, alt, number) {
     stack.style.setProperty("--w", made.naturalWidth);
     stack.style.setProperty("--h", made.naturalHeight);
   });
-  const place = small(url, 1600);
+  const place = small(url, LARGE);
   if (key()) fetchInto(made, place);
   else made.src = place;
   return el("div", { class: "frame" }, stack);

@@ -9,10 +9,9 @@ const AFTER = 3500; // and from its beginning on
 
 /** A text as an element. `marks` are spans of characters, { start, stop, make }, in order; `make` returns the element. */
 export function textOf(text, number, marks, { whole = false } = {}) {
-  const place = el("div", { class: "text", "data-part": number });
+  const place = el("div", { class: "text", dir: "auto", "data-part": number });
   const all = [...reflowed(text)];
-  const from = whole || all.length <= LONG ? 0 : Math.max(0, (marks[0]?.start ?? 0) - BEFORE);
-  const to = whole || all.length <= LONG ? all.length : Math.min(all.length, (marks[0]?.start ?? 0) + AFTER);
+  const [from, to] = whole || all.length <= LONG ? [0, all.length] : around(all, marks[0]?.start ?? 0);
   const more = () => {
     const next = textOf(text, number, marks, { whole: true });
     place.replaceWith(next);
@@ -22,6 +21,15 @@ export function textOf(text, number, marks, { whole = false } = {}) {
   place.append(...(from ? ["… "] : []), ...pieces(all, from, to, marks), ...(to < all.length ? [" …"] : []));
   if (from || to < all.length) place.append(el("button", { type: "button", class: "quiet all", onclick: more }, words.wholeText(all.length)));
   return place;
+}
+
+/** What is shown first of a long text; it begins and ends between words. */
+function around(all, start) {
+  const space = (at) => /\s/.test(all[at]);
+  let [from, to] = [Math.max(0, start - BEFORE), Math.min(all.length, start + AFTER)];
+  while (from && from < start && !space(from - 1)) from += 1;
+  while (to < all.length && to > start && !space(to)) to -= 1;
+  return [from, to];
 }
 
 /** The characters of a text between two places, with its heading and the marks as elements. */

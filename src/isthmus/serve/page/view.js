@@ -37,7 +37,10 @@ export async function follow() {
   }
   if (state.doc !== found.id) return; // another was opened meanwhile
   fill(found, list);
-  if (!dialog.open) dialog.showModal();
+  if (!dialog.open) {
+    dialog.showModal();
+    byId("document-name").focus({ preventScroll: true }); // not a button, which would look chosen
+  }
   dialog.scrollTop = 0;
   offerMap(found, () => plain(found));
   neighbours(found.id);
