@@ -5,6 +5,7 @@ BIN = $(VENV)/bin
 TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 FRAMEWORKS_VENV ?= .venv-frameworks
+SERVERS_VENV ?= .venv-servers
 AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
 .DEFAULT_GOAL := help
@@ -30,6 +31,10 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+	@$(PYTHON) -m venv $(SERVERS_VENV)
+	@$(SERVERS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-servers]'
+	@unshare --map-root-user --net true 2>/dev/null && alone="unshare --map-root-user --net tests/servers/loopback" || alone=""; \
+	$$alone $(SERVERS_VENV)/bin/python -m pytest -c tests/servers/pytest.ini -rs tests/servers
 
 check: $(TEST_VENV)/.made docs ## Check format, lint, types and the links of the documentation
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'
@@ -62,7 +67,7 @@ reproduce-%: $(TEST_VENV)/.made ## Remake one table: make reproduce-hubs, with O
 	$(TEST)/python reproduce/$*.py $(OPTIONS)
 
 clean: ## Remove the virtual environments and what the targets wrote
-	rm -rf $(VENV) $(TEST_VENV) $(FRAMEWORKS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TEST_VENV) $(FRAMEWORKS_VENV) $(SERVERS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.made: pyproject.toml
 	@echo "making $(VENV) …"

@@ -35,6 +35,8 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         ),
         "client": Extra("isthmus.connect: collections on a server", ("httpx2",)),
         "mcp": Extra("isthmus mcp: collections as tools for agents", ("mcp", "fastapi", "httpx2")),
+        "qdrant": Extra("vectors on a Qdrant server, for index --vectors qdrant://…", ("qdrant_client",)),
+        "milvus": Extra("vectors on a Milvus server, for index --vectors milvus://…", ("pymilvus",)),
         "haystack": Extra("collections in Haystack", ("haystack",)),
         "langchain": Extra("collections in LangChain", ("langchain_core",)),
         "llamaindex": Extra("collections in LlamaIndex", ("llama_index",)),
