@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from milvus_server import Milvus, is_alone
 
 from isthmus import encoders
 from isthmus.encoders import Encoder
@@ -45,8 +46,21 @@ def counting(encoder: Encoder) -> Counting:
     return Counting(encoder)
 
 
-@pytest.fixture(scope="session", params=["qdrant"])
+@pytest.fixture(scope="session")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
+    if not is_alone():
+        pytest.skip("Milvus listens on all addresses, and there are others than loopback. make test-all has none")
+    server = Milvus(tmp_path_factory.mktemp("milvus"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session", params=["qdrant", "milvus"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Places:
     """Addresses on a server that is running."""
+    if request.param == "milvus":
+        server = request.getfixturevalue("milvus")
+        return lambda: server.address(next(NAMES))
     folder = tmp_path_factory.mktemp("qdrant")
     return lambda: f"qdrant://{folder}/{next(NAMES)}/vectors"  # local mode locks its folder

@@ -31,6 +31,7 @@ from isthmus.kinds import KINDS, atoms, joined
 from isthmus.ocr import engine
 from isthmus.ocr.cache import FOLDER
 from isthmus.search import Collection
+from isthmus.storage.servers import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,11 @@ def _own_encoder(things: Collection) -> Finding:
 def _collection(place: str) -> list[Finding]:
     try:
         with Collection.open(place, create=False, follow=False) as things:
-            problems, begun = things.verify(), things.stats().reencoding
+            problems, facts = things.verify(), things.stats()
+            begun, elsewhere = facts.reencoding, facts.vectors != FOLDER
+            vectors = [Finding("its vectors", True, f"live at {facts.vectors}")] if elsewhere else []
             detail = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
             unfinished = [Finding("re-encoding", True, show.unfinished(things.path, begun))] if begun else []
-            return [Finding("collection", not problems, detail), *unfinished, _own_encoder(things)]
+            return [Finding("collection", not problems, detail), *vectors, *unfinished, _own_encoder(things)]
     except IsthmusError as error:
         return [Finding("collection", False, str(error))]

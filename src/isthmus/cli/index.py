@@ -75,6 +75,14 @@ def index(  # noqa: PLR0913 - one name per option
             "for a new one",
         ),
     ] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ISTHMUS_VECTORS",
+            help="where vectors are searched: folder, qdrant://HOST:6333/NAME or milvus://HOST:19530/NAME; default: the "
+            "collection's, folder for a new one",
+        ),
+    ] = None,
     prune: Annotated[
         bool | None,
         typer.Option(help="remove documents whose files are gone; default: yes, unless a path has no files left"),
@@ -138,6 +146,7 @@ def index(  # noqa: PLR0913 - one name per option
         calibration,
         follow=False,
         index=index_kind,
+        vectors=vectors,
         device=device,
         precision=precision,
         threads=threads,

@@ -12,6 +12,7 @@ from isthmus.cli.options import In, Json
 from isthmus.cli.terminal import echo, echo_json, line
 from isthmus.errors import counted
 from isthmus.search import Collection, Stats
+from isthmus.storage.servers import FOLDER
 
 
 def stats(
@@ -43,6 +44,8 @@ def _show(facts: Stats) -> None:
     if facts.reencoding is not None:
         lines += [("re-encoding", show.unfinished(facts.path, facts.reencoding))]
     lines += [("schema", f"{facts.schema}, after {counted(facts.changes, 'change')}")]
+    if facts.vectors != FOLDER:
+        lines += [("vectors", facts.vectors)]
     lines += [("index", f"{name}: {kind}") for name, kind in facts.index.items()]
     lines += [("source", f"{root}: {counted(count, 'file')}") for root, count in facts.sources.items()]
     lines += [

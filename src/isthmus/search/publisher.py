@@ -69,6 +69,14 @@ class Publisher:
                 return self._snapshot(calibrated, record.key, about)
         return None
 
+    def rows(self, calibrated: Calibrated) -> dict[str, int]:
+        """Return how many rows of each modality were written for a calibration; deleted ones may be among them."""
+        for record in self._of(calibrated):
+            about = self.server.about(record.key)
+            if about is not None and about.complete:
+                return dict(sorted(about.written.items()))
+        return {}
+
     def published(self, calibrated: Calibrated, store: Store, state: State, last: int) -> Snapshot:
         """Bring the publication of a calibration up to a state, and return its snapshot; the caller holds the lock.
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from isthmus import calibration
-from isthmus.errors import counted
+from isthmus.errors import CannotReach, counted
 from isthmus.search import index_folder
+from isthmus.search.publisher import Publisher
 from isthmus.search.snapshot import Calibrated
 from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.storage.base import Place, UnfinishedReencode
 from isthmus.storage.protocols import Engine
+from isthmus.storage.servers import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Stats:
     skipped: tuple[tuple[str, str], ...]
     logged: int | None
     reencoding: UnfinishedReencode | None
+    vectors: str = FOLDER  # where the folded vectors live: ``folder``, or the address of a server
 
 
 def stats(folder: Place, database: Engine, manager: SnapshotManager) -> Stats:
@@ -56,11 +59,14 @@ def stats(folder: Place, database: Engine, manager: SnapshotManager) -> Stats:
         drift={} if calibrated is None else calibration.drift(calibrated.fitted.statistics, store.statistics()),
         refitting=manager.refitting,
         last_error=manager.last_error,
-        index=_index(manager.folder, version),
+        index=_index(manager.folder, version)
+        if manager.publisher is None
+        else _published(manager.publisher, calibrated),
         sources=store.ledger.sources(),
         skipped=tuple(store.ledger.skipped()),
         reencoding=store.staged(),
         logged=store.queries.count() if manifest.get("log") else None,
+        vectors=FOLDER if manager.publisher is None else manager.publisher.server.address,
     )
 
 
@@ -89,6 +95,15 @@ def _calibration(calibrated: Calibrated) -> dict[str, Any]:
         "match": dict(calibrated.match.held_out) if calibrated.match else {},
         "described": fitted.describe(),
     }
+
+
+def _published(publisher: Publisher, calibrated: Calibrated | None) -> dict[str, str]:
+    """Return the rows of each modality on the server, or why they are not known."""
+    try:
+        counts = {} if calibrated is None else publisher.rows(calibrated)
+    except CannotReach as error:
+        return {"server": str(error)}
+    return {modality: f"on the server, {counted(count, 'row')}" for modality, count in counts.items()}
 
 
 def _index(folder: Path | None, version: int) -> dict[str, str]:

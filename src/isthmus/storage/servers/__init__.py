@@ -26,7 +26,13 @@ def _qdrant(address: Address) -> PublishedVectors:
     return QdrantVectors(address)
 
 
-KINDS: Mapping[str, Callable[[Address], PublishedVectors]] = MappingProxyType({"qdrant": _qdrant})
+def _milvus(address: Address) -> PublishedVectors:
+    from isthmus.storage.servers.milvus import MilvusVectors
+
+    return MilvusVectors(address)
+
+
+KINDS: Mapping[str, Callable[[Address], PublishedVectors]] = MappingProxyType({"milvus": _milvus, "qdrant": _qdrant})
 
 
 def opened_server(address: str) -> PublishedVectors:

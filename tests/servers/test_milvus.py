@@ -1,0 +1,66 @@
+"""Milvus, killed and started again: what was acknowledged is in the store, and the server is brought up to date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from milvus_server import Milvus
+
+from conftest import NAMES
+from isthmus import Collection, Document
+from isthmus.errors import CannotReach
+from stock import Counting, mixed
+
+SPEC = "center+nnn(k=4)"
+
+
+def found(things: Collection) -> set[str]:
+    return {hit.id for hit in things.search("a red cat", 100)}
+
+
+def test_a_server_that_is_killed_loses_nothing_acknowledged(tmp_path: Path, counting: Counting, milvus: Milvus) -> None:
+    address = milvus.address(next(NAMES))
+    with Collection.open(tmp_path / "c", counting, SPEC, follow=False, vectors=address) as things:
+        things.add(mixed(40))
+        assert found(things) == set(things.ids())
+        things.add([Document("new", "a red cat")])
+        things.delete(["d0-1"])
+        things.compact()  # acknowledged by the server a moment ago
+        milvus.kill()
+        with pytest.raises(CannotReach, match="Nothing is lost"):
+            things.search("a red cat")
+        things.add([Document("while it was down", "a red cat")])
+        things.delete(["d0-2"])
+        with pytest.raises(CannotReach):
+            things.calibrate("center")
+        milvus.start()
+        assert found(things) == set(things.ids())
+        assert things.verify() == []
+        things.calibrate("center")
+        assert found(things) == set(things.ids())
+        assert len(things.ids()) == 40
+
+
+def test_two_processes_share_a_server(tmp_path: Path, counting: Counting, tiny: str, milvus: Milvus) -> None:
+    address = milvus.address(next(NAMES))
+    code = f"""
+from isthmus import Collection, Document
+with Collection.open({str(tmp_path / "c")!r}, {tiny!r}, follow=False) as things:
+    assert things.stats().vectors == {address!r}
+    things.add([Document("other", "a red cat")])
+    things.delete(["d0-1"])
+    things.calibrate("center")
+    things.compact()
+    print(len(things.search("a red cat", 100)))
+"""
+    with Collection.open(tmp_path / "c", counting, SPEC, follow=False, vectors=address) as things:
+        things.add(mixed(20))
+        assert len(found(things)) == 20
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.strip()) == (0, "20"), done.stderr
+        assert found(things) == set(things.ids())
+        assert "other" in found(things)
+        assert things.snapshot().is_published
