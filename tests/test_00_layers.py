@@ -86,7 +86,14 @@ NAME_KINDS = (
         "evaluate/",
         "train/",
     ),
-    *("search/json_forms.py", "search/request.py", "cli/options.py", "storage/sqlite/schema.py", "serve/answers.py"),
+    *(
+        "search/json_forms.py",
+        "search/json_details.py",
+        "search/request.py",
+        "cli/options.py",
+        "storage/sqlite/schema.py",
+        "serve/answers.py",
+    ),
     *("storage/sqlite/migrations.py", "cli/evaluate.py"),  # names of columns; a format of tables
 )
 

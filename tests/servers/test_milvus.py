@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from milvus_server import Milvus
 
-from conftest import NAMES
 from isthmus import Collection, Document
 from isthmus.errors import CannotReach
+from milvus_server import Milvus
 from stock import Counting, mixed
 
+NAMES = (f"m{number}" for number in itertools.count())
 SPEC = "center+nnn(k=4)"
 
 

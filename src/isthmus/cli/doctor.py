@@ -31,7 +31,7 @@ from isthmus.kinds import KINDS, atoms, joined
 from isthmus.ocr import engine
 from isthmus.ocr.cache import FOLDER
 from isthmus.search import Collection
-from isthmus.storage.servers import FOLDER
+from isthmus.storage.servers import FOLDER as IN_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _collection(place: str) -> list[Finding]:
     try:
         with Collection.open(place, create=False, follow=False) as things:
             problems, facts = things.verify(), things.stats()
-            begun, elsewhere = facts.reencoding, facts.vectors != FOLDER
+            begun, elsewhere = facts.reencoding, facts.vectors != IN_FOLDER
             vectors = [Finding("its vectors", True, f"live at {facts.vectors}")] if elsewhere else []
             detail = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
             unfinished = [Finding("re-encoding", True, show.unfinished(things.path, begun))] if begun else []

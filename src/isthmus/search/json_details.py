@@ -78,7 +78,7 @@ def map_json(found: Map) -> MapJson:
         "similarity": found.similarity,
         "document": _shares_json(found.document),
         "query": _shares_json(found.query),
-        "parts": {TEXT: _part(found.hit, TEXT), IMAGE: _part(found.hit, IMAGE)},
+        "parts": {"text": _part(found.hit, TEXT), "image": _part(found.hit, IMAGE)},
         "notes": list(found.notes),
     }
 

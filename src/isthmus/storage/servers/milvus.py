@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -148,9 +149,7 @@ class MilvusVectors:
         """Delete all rows of these documents."""
         for start in range(0, len(documents), BATCH):
             some = _rows(documents[start : start + BATCH])
-            self._call(
-                key, lambda client, some=some: client.delete(self._name(key), filter=some, timeout=self._timeout)
-            )
+            self._call(key, partial(_delete, collection=self._name(key), where=some, seconds=self._timeout))
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
@@ -302,3 +301,7 @@ def _condition(condition: Condition) -> str:
             return " and ".join(f"({_condition(one)})" for one in several)
         case Either(several):
             return " or ".join(f"({_condition(one)})" for one in several)
+
+
+def _delete(client: Any, *, collection: str, where: str, seconds: float) -> None:
+    client.delete(collection, filter=where, timeout=seconds)
