@@ -1,14 +1,20 @@
-"""A real Milvus on loopback, from the wheel ``milvus``, which can be killed and started again.
+"""A real Milvus for tests, from the wheel ``milvus``, with its data in a temporary folder.
 
-It listens on all addresses, so it only starts where there is no other than loopback: ``make test-all`` runs these tests
-in a network namespace of their own.
+It listens on all addresses, so it only starts where there is no other than loopback, as in ``unshare --net``; elsewhere
+tests use Milvus Lite. ``ISTHMUS_TEST_MILVUS`` names a server that is running.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import socket
-from pathlib import Path
-from typing import Any
+import tempfile
+from functools import cache
+from importlib.util import find_spec
+
+VARIABLE = "ISTHMUS_TEST_MILVUS"
 
 
 def is_alone() -> bool:
@@ -16,29 +22,18 @@ def is_alone() -> bool:
     return [name for _, name in socket.if_nameindex()] == ["lo"]
 
 
-class Milvus:
-    """One server, with its data in a folder."""
+@cache
+def address() -> str | None:
+    """Return the address of a server, started when it is first needed; None where none may run."""
+    if url := os.environ.get(VARIABLE):
+        return url
+    if not is_alone() or find_spec("milvus") is None:
+        return None
+    from milvus import MilvusServer, MilvusServerConfig
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.server: Any = None
-
-    def start(self) -> None:
-        from milvus import MilvusServer, MilvusServerConfig
-
-        config = MilvusServerConfig()
-        config.set("proxy.timeTickInterval", 20)  # milliseconds; a consistent read waits for the next
-        self.server = MilvusServer(config, data_dir=str(self.folder))
-        self.server.start()
-
-    def kill(self) -> None:
-        """End it with SIGKILL: it can write nothing more."""
-        self.server.server_proc.kill()
-        self.server.server_proc.wait()
-        self.server.server_proc = None
-
-    def stop(self) -> None:
-        self.server.stop()
-
-    def address(self, name: str) -> str:
-        return f"milvus://127.0.0.1:{self.server.listen_port}/{name}?exact=true&timeout=30"
+    folder = tempfile.mkdtemp(prefix="isthmus-milvus-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    server = MilvusServer(MilvusServerConfig(), data_dir=folder)
+    server.start()
+    atexit.register(server.stop)
+    return f"http://127.0.0.1:{server.listen_port}"

@@ -15,7 +15,7 @@ from isthmus import stores
 from isthmus.calibration import Statistics
 from isthmus.cli import main
 from isthmus.errors import BadFile, BadInput, BadSpec, CannotFit, CannotRead, CannotWrite, UnknownName
-from isthmus.stores import Address, sampling
+from isthmus.stores import StoreAddress, sampling
 from isthmus.stores.base import Batch
 from isthmus.types import Vectors
 from store_battery import HALF, check_searches, check_store, grown, options, own_scores, world
@@ -243,7 +243,7 @@ def test_a_large_store_is_sampled_evenly_and_its_statistics_are_of_all_rows(monk
             pass
 
     source = Source()
-    told = sampling.Modality(Address.read("parquet:x"), ("modality",))
+    told = sampling.Modality(StoreAddress.read("parquet:x"), ("modality",))
     seen = sampling.scan(source, source.describe(), told)
     assert seen.counts == {"image": 1000, "text": 2000}
     assert {name: int((seen.sample.modality == name).sum()) for name in seen.counts} == {"image": 50, "text": 50}
@@ -279,3 +279,11 @@ def test_the_command_line_diagnoses_calibrates_and_follows_a_store(
     assert after["level"] in ("corrected", "fair")
     again = json.loads(run("calibrate", source, "--into", "parquet:fair.parquet", "--update", "--json"))
     assert (again["written"], again["deleted"], again["refitted"]) == (0, 0, False)
+
+
+def test_every_kind_of_store_stands_in_the_docs_with_three_lines_of_python() -> None:
+    text = (ROOT / "docs/stores.md").read_text()
+    assert [name for name in stores.KINDS if f"[`{name}`](#{name})" not in text] == []
+    sections = {part.split("\n")[0].lower(): part for part in text.split("\n## ")}
+    assert [name for name in stores.KINDS if "fold.query(vector)" not in sections[name]] == []
+    assert [name for name in CLIENTS if name not in stores.KINDS] == []

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from milvus_server import Milvus, is_alone
 
 from isthmus import encoders
 from isthmus.encoders import Encoder
+from killable_milvus import Milvus, is_alone
 from stock import Counting
 from tiny import write_encoder
 

@@ -11,7 +11,7 @@ import pytest
 
 from isthmus import Collection, Document
 from isthmus.errors import CannotReach
-from milvus_server import Milvus
+from killable_milvus import Milvus
 from stock import Counting, mixed
 
 NAMES = (f"m{number}" for number in itertools.count())

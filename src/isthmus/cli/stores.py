@@ -11,7 +11,7 @@ import typer
 from isthmus.cli import progress
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.errors import counted
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 
 if TYPE_CHECKING:
     from isthmus.diagnose import Examination
@@ -42,8 +42,8 @@ def calibrate_store(call: StoreCall, *, quiet: bool, json: bool) -> None:
     from isthmus.stores import StoreOptions, calibrate, update
 
     if call.into is None:
-        raise typer.BadParameter(f"Where to? Name a new store: --into {Address.read(call.store).kind}:NEW.")
-    fold = call.fold or Path(f"{Address.read(call.into).name}.fold")
+        raise typer.BadParameter(f"Where to? Name a new store: --into {StoreAddress.read(call.store).kind}:NEW.")
+    fold = call.fold or Path(f"{StoreAddress.read(call.into).name}.fold")
     options = StoreOptions(spec=call.spec, queries=call.queries, query_modality=call.query_modality, metric=call.metric)
     with progress.stages("rows", quiet=quiet or json) as stage:
         work = update if call.update else calibrate

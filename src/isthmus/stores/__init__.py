@@ -8,13 +8,14 @@
     scores = fold.scores(distances, query)
 
 base       the protocols of sources and targets; address: KIND:PLACE?OPTION=VALUE
-kinds      the table of kinds, one file each: chroma, faiss, parquet (arrow), qdrant …
+kinds      the table of kinds, one file each: chroma, clip_retrieval, faiss, lancedb, milvus, parquet, pgvector,
+           qdrant; arrow: tables of two of them
 sampling   one pass over a store; references: queries from a file, or rows of the store
 fold       the calibration in a file; calibrate: writes it and the rows, and follows changes
 examine    the input of a diagnosis
 """
 
-from isthmus.stores.address import Address, looks_like_store
+from isthmus.stores.address import StoreAddress, looks_like_store
 from isthmus.stores.base import Batch, StoreDescription, StoreKind, VectorSource, VectorTarget
 from isthmus.stores.calibrate import StoreOptions, StoreReport, calibrate, update
 from isthmus.stores.examine import examine
@@ -23,9 +24,9 @@ from isthmus.stores.kinds import KINDS, open_source, open_target
 
 __all__ = [
     "KINDS",
-    "Address",
     "Batch",
     "Fold",
+    "StoreAddress",
     "StoreDescription",
     "StoreKind",
     "StoreOptions",

@@ -1,10 +1,10 @@
 """Addresses of stores, such as ``KIND:PLACE?OPTION=VALUE``.
 
->>> Address.read("chroma:/data/chroma/photos?modality=kind")
-Address(kind='chroma', place='/data/chroma/photos', options={'modality': 'kind'})
->>> Address.read("chroma:/data/chroma/photos").folder_and_name()
+>>> StoreAddress.read("chroma:/data/chroma/photos?modality=kind")
+StoreAddress(kind='chroma', place='/data/chroma/photos', options={'modality': 'kind'})
+>>> StoreAddress.read("chroma:/data/chroma/photos").folder_and_name()
 ('/data/chroma', 'photos')
->>> str(Address.read("pgvector:postgresql://me:secret@localhost/shop/photos"))
+>>> str(StoreAddress.read("pgvector:postgresql://me:secret@localhost/shop/photos"))
 'pgvector:postgresql://me@localhost/shop/photos'
 """
 
@@ -22,7 +22,7 @@ ADDRESS = re.compile(r"([a-z][a-z0-9-]+):(?!//)(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class StoreAddress:
     """The address of a store."""
 
     kind: str
@@ -30,7 +30,7 @@ class Address:
     options: Mapping[str, str]
 
     @classmethod
-    def read(cls, text: str) -> Address:
+    def read(cls, text: str) -> StoreAddress:
         """Split an address; whether its kind and its options exist is not checked here."""
         found = ADDRESS.fullmatch(text)
         if found is None:

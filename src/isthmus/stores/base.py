@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from isthmus.errors import BadInput
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.types import Matrix
 
 Id: TypeAlias = int | str
@@ -113,8 +113,8 @@ class StoreKind:
     example: str
     options: tuple[str, ...]
     values: Mapping[str, str]
-    source: Callable[[Address], VectorSource]
-    target: Callable[[Address, VectorSource | None], VectorTarget]
+    source: Callable[[StoreAddress], VectorSource]
+    target: Callable[[StoreAddress, VectorSource | None], VectorTarget]
     passes_options: bool = False  # others belong to the address of the server
 
 

@@ -26,7 +26,7 @@ from isthmus.calibration.auto import default_spec
 from isthmus.errors import BadFile, BadInput, BadSpec, CannotFit, CannotWrite, counted
 from isthmus.registry import lookup
 from isthmus.stores import references as reference_queries
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import Batch, StoreDescription, StoreKind, VectorSource, VectorTarget
 from isthmus.stores.fold import Fold, load
 from isthmus.stores.kinds import open_source, open_target
@@ -96,7 +96,7 @@ class _Work:
     def __init__(
         self, source: str, target: str, fold: Path, options: StoreOptions, progress: Callable[[str], Progress] | None
     ) -> None:
-        self.address, self.target_address = Address.read(source), Address.read(target)
+        self.address, self.target_address = StoreAddress.read(source), StoreAddress.read(target)
         self.fold_path, self.options = fold, options
         self.progress = progress or (lambda _: no_progress)
         if str(self.address) == str(self.target_address):

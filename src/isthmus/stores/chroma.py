@@ -14,7 +14,7 @@ import numpy as np
 from isthmus._optional import need
 from isthmus.errors import CannotReach, CannotRead, UnknownName
 from isthmus.registry import suggestion
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource
 
 SPACES = {INNER: "ip", COSINE: "cosine", L2: "l2"}
@@ -40,7 +40,7 @@ def connect(place: str, *, create: bool) -> Any:
 class ChromaSource:
     """The rows of a collection; its documents are texts, its metadata fields."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: StoreAddress) -> None:
         self.place, self.name = address.folder_and_name()
         self.client = connect(self.place, create=False)
         names = [one.name for one in self.client.list_collections()]
@@ -83,7 +83,7 @@ class ChromaTarget:
 
     whole = False
 
-    def __init__(self, address: Address, beside: VectorSource | None) -> None:
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.place, self.name = address.folder_and_name()
         shared = isinstance(beside, ChromaSource) and beside.place == self.place
         self.client = beside.client if shared and isinstance(beside, ChromaSource) else connect(self.place, create=True)

@@ -20,7 +20,7 @@ import numpy as np
 from isthmus.atomic import replacing_folder
 from isthmus.errors import BadFile, BadInput, CannotRead
 from isthmus.sources.clip_retrieval import FOLDERS, SHARD
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import INNER, MODALITY, Batch, Id, StoreDescription, StoreKind, VectorSource
 from isthmus.types import Matrix
 
@@ -30,7 +30,7 @@ METADATA = "metadata"
 class ClipRetrievalStore:
     """The vectors of a folder, mapped from their files."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: StoreAddress) -> None:
         self.path = Path(address.place)
 
     @cached_property
@@ -89,7 +89,7 @@ class ClipRetrievalTarget:
 
     whole = True
 
-    def __init__(self, address: Address, beside: VectorSource | None) -> None:
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.path = Path(address.place)
         if not isinstance(beside, ClipRetrievalStore):
             raise BadInput(

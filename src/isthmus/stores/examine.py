@@ -18,7 +18,7 @@ from isthmus.diagnose.advice import Level
 from isthmus.diagnose.collection import Card, Examination
 from isthmus.diagnose.diagnosis import TOP, CollectionState, Evidence, Side, diagnose
 from isthmus.stores import references as reference_queries
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import Batch, Id
 from isthmus.stores.calibrate import DRIFT
 from isthmus.stores.fold import Fold
@@ -39,7 +39,7 @@ def examine(
     progress: Progress = no_progress,
 ) -> tuple[Examination, str]:
     """Diagnose a store; return the findings, and what the queries are. ``fold`` shows what it changes."""
-    address = Address.read(store)
+    address = StoreAddress.read(store)
     with closing(open_source(address)) as source:
         description = source.describe()
         modality = Modality(address, description.fields)
@@ -99,7 +99,12 @@ class _Lists:
 
 
 def _examination(
-    address: Address, seen: StorePass, asked: ReferenceVectors, lists: _Lists, query_modality: str, fold: Fold | None
+    address: StoreAddress,
+    seen: StorePass,
+    asked: ReferenceVectors,
+    lists: _Lists,
+    query_modality: str,
+    fold: Fold | None,
 ) -> Examination:
     drawn = _drawn(seen.sample)
     documents = drawn.documents()
@@ -141,7 +146,7 @@ def _drawn(sample: StoreSample) -> StoreSample:
     return StoreSample([sample.ids[row] for row in chosen], sample.vectors[chosen], sample.modality[chosen])
 
 
-def _steps(address: Address, level: Level, fold: Fold | None, drifted: bool) -> tuple[str, ...]:
+def _steps(address: StoreAddress, level: Level, fold: Fold | None, drifted: bool) -> tuple[str, ...]:
     if fold is None and level in (Level.UNFAIR, Level.UNSURE):
         return (
             f"Run `isthmus calibrate {address} --into {address.kind}:NEW`: it writes calibrated vectors beside "

@@ -17,14 +17,14 @@ import numpy as np
 from isthmus._optional import need
 from isthmus.atomic import replacing
 from isthmus.errors import BadFile, BadInput, CannotRead
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import INNER, L2, MODALITY, Batch, Id, StoreDescription, StoreKind, VectorSource
 
 
 class FaissSource:
     """The vectors of an index, as it reconstructs them."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: StoreAddress) -> None:
         self.path, self.options = Path(address.place), address.options
 
     @cached_property
@@ -108,7 +108,7 @@ class FaissTarget:
 
     whole = True
 
-    def __init__(self, address: Address, beside: VectorSource | None) -> None:  # noqa: ARG002 - a file has no connection
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:  # noqa: ARG002 - a file has no connection
         self.path, self.factory = Path(address.place), address.options.get("index", "Flat")
 
     def exists(self) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from isthmus.registry import lookup
-from isthmus.stores import chroma, clip_retrieval, faiss, parquet, qdrant
-from isthmus.stores.address import Address
+from isthmus.stores import chroma, clip_retrieval, faiss, lancedb, milvus, parquet, pgvector, qdrant
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import StoreKind, VectorSource, VectorTarget
 
 COMMON = ("modality", "all")
@@ -17,13 +17,16 @@ KINDS: Mapping[str, StoreKind] = MappingProxyType(
         "chroma": chroma.KIND,
         "clip-retrieval": clip_retrieval.KIND,
         "faiss": faiss.KIND,
+        "lancedb": lancedb.KIND,
+        "milvus": milvus.KIND,
         "parquet": parquet.KIND,
+        "pgvector": pgvector.KIND,
         "qdrant": qdrant.KIND,
     }
 )
 
 
-def kind_of(address: Address) -> StoreKind:
+def kind_of(address: StoreAddress) -> StoreKind:
     """Return the kind of an address, after checking its options."""
     kind = lookup(KINDS, address.kind, "kind of store")
     known = {name: name for name in (*COMMON, *kind.options)}
@@ -33,12 +36,12 @@ def kind_of(address: Address) -> StoreKind:
     return kind
 
 
-def open_source(address: Address) -> VectorSource:
+def open_source(address: StoreAddress) -> VectorSource:
     """Open an existing store for reading."""
     return kind_of(address).source(address)
 
 
-def open_target(address: Address, beside: VectorSource | None) -> tuple[StoreKind, VectorTarget]:
+def open_target(address: StoreAddress, beside: VectorSource | None) -> tuple[StoreKind, VectorTarget]:
     """Open a place for a new store; ``beside`` is the source, whose connection is shared if it is the same server."""
     kind = kind_of(address)
     return kind, kind.target(address, beside)

@@ -15,7 +15,7 @@ from isthmus._optional import need
 from isthmus.atomic import replacing
 from isthmus.errors import BadFile, CannotRead
 from isthmus.stores import arrow
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource, the_field
 
 
@@ -27,7 +27,7 @@ class ParquetSource:
         self.id_field, self.vector = id_field, vector
 
     @classmethod
-    def of(cls, address: Address) -> ParquetSource:
+    def of(cls, address: StoreAddress) -> ParquetSource:
         """Open an address."""
         return cls(address.place, address.options.get("id"), address.options.get("vector"))
 
@@ -80,7 +80,7 @@ class ParquetTarget:
 
     whole = True
 
-    def __init__(self, address: Address, beside: VectorSource | None) -> None:  # noqa: ARG002 - a file has no connection
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:  # noqa: ARG002 - a file has no connection
         self.path = Path(address.place)
 
     def exists(self) -> bool:

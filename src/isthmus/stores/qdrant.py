@@ -17,7 +17,7 @@ import numpy as np
 from isthmus._optional import need
 from isthmus.errors import BadInput, CannotReach, CannotRead, UnknownName
 from isthmus.registry import lookup, suggestion
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource
 
 DISTANCES = {INNER: "DOT", COSINE: "COSINE", L2: "EUCLID"}
@@ -40,7 +40,7 @@ def connect(place: str, *, create: bool) -> Any:
 class QdrantSource:
     """The points of a collection; payload fields are metadata."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: StoreAddress) -> None:
         self.place, self.name = address.folder_and_name()
         self.client = connect(self.place, create=False)
         try:
@@ -96,7 +96,7 @@ class QdrantTarget:
 
     whole = False
 
-    def __init__(self, address: Address, beside: VectorSource | None) -> None:
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.place, self.name = address.folder_and_name()
         self.own = not (isinstance(beside, QdrantSource) and beside.place == self.place)
         self.client = (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from isthmus.calibration import Statistics
 from isthmus.errors import BadInput, shown
 from isthmus.registry import suggestion
-from isthmus.stores.address import Address
+from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import MODALITY, Batch, Id, StoreDescription, VectorSource
 from isthmus.types import Matrix, Names, Vectors, part_name
 
@@ -60,7 +60,7 @@ class StorePass:
 class Modality:
     """Tells the modality of rows: a field of theirs, or one for all."""
 
-    def __init__(self, address: Address, fields: tuple[str, ...]) -> None:
+    def __init__(self, address: StoreAddress, fields: tuple[str, ...]) -> None:
         self.all = part_name(address.options["all"]) if "all" in address.options else None
         self.field = address.options.get("modality", MODALITY)
         if self.all is None and self.field not in fields:

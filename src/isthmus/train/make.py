@@ -20,7 +20,7 @@ from isthmus.train.base import BaseRecipe
 from isthmus.train.export import export
 from isthmus.train.frozen_clip import FrozenClip
 from isthmus.train.mini import MiniRecipe
-from isthmus.train.pace import Pace
+from isthmus.train.pace import TrainingPace
 from isthmus.train.towers import Pretrained, minilm
 
 
@@ -50,7 +50,7 @@ def make_mini(
     taught = _base(for_base, sets, clip, pretrained.text, data, out / "runs" / "base", device, report)
     model = mini.begin(for_mini, taught, pretrained.text, pretrained.image, device)
     lesson = mini.prepare(for_mini, taught, clip, sets.train, pretrained.text)
-    student = mini.train(for_mini, model, lesson, out / "runs" / "mini", progress=Pace("mini", report))
+    student = mini.train(for_mini, model, lesson, out / "runs" / "mini", progress=TrainingPace("mini", report))
     report("writing the encoders")
     export(student, pretrained.text / "tokenizer.json", out / "mini", name="mini", size=for_mini.size)
     ClipProjection.write(out / "base", taught.projection.arrays())
@@ -79,7 +79,7 @@ def _base(
         model.load_state_dict(saved["models"][1])
         return model.eval().requires_grad_(False)
     lesson = base.prepare(recipe, model, clip, sets.train, held_texts(data), text, report=report)
-    return base.train(recipe, model, lesson, run, progress=Pace("base", report)).requires_grad_(False)
+    return base.train(recipe, model, lesson, run, progress=TrainingPace("base", report)).requires_grad_(False)
 
 
 def held_texts(data: Path) -> tuple[list[str], list[str]]:

@@ -36,11 +36,11 @@ class Due:
 
 
 @dataclass(slots=True)
-class Pace:
+class TrainingPace:
     """Reports steps of ``name``; from the second line on with the speed since the line before, and the time left.
 
     >>> times = iter([0.0, 10.0, 20.0])
-    >>> pace = Pace("base", print, clock=lambda: next(times))
+    >>> pace = TrainingPace("base", print, clock=lambda: next(times))
     >>> pace(100, 2000), pace(300, 2000), pace(2000, 2000)
     base: step 100 of 2000
     base: step 300 of 2000, 20.0 a second, 1:25 left

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
-from isthmus.storage.servers.address import Address
+from isthmus.storage.servers.address import ServerAddress
 
 if TYPE_CHECKING:
     from isthmus.storage.protocols import PublishedVectors
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 FOLDER = "folder"
 
 
-def _qdrant(address: Address) -> PublishedVectors:
+def _qdrant(address: ServerAddress) -> PublishedVectors:
     from isthmus.storage.servers.qdrant import QdrantVectors
 
     return QdrantVectors(address)
 
 
-def _milvus(address: Address) -> PublishedVectors:
+def _milvus(address: ServerAddress) -> PublishedVectors:
     from isthmus.storage.servers.milvus import MilvusVectors
 
     return MilvusVectors(address)
 
 
-KINDS: Mapping[str, Callable[[Address], PublishedVectors]] = MappingProxyType({"milvus": _milvus, "qdrant": _qdrant})
+KINDS: Mapping[str, Callable[[ServerAddress], PublishedVectors]] = MappingProxyType(
+    {"milvus": _milvus, "qdrant": _qdrant}
+)
 
 
 def opened_server(address: str) -> PublishedVectors:
@@ -41,4 +43,4 @@ def opened_server(address: str) -> PublishedVectors:
     if not separator:
         known = ", ".join(f"{name}://HOST/NAME" for name in sorted(KINDS))
         raise BadInput(f"{address!r} is not the address of a server of vectors. Write {known}, or folder.")
-    return lookup(KINDS, scheme, "server of vectors")(Address.parse(address))
+    return lookup(KINDS, scheme, "server of vectors")(ServerAddress.parse(address))

@@ -14,10 +14,10 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """Where vectors live, and the settings that stand there.
 
-    >>> there = Address.parse("qdrant://localhost:6333/things?exact=true")
+    >>> there = ServerAddress.parse("qdrant://localhost:6333/things?exact=true")
     >>> there.scheme, there.place, there.name, there.flag("exact")
     ('qdrant', 'localhost:6333', 'things', True)
     """
@@ -29,7 +29,7 @@ class Address:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> ServerAddress:
         """Read an address, or raise an error."""
         try:
             parts = urlsplit(text)

@@ -25,7 +25,7 @@ from isthmus._optional import need, require
 from isthmus.errors import BadInput, CannotReach
 from isthmus.storage.facts import Scalar
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
-from isthmus.storage.servers.address import Address
+from isthmus.storage.servers.address import ServerAddress
 from isthmus.storage.servers.payload import Payload, fact, key_of, pushes
 from isthmus.storage.where import COLUMNS, All, Compare, Condition, Either, Everything, Exists, Not, OneOf
 from isthmus.types import Matrix, Rows
@@ -48,7 +48,7 @@ class MilvusVectors:
 
     most = 16_384  # Milvus returns no more
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerAddress) -> None:
         require("pymilvus", extra="milvus")
         address.check(*SETTINGS)
         self._at = address
@@ -124,7 +124,7 @@ class MilvusVectors:
         for start in range(0, len(rows), BATCH):
             places = range(start, min(start + BATCH, len(rows)))
             batch = [self._row(rows, at) for at in places]
-            self._call(key, lambda client, batch=batch: self._upsert(client, key, key_of(rows.modality), batch))
+            self._call(key, partial(self._upsert, key=key, partition=key_of(rows.modality), entities=batch))
 
     def _row(self, rows: FoldedRows, at: int) -> dict[str, Any]:
         row, passage = rows.rows[at].tolist()
@@ -242,8 +242,8 @@ class MilvusVectors:
     def _unreachable(self, why: str) -> CannotReach:
         said = why.splitlines()[0][:200] if why else "no reason given"
         return CannotReach(
-            f"Milvus at {self.address} does not answer, or refuses ({said}). Nothing is lost: documents and vectors are "
-            "in the collection. Start the server, check the address and MILVUS_TOKEN, and try again."
+            f"Milvus at {self.address} does not answer, or refuses ({said}). Nothing is lost: documents and vectors "
+            "are in the collection. Start the server, check the address and MILVUS_TOKEN, and try again."
         )
 
 
@@ -303,5 +303,5 @@ def _condition(condition: Condition) -> str:
             return " or ".join(f"({_condition(one)})" for one in several)
 
 
-def _delete(client: Any, *, collection: str, where: str, seconds: float) -> None:
+def _delete(client: Any, *, collection: str, where: str, seconds: float | None) -> None:
     client.delete(collection, filter=where, timeout=seconds)

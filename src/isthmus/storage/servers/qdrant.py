@@ -24,7 +24,7 @@ import numpy as np
 from isthmus._optional import need, require
 from isthmus.errors import CannotReach
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
-from isthmus.storage.servers.address import Address
+from isthmus.storage.servers.address import ServerAddress
 from isthmus.storage.servers.payload import Payload, fact, key_of, pushes
 from isthmus.storage.where import COLUMNS, All, Compare, Condition, Either, Everything, Exists, Not, OneOf
 from isthmus.types import Matrix, Rows
@@ -43,7 +43,7 @@ class QdrantVectors:
 
     most = 1_000_000
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerAddress) -> None:
         require("qdrant_client", extra="qdrant")
         address.check(*SETTINGS)
         self._at = address

@@ -26,7 +26,7 @@ from isthmus.train.mr_right.model import MrRight
 from isthmus.train.mr_right.recipe import MrRightRecipe
 from isthmus.train.mr_right.step import draw, losses
 from isthmus.train.mr_right.tensors import PairTensors
-from isthmus.train.pace import Due, Pace
+from isthmus.train.pace import Due, TrainingPace
 
 SAID = 50  # steps between two lines of progress
 SAVED = 60.0  # seconds between two checkpoints, at least: one has several hundred megabytes
@@ -60,7 +60,7 @@ def train(
             raise BadInput(f"{stage} has {len(pairs.ids)} pairs, fewer than a batch ({recipe.batch}). Use --batch.")
         optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
         run.begin(number, optimiser)
-        due, pace = Due(SAVED), Pace(stage, report)
+        due, pace = Due(SAVED), TrainingPace(stage, report)
         for epoch in range(run.step, recipe.epochs[stage]):
             last = epoch + 1 == recipe.epochs[stage]
             with fixed_shapes(device):
@@ -93,7 +93,7 @@ def _epoch(
     pairs: PairTensors,
     optimiser: torch.optim.Optimizer,
     when: tuple[int, int],
-    pace: Pace,
+    pace: TrainingPace,
 ) -> dict[str, float]:
     """Train on every pair once, in random order; return the mean losses. An incomplete last batch is left out."""
     recipe, (epoch, epochs) = run.recipe, when
