@@ -4,21 +4,23 @@
 
 Chroma is measured if its program is given: python -m venv chroma && chroma/bin/pip install chromadb
 
-mixed      half of the time: 4 clients search and 2 write, against as many threads that call the library; memory;
-           200 slow clients at the same time, and others that leave in the middle of an upload
+mixed      for --seconds: 4 clients search and 2 write, while 200 slow clients hold connections and others leave in the
+           middle of an upload; in turns with as many threads that call the library
 one        one client that searches, in turns with the library: the cost of HTTP alone
-batches    32 clients that search for words, with batches and without
-rates      8 clients that search by a vector: isthmus, Chroma, and a FastAPI route that returns the same bytes
-kill       `kill -9` under writes, and a graceful stop: what was acknowledged is there
+batches    16 and 32 clients that search for words, with batches and without, in turns
+rates      8 clients that search by a vector: isthmus, Chroma, and a FastAPI route that returns the same bytes, in turns
+kill       `kill -9` under writes and a restart, and a graceful stop: what was acknowledged is there
 
-Read the ratios, not the milliseconds. The exit status is 1 if a request failed with anything but 429 and 503, or
-something acknowledged was lost. Clients are threads of one Python process, which takes its share of the cores.
+Read the ratios, not the milliseconds; on a busy machine, those of processor time. The exit status is 1 if a request
+failed with anything but 429 and 503, or something acknowledged was lost. Clients are threads of one Python process,
+which takes its share of the cores. It all takes about three times --seconds, and ends after six times in any case.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import signal
 import socket
@@ -31,7 +33,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from serve_process import ALONE, Client, Load, Process, asking, bare, chroma, isthmus, together
+from serve_process import Client, Load, Process, asking, bare, chroma, filled_chroma, isthmus, together
 
 from isthmus import Collection, Document
 from isthmus.encoders.bank import queries
@@ -40,14 +42,16 @@ THINGS = "/v1/collections/things"
 SEARCH, DOCUMENTS = f"{THINGS}/search", f"{THINGS}/documents"
 READERS, WRITERS, SLOW = 4, 2, 200
 DIM = 64
+TURNS = 4  # of what is compared, so that a change of the machine's load meets both
+VOCABULARY = np.array(sorted({word.lower() for query in queries() for word in re.findall("[A-Za-z]{3,}", query)}))
 ENOUGH = 50  # writes that are acknowledged before a server is killed
 HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/%s\r\nContent-Length: 100000\r\n\r\n"
 
 
 def words(client: int, number: int) -> str:
-    """Return words that nobody has searched for: an encoder remembers queries."""
-    known = queries()
-    return f"{known[(37 * client + number) % len(known)]} {client} {number} {perf_counter():.6f}"
+    """Return three words that nobody has searched for: an encoder remembers queries."""
+    rng = np.random.default_rng([client, number, int(perf_counter() * 1e6)])
+    return " ".join(str(word) for word in rng.choice(VOCABULARY, 3))
 
 
 def made(root: Path, count: int) -> None:
@@ -153,23 +157,31 @@ def row(name: str, value: str, aim: str = "") -> None:
 def measure_mixed(root: Path, seconds: float) -> bool:
     copy = root.parent / "library" / "things.isthmus"
     shutil.copytree(root / "things.isthmus", copy)
-    bare_call = by_library(copy, seconds / 2)
     acknowledged: list[str] = []
+    ours, wrote, bare_call, memory = Load(), Load(), Load(), list[int]()
     with isthmus(root) as server:
         by_http(server, 2, acknowledged)  # so that everything is loaded
-        before = server.memory()
-        with bad_clients(server.port):
-            load, wrote = by_http(server, seconds / 2, acknowledged)
-        after, missing = server.memory(), lost(server, acknowledged)
-    errors = {**load.errors, **wrote.errors}
+        for _ in range(TURNS):
+            bare_call.add(by_library(copy, seconds / 2 / TURNS))
+            memory.append(server.memory())
+            with bad_clients(server.port):
+                for whole, part in zip((ours, wrote), by_http(server, seconds / TURNS, acknowledged), strict=True):
+                    whole.add(part)
+        memory.append(server.memory())
+        missing = lost(server, acknowledged)
+    errors = {**ours.errors, **wrote.errors}
     for share, aim in ((0.5, "1.5"), (0.99, "3")):
-        ratio = load.quantile(share) / bare_call.quantile(share)
+        ratio = ours.quantile(share) / bare_call.quantile(share)
         row(f"mixed reads and writes: p{share * 100:.0f} of a search, of the library's", f"{ratio:.2f}", aim)
-    announced = sum(each.statuses.get(status, 0) for each in (load, wrote) for status in ("429", "503"))
-    row(f"of {len(load.seconds):,} searches and {len(wrote.seconds):,} writes: errors", str(sum(errors.values())), "0")
+    announced = sum(each.statuses.get(status, 0) for each in (ours, wrote) for status in ("429", "503"))
+    row(f"of {len(ours.seconds):,} searches and {len(wrote.seconds):,} writes: errors", str(sum(errors.values())), "0")
     row("429 and 503", str(announced))
     row("acknowledged and lost", str(missing), "0")
-    row("memory at the end, of the start", f"{after / before:.2f}", "1")
+    row(
+        "memory at the end, of the start; of the middle",
+        f"{memory[-1] / memory[0]:.2f}; {memory[-1] / memory[2]:.2f}",
+        "1",
+    )
     if errors:
         print(f"errors: {errors}", file=sys.stderr)
     return not errors and not missing
@@ -196,19 +208,24 @@ def measure_one(root: Path, seconds: float) -> None:
 
 
 def measure_batches(root: Path, seconds: float) -> None:
-    rates: dict[str, list[float]] = {"with": [], "without": []}
-    with isthmus(root) as batched, isthmus(root, start=ALONE) as alone:
-        for turn in range(4):
-            for name, server in (("with", batched), ("without", alone)):
-                search = asking(server.port, SEARCH, lambda client, number: {"query": words(client, number), "k": 3})
-                load = together(32, seconds / 6, search)
-                if turn:  # the first loads the encoder
-                    rates[name].append(load.rate)
-    row(
-        "32 clients: rate with batches, of without",
-        f"{np.median(rates['with']) / np.median(rates['without']):.2f}",
-        "2",
-    )
+    body = lambda client, number: {"query": words(client, number), "k": 3}  # noqa: E731
+    with isthmus(root) as batched, isthmus(root, "--batch", "1") as alone:
+        for clients in (16, 32):
+            rates: dict[str, list[float]] = {"with": [], "without": []}
+            costs: dict[str, list[float]] = {"with": [], "without": []}
+            for turn in range(1 + TURNS):
+                for name, server in (("with", batched), ("without", alone)):
+                    before = server.cpu()
+                    load = together(clients, seconds / 2 / 2 / (1 + TURNS), asking(server.port, SEARCH, body))
+                    if turn:  # the first loads the encoder
+                        rates[name].append(load.rate)
+                        costs[name].append((server.cpu() - before) / len(load.seconds))
+            ratio = np.median(rates["with"]) / np.median(rates["without"])
+            row(f"{clients} clients: rate with batches, of without", f"{ratio:.2f}", "2")
+            row(
+                "processor time of a search without, of with",
+                f"{np.median(costs['without']) / np.median(costs['with']):.2f}",
+            )
 
 
 def measure_rates(root: Path, seconds: float, documents: int, program: str | None) -> None:
@@ -243,26 +260,6 @@ def measure_rates(root: Path, seconds: float, documents: int, program: str | Non
     ours = float(np.median(found["isthmus"]))
     row("8 clients by vector: rate, of a bare FastAPI route", f"{ours / np.median(found['bare']):.2f}")
     row("the same, of Chroma's server", f"{ours / np.median(found['chroma']):.2f}" if program else "not measured")
-
-
-def filled_chroma(server: Process, rows: Any) -> str:
-    """Add the vectors to a new collection of Chroma; return where it is searched."""
-    base = "/api/v2/tenants/default_tenant/databases/default_database/collections"
-    status, made_there = server.ask("POST", base, {"name": "numbers", "metadata": {"hnsw:space": "cosine"}})
-    if status not in (200, 201):
-        raise SystemExit(f"Chroma answered {status}: {made_there}")
-    place = f"{base}/{made_there['id']}"
-    for start in range(0, len(rows), 500):
-        some = range(start, min(start + 500, len(rows)))
-        body = {
-            "ids": [f"d{i}" for i in some],
-            "embeddings": [rows[i].tolist() for i in some],
-            "documents": [f"number {i}" for i in some],
-        }
-        status, said = server.ask("POST", f"{place}/add", body)
-        if status not in (200, 201):
-            raise SystemExit(f"Chroma answered {status}: {said}")
-    return f"{place}/query"
 
 
 def writing_until(server: Process, number: int, acknowledged: list[str]) -> Callable[..., Iterator[str]]:
@@ -301,26 +298,30 @@ def measure_kill(root: Path, seconds: float) -> bool:
 
 
 def main(options: argparse.Namespace) -> int:
-    part = options.seconds / 2
+    signal.alarm(int(6 * options.seconds + 300))  # whatever hangs
+    seconds = options.seconds
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch, "served")
         root.mkdir()
         made(root, options.documents)
         print("| | value | aim |\n| --- | ---: | ---: |")
         measures: dict[str, Callable[[], bool | None]] = {
-            "mixed": lambda: measure_mixed(root, part),
-            "one": lambda: measure_one(root, part / 4),
-            "batches": lambda: measure_batches(root, part / 4),
-            "rates": lambda: measure_rates(root, part / 4, options.documents, options.chroma),
-            "kill": lambda: measure_kill(root, part / 16),
+            "mixed": lambda: measure_mixed(root, seconds),
+            "one": lambda: measure_one(root, seconds / 4),
+            "batches": lambda: measure_batches(root, seconds / 2),
+            "rates": lambda: measure_rates(root, seconds / 4, options.documents, options.chroma),
+            "kill": lambda: measure_kill(root, seconds / 32),
         }
-        results = [measures[name]() for name in (options.only.split(",") if options.only else measures)]
+        chosen = options.only.split(",") if options.only else list(measures)
+        if unknown := set(chosen) - set(measures):
+            raise SystemExit(f"There is no {min(unknown)}. Choose from {', '.join(measures)}.")
+        results = [measures[name]() for name in chosen]
     return int(False in results)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=120, help="of all measurements together, without preparation")
+    parser.add_argument("--seconds", type=float, default=120, help="of the mixed load; the others take a part of it")
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--chroma", help="Chroma's program, to compare with")
     parser.add_argument("--only", help="some of mixed, one, batches, rates, kill")

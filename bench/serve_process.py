@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import numpy as np
 
 JSON = {"Content-Type": "application/json"}
 SERVE = "from isthmus.cli import main; main()"
-ALONE = "from isthmus.serve import batching; batching.LARGEST, batching.LANES = 1, 4; " + SERVE  # no batches
 BARE = """
 import json, sys, uvicorn
 from fastapi import FastAPI, Request, Response
@@ -56,10 +54,10 @@ class Process:
         found = re.search(r"VmRSS:\s+(\d+) kB", said)
         return 1024 * int(found[1]) if found else 0
 
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait for the end."""
-        self.process.send_signal(number)
-        return self.process.wait(60)
+    def cpu(self) -> float:
+        """Return the seconds of processor time that it has used, in all its threads."""
+        said = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(said[11]) + int(said[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -84,6 +82,41 @@ class Client:
         self.connection.close()
 
 
+@dataclass
+class LightClient:
+    """A connection for many requests of one kind, which takes little time of its own: answers are not parsed."""
+
+    port: int
+    place: str
+    connection: socket.socket = field(init=False)
+
+    def __enter__(self) -> LightClient:
+        self.connection = socket.create_connection(("127.0.0.1", self.port), 120)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def ask(self, body: Any) -> str:
+        """Send a request; return the status of the whole answer."""
+        sent = json.dumps(body).encode()
+        head = f"POST {self.place} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        self.connection.sendall(f"{head}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
+        answer = b""
+        while True:
+            piece = self.connection.recv(1 << 18)
+            if not piece:
+                raise ConnectionError("closed")
+            answer += piece
+            head_of, ended, rest = answer.partition(b"\r\n\r\n")
+            size = re.search(rb"(?i)content-length: *(\d+)", head_of)
+            if ended and (
+                (b"chunked" in head_of.lower() and rest.endswith(b"0\r\n\r\n")) or (size and len(rest) >= int(size[1]))
+            ):
+                return head_of.split(None, 2)[1].decode()
+
+
 @contextmanager
 def _running(command: Sequence[str], **settings: Any) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(command, text=True, **settings)  # noqa: S603 - our own commands
@@ -95,15 +128,17 @@ def _running(command: Sequence[str], **settings: Any) -> Iterator[subprocess.Pop
 
 
 @contextmanager
-def isthmus(root: Path, *options: str, start: str = SERVE) -> Iterator[Process]:
+def isthmus(root: Path, *options: str) -> Iterator[Process]:
     """Run `isthmus serve` over a folder, with one core per encoder run."""
-    command = [sys.executable, "-c", start, "serve", str(root), "--port", "0", *options]
+    command = [sys.executable, "-c", SERVE, "serve", str(root), "--port", "0", *options]
     environment = {**os.environ, "ISTHMUS_THREADS": "1"}
     with _running(command, stderr=subprocess.PIPE, env=environment) as process:
         if process.stderr is None:
             raise SystemExit("there is no pipe to the server")
-        said = process.stderr.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
+        said, found = "", None
+        while found is None and process.poll() is None:
+            said += process.stderr.readline()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
         if found is None:
             raise SystemExit(said + process.stderr.read())
         Thread(target=process.stderr.read, daemon=True).start()
@@ -135,6 +170,26 @@ def chroma(program: str, folder: Path) -> Iterator[Process]:
         yield Process(process, port)
 
 
+def filled_chroma(server: Process, rows: Any) -> str:
+    """Add the vectors to a new collection of Chroma; return where it is searched."""
+    base = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+    status, made_there = server.ask("POST", base, {"name": "numbers", "metadata": {"hnsw:space": "cosine"}})
+    if status not in (200, 201):
+        raise SystemExit(f"Chroma answered {status}: {made_there}")
+    place = f"{base}/{made_there['id']}"
+    for start in range(0, len(rows), 500):
+        some = range(start, min(start + 500, len(rows)))
+        body = {
+            "ids": [f"d{i}" for i in some],
+            "embeddings": [rows[i].tolist() for i in some],
+            "documents": [f"number {i}" for i in some],
+        }
+        status, said = server.ask("POST", f"{place}/add", body)
+        if status not in (200, 201):
+            raise SystemExit(f"Chroma answered {status}: {said}")
+    return f"{place}/query"
+
+
 def _await(port: int, process: subprocess.Popen[str]) -> None:
     end = perf_counter() + 60
     while perf_counter() < end and process.poll() is None:
@@ -150,6 +205,13 @@ class Load:
     seconds: list[float] = field(default_factory=list)
     statuses: dict[str, int] = field(default_factory=dict)
     took: float = 0.0
+
+    def add(self, other: Load) -> None:
+        """Add what clients saw later."""
+        self.seconds += other.seconds
+        self.took += other.took
+        for status, count in other.statuses.items():
+            self.statuses[status] = self.statuses.get(status, 0) + count
 
     @property
     def rate(self) -> float:
@@ -198,11 +260,10 @@ def asking(
     """Return work of clients that each send one request after another, on a connection that stays open."""
 
     def work(client: int, over: Callable[[], bool]) -> Iterator[str]:
-        connection = Client(port)
-        number = 0
-        while not over():
-            yield str(connection.ask("POST", place, bodies(client, number))[0])
-            number += 1
-        connection.close()
+        with LightClient(port, place) as connection:
+            number = 0
+            while not over():
+                yield connection.ask(bodies(client, number))
+                number += 1
 
     return work
