@@ -32,7 +32,7 @@ from isthmus.evaluate.chat import styled, styles
 from isthmus.train import bridge_settings, forge, forge_data, rewriter, warmup
 from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe
 from isthmus.train.make import make_lens
-from isthmus.train.pace import Pace
+from isthmus.train.pace import TrainingPace
 from isthmus.train.reward import Retrieval
 from isthmus.train.towers import minilm
 
@@ -161,7 +161,7 @@ def _texts(policy: ForgePolicy, messages: Sequence[str]) -> list[str]:
 
 
 def _every(every: int, run: str, steps: int) -> Callable[[Mapping[str, float]], None]:
-    pace = Pace(run, say)
+    pace = TrainingPace(run, say)
 
     def progress(row: Mapping[str, float]) -> None:
         if row["step"] % every == 0:
