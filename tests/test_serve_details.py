@@ -55,7 +55,7 @@ def test_a_map_is_what_the_library_computes(client: TestClient, root: Path) -> N
     assert form["similarity"] == pytest.approx(made[0].similarity)
     words = [(one["start"], one["end"], one["share"]) for one in form["document"]["words"]]
     assert words == [(a, b, pytest.approx(share, abs=1e-6)) for a, b, share in made[0].document.words or ()]
-    assert (form["document"]["patches"], form["parts"]) == (None, {"text": 0, "image": None})
+    assert (form["document"]["patches"], form["parts"]) == (None, {"words": 0, "patches": None})
     best = max(form["document"]["words"], key=lambda one: one["share"])
     assert "Snow on the peaks of Montana."[best["start"] : best["end"]] == "Snow"
 
@@ -74,7 +74,7 @@ def test_of_several_pictures_the_one_that_matched_is_mapped(
 ) -> None:
     form, lake = mapped(client, document), mapped(client, LAKE)
     last = 2 if text == 0 else 1
-    assert form["parts"] == {"text": text, "image": last}
+    assert form["parts"] == {"words": text, "patches": last}
     if text is None:
         assert form["document"]["patches"] == lake["document"]["patches"]
 

@@ -45,8 +45,8 @@ class SharesJson(TypedDict):
 class MappedPartsJson(TypedDict):
     """The numbers of the document's parts that ``words`` and ``patches`` are of."""
 
-    text: int | None
-    image: int | None
+    words: int | None
+    patches: int | None
 
 
 class MapJson(TypedDict):
@@ -78,7 +78,7 @@ def map_json(found: Map) -> MapJson:
         "similarity": found.similarity,
         "document": _shares_json(found.document),
         "query": _shares_json(found.query),
-        "parts": {"text": _part(found.hit, TEXT), "image": _part(found.hit, IMAGE)},
+        "parts": {"words": _part(found.hit, TEXT), "patches": _part(found.hit, IMAGE)},
         "notes": list(found.notes),
     }
 

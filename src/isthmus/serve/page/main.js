@@ -21,6 +21,7 @@ const AHEAD = 900; // pixels below the window at which the next hits are fetched
 const SLOW = 250; // milliseconds after which grey cards are shown
 
 let collections = [];
+let fresh = false; // the collections were read just now
 let fields = [];
 let found = { calibrated: [], raw: [], full: false }; // of a search
 let listed = null; // or documents that were listed: { documents, next }
@@ -178,7 +179,9 @@ async function changed(before) {
 /** Read a collection: its counts, and the names that filters may use. */
 async function enter() {
   forget();
-  [collections, { fields }] = await Promise.all([api.collections(), api.stats(state.c)]);
+  const known = fresh ? collections : api.collections();
+  fresh = false;
+  [collections, { fields }] = await Promise.all([known, api.stats(state.c)]);
   byId("collection").value = state.c;
   document.title = `${state.c} · isthmus`;
 }
@@ -194,6 +197,7 @@ async function reload() {
 async function open() {
   try {
     collections = await api.collections();
+    fresh = true;
   } catch (error) {
     show([], context());
     notice(error.message, open);

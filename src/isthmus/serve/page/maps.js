@@ -64,8 +64,8 @@ function draw(hit, made, said) {
   const asked = query();
   const text = typeof asked === "string" ? asked : asked?.text;
   const lines = [];
-  if (found.patches) lines.push(over(found.patches, parts.image));
-  if (found.words) lines.push(colourWords(hit.parts[parts.text].content, found.words, parts.text));
+  if (found.patches) lines.push(over(found.patches, parts.patches));
+  if (found.words) lines.push(colourWords(hit.parts[parts.words].content, found.words, parts.words));
   if (text && made.query.words) lines.push(el("p", {}, words.map.asked, " ", spansOf(text, made.query.words)));
   if (!found.patches && !found.words) lines.push(el("p", {}, words.map.none));
   said.replaceChildren(...lines, ...made.notes.map((note) => el("p", {}, note)));
