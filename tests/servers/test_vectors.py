@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import Places
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
 from isthmus.errors import CannotReach
@@ -18,6 +17,7 @@ from isthmus.storage.protocols import RowFilter
 from isthmus.storage.servers import opened_server
 from isthmus.storage.where import parse
 from stock import Counting, mixed, pixels
+from vector_servers import Places
 
 SPEC = "center+nnn(k=4)"
 QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]

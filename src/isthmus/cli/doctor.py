@@ -29,7 +29,7 @@ from isthmus.errors import IsthmusError, counted
 from isthmus.ocr import engine
 from isthmus.ocr.cache import FOLDER
 from isthmus.search import Collection
-from isthmus.storage.servers import FOLDER
+from isthmus.storage.servers import FOLDER as HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _collection(folder: Path) -> list[Finding]:
     try:
         with Collection.open(folder, create=False, follow=False) as things:
             problems, facts = things.verify(), things.stats()
-            begun, elsewhere = facts.reencoding, facts.vectors != FOLDER
+            begun, elsewhere = facts.reencoding, facts.vectors != HERE
             vectors = [Finding("its vectors", True, f"live at {facts.vectors}")] if elsewhere else []
             detail = "; ".join(problems) or f"{counted(len(things), 'document')}, no damage found"
             unfinished = [Finding("re-encoding", True, show.unfinished(folder, begun))] if begun else []

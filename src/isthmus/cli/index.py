@@ -67,8 +67,8 @@ def index(  # noqa: PLR0913 - one name per option
         str | None,
         typer.Option(
             envvar="ISTHMUS_VECTORS",
-            help="where vectors are searched: folder, qdrant://HOST:6333/NAME or milvus://HOST:19530/NAME; default: the "
-            "collection's, folder for a new one",
+            help="where vectors are searched: folder, qdrant://HOST:6333/NAME or milvus://HOST:19530/NAME; default: "
+            "the collection's, folder for a new one",
         ),
     ] = None,
     prune: Annotated[

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 from uuid import UUID
@@ -87,7 +88,7 @@ class QdrantVectors:
     def mark(self, key: str, about: About) -> None:
         """Record how far a publication is."""
         point = self._models.PointStruct(id=ABOUT, vector={}, payload={"about": about.to_json()})
-        self._call(key, lambda client: client.upsert(self._name(key), [point], wait=True))
+        self._call(key, partial(self._upsert, self._name(key), [point]))
 
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in batches."""
@@ -101,14 +102,20 @@ class QdrantVectors:
                     for row, name, facts in zip(rows.rows[some, 0], rows.ids[some], rows.facts[some], strict=True)
                 ],
             )
-            self._call(key, lambda client, batch=batch: client.upsert(self._name(key), batch, wait=True))
+            self._call(key, partial(self._upsert, self._name(key), batch))
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents."""
         for start in range(0, len(documents), BATCH):
             some = self._any("row", documents[start : start + BATCH].tolist())
             where = self._models.FilterSelector(filter=self._models.Filter(must=[some]))
-            self._call(key, lambda client, where=where: client.delete(self._name(key), where, wait=True))
+            self._call(key, partial(self._delete, self._name(key), where))
+
+    def _upsert(self, name: str, points: Any, client: Any) -> None:
+        client.upsert(name, points, wait=True)
+
+    def _delete(self, name: str, where: Any, client: Any) -> None:
+        client.delete(name, where, wait=True)
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
