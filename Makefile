@@ -5,8 +5,9 @@ BIN = $(VENV)/bin
 TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 FRAMEWORKS_VENV ?= .venv-frameworks
-STORES_VENV ?= .venv-stores
 SERVERS_VENV ?= .venv-servers
+# Milvus listens on all addresses: it runs in a network of its own, or where there may be none, not at all.
+ALONE = $(shell unshare --net true 2>/dev/null && echo unshare --net tests/servers/loopback)
 AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
 .DEFAULT_GOAL := help
@@ -32,15 +33,10 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
-	@$(PYTHON) -m venv $(STORES_VENV)
-	@$(STORES_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-stores]'
-	@run="$(STORES_VENV)/bin/python -m pytest -c tests/stores/pytest.ini -rs tests/stores"; \
-	if test "$$(id -u)" = 0 && unshare --net ip link set lo up 2>/dev/null; then unshare --net sh -c "ip link set lo up && $$run"; \
-	else $$run; fi # without a network of its own, Milvus Lite takes the place of the server, which listens on all addresses
 	@$(PYTHON) -m venv $(SERVERS_VENV)
 	@$(SERVERS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-servers]'
-	@unshare --map-root-user --net true 2>/dev/null && alone="unshare --map-root-user --net tests/servers/loopback" || alone=""; \
-	$$alone $(SERVERS_VENV)/bin/python -m pytest -c tests/servers/pytest.ini -rs tests/servers
+	@$(ALONE) $(SERVERS_VENV)/bin/python -m pytest -c tests/stores/pytest.ini -rs tests/stores
+	@$(ALONE) $(SERVERS_VENV)/bin/python -m pytest -c tests/servers/pytest.ini -rs tests/servers
 
 check: $(TEST_VENV)/.made docs ## Check format, lint, types and the links of the documentation
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[check]'
@@ -73,7 +69,7 @@ reproduce-%: $(TEST_VENV)/.made ## Remake one table: make reproduce-hubs, with O
 	$(TEST)/python reproduce/$*.py $(OPTIONS)
 
 clean: ## Remove the virtual environments and what the targets wrote
-	rm -rf $(VENV) $(TEST_VENV) $(FRAMEWORKS_VENV) $(STORES_VENV) $(SERVERS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TEST_VENV) $(FRAMEWORKS_VENV) $(SERVERS_VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.made: pyproject.toml
 	@echo "making $(VENV) …"

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-import milvus_server
 import postgres_server
 from isthmus.types import Matrix, Names
+from vector_servers import milvus_address
 
 KIND = "kind"
 LANCE = {"inner": "dot", "cosine": "cosine", "l2": "l2"}
@@ -223,7 +223,7 @@ class LanceDB:
 
 
 class Milvus:
-    """The server of `milvus_server.py` where one may run; otherwise Milvus Lite, a file."""
+    """The server of `vector_servers.py` where one may run; otherwise Milvus Lite, a file."""
 
     def build(self, folder: Path, rows: Rows) -> str:
         from pymilvus import MilvusClient
@@ -258,7 +258,7 @@ class Milvus:
 
     @staticmethod
     def _place(folder: Path) -> str:
-        return milvus_server.address() or str(folder / "milvus.db")
+        return milvus_address() or str(folder / "milvus.db")
 
     @staticmethod
     def _name(folder: Path) -> str:

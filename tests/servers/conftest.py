@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from isthmus import encoders
 from isthmus.encoders import Encoder
-from killable_milvus import Milvus, is_alone
 from stock import Counting
 from tiny import write_encoder
-
-NAMES = (f"t{number}" for number in itertools.count())
-Places = Callable[[], str]  # gives an address that nothing uses yet
+from vector_servers import NAMES, Milvus, Places, is_alone
 
 
 @pytest.fixture(scope="session", autouse=True)

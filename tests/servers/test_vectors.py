@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from isthmus.storage.protocols import RowFilter
 from isthmus.storage.servers import opened_server
 from isthmus.storage.where import parse
 from stock import Counting, mixed, pixels
+from vector_servers import Places
 
-Places = Callable[[], str]  # gives an address that nothing uses yet
 SPEC = "center+nnn(k=4)"
 QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]
 FILTERS: list[dict[str, Any]] = [

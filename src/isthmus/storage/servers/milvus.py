@@ -79,7 +79,7 @@ class MilvusVectors:
                 client.create_partition(name, key_of(modality), timeout=self._timeout)
             client.create_index(name, self._index(client), timeout=self._timeout)
             client.load_collection(name, timeout=self._timeout)
-            self._upsert(client, key, "_default", [_entity(ABOUT, ABOUT, {"width": width}, [0.0] * width)])
+            self._upsert(key, "_default", [_entity(ABOUT, ABOUT, {"width": width}, [0.0] * width)], client)
 
         self._call(key, make)
 
@@ -117,14 +117,14 @@ class MilvusVectors:
         if width is None:
             raise self._lost(key)
         entity = _entity(ABOUT, ABOUT, {"width": width, "about": about.to_json()}, [0.0] * width)
-        self._call(key, lambda client: self._upsert(client, key, "_default", [entity]))
+        self._call(key, partial(self._upsert, key, "_default", [entity]))
 
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in batches."""
         for start in range(0, len(rows), BATCH):
             places = range(start, min(start + BATCH, len(rows)))
             batch = [self._row(rows, at) for at in places]
-            self._call(key, partial(self._upsert, key=key, partition=key_of(rows.modality), entities=batch))
+            self._call(key, partial(self._upsert, key, key_of(rows.modality), batch))
 
     def _row(self, rows: FoldedRows, at: int) -> dict[str, Any]:
         row, passage = rows.rows[at].tolist()
@@ -142,14 +142,16 @@ class MilvusVectors:
             )
         return _entity(row * PASSAGES + passage, row, payload, rows.vectors[at].tolist())
 
-    def _upsert(self, client: Any, key: str, partition: str, entities: list[dict[str, Any]]) -> None:
+    def _upsert(self, key: str, partition: str, entities: list[dict[str, Any]], client: Any) -> None:
         client.upsert(self._name(key), entities, partition_name=partition, timeout=self._timeout)
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents."""
         for start in range(0, len(documents), BATCH):
-            some = _rows(documents[start : start + BATCH])
-            self._call(key, partial(_delete, collection=self._name(key), where=some, seconds=self._timeout))
+            self._call(key, partial(self._delete, key, _rows(documents[start : start + BATCH])))
+
+    def _delete(self, key: str, some: str, client: Any) -> None:
+        client.delete(self._name(key), filter=some, timeout=self._timeout)
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
@@ -227,13 +229,22 @@ class MilvusVectors:
         """Run work with the client, and turn its errors into ours."""
         errors, grpc = need("pymilvus.exceptions", extra="milvus"), need("grpc", extra="milvus")
         try:
-            return work(self._connected())
+            client = self._connected()
+            try:
+                return work(client)
+            except errors.MilvusException as error:
+                if "not loaded" not in str(error.message):
+                    raise
+                client.load_collection(self._name(key), timeout=self._timeout)  # after a restart it is on disk only
+                return work(client)
         except errors.MilvusException as error:
             said = str(error.message)
             if "not found" in said or "not exist" in said or "can't find collection" in said:
                 raise self._lost(key) from None
             raise self._unreachable(said) from None
-        except (grpc.RpcError, OSError, ValueError) as error:
+        except grpc.RpcError as error:
+            raise self._unreachable(str(error.details())) from None
+        except (OSError, ValueError) as error:
             raise self._unreachable(str(error)) from None
 
     def _lost(self, key: str) -> NotPublished:
@@ -301,7 +312,3 @@ def _condition(condition: Condition) -> str:
             return " and ".join(f"({_condition(one)})" for one in several)
         case Either(several):
             return " or ".join(f"({_condition(one)})" for one in several)
-
-
-def _delete(client: Any, *, collection: str, where: str, seconds: float | None) -> None:
-    client.delete(collection, filter=where, timeout=seconds)

@@ -88,7 +88,7 @@ class QdrantVectors:
     def mark(self, key: str, about: About) -> None:
         """Record how far a publication is."""
         point = self._models.PointStruct(id=ABOUT, vector={}, payload={"about": about.to_json()})
-        self._call(key, lambda client: client.upsert(self._name(key), [point], wait=True))
+        self._call(key, partial(self._upsert, self._name(key), [point]))
 
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in batches."""
@@ -102,14 +102,20 @@ class QdrantVectors:
                     for row, name, facts in zip(rows.rows[some, 0], rows.ids[some], rows.facts[some], strict=True)
                 ],
             )
-            self._call(key, partial(_upsert, collection=self._name(key), batch=batch))
+            self._call(key, partial(self._upsert, self._name(key), batch))
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents."""
         for start in range(0, len(documents), BATCH):
             some = self._any("row", documents[start : start + BATCH].tolist())
             where = self._models.FilterSelector(filter=self._models.Filter(must=[some]))
-            self._call(key, partial(_delete, collection=self._name(key), where=where))
+            self._call(key, partial(self._delete, self._name(key), where))
+
+    def _upsert(self, name: str, points: Any, client: Any) -> None:
+        client.upsert(name, points, wait=True)
+
+    def _delete(self, name: str, where: Any, client: Any) -> None:
+        client.delete(name, where, wait=True)
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
@@ -243,11 +249,3 @@ class QdrantVectors:
 def _payload(row: int, name: str, modality: str, of: Payload) -> dict[str, Any]:
     about = {"row": row, "id": name, "modality": modality}
     return {**about, "facts": of.facts, "names": of.names, "least": of.least, "most": of.most}
-
-
-def _upsert(client: Any, *, collection: str, batch: Any) -> None:
-    client.upsert(collection, batch, wait=True)
-
-
-def _delete(client: Any, *, collection: str, where: Any) -> None:
-    client.delete(collection, where, wait=True)
