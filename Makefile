@@ -7,7 +7,7 @@ TEST = $(TEST_VENV)/bin
 FRAMEWORKS_VENV ?= .venv-frameworks
 SERVERS_VENV ?= .venv-servers
 # Milvus listens on all addresses: it runs in a network of its own, or where there may be none, not at all.
-ALONE = $(shell unshare --net true 2>/dev/null && echo unshare --net tests/servers/loopback)
+ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo unshare --net tests/servers/loopback)
 AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
 .DEFAULT_GOAL := help

@@ -7,9 +7,9 @@ The model is a CLIP with random weights, as transformers' own defaults describe 
 ViT-B/16, ``small`` one of ViT-B/32. Its words are the built-in bank's. Texts are those of the bank; photos are
 synthetic (500 × 375 JPEG). Encoder and bare model alternate, because machines drift. Read the ratios.
 
-*busy* is the share of the time during which the image tower was at work, from its first operation to its last, in each
-batch. On a GPU it is measured by the GPU's own events. *input* is the path of pictures without a model: decoding,
-resizing, and the copy to the device, on all cores.
+*busy* is the share of the time during which a tower was at work, from its first operation to its last, in each
+batch. On a GPU it is measured by the GPU's own events. *input* is the path without a model: of texts, splitting and
+tokenising; of pictures, decoding, resizing, and the copy to the device, on all cores.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from encode import photos
@@ -124,6 +125,16 @@ def without_model(encoder: Any) -> Any:
     return replace(encoder, image=Input(), dim=min(encoder.dim, image.frame.size))
 
 
+class WithoutModel:
+    """A text tower that only splits texts."""
+
+    def __init__(self, tower: Any) -> None:
+        self.split = tower.split
+
+    def encode(self, passages: Any) -> Any:
+        return np.ones((len(passages), 8), dtype=np.float32)
+
+
 def main(options: argparse.Namespace) -> None:
     device = options.device
     gpu = device.startswith("cuda")
@@ -155,9 +166,17 @@ def main(options: argparse.Namespace) -> None:
         bare(model, pixels, "get_image_features"), lambda: encoder.encode_documents(pictures), options.times
     )
     print(f"{title}: {len(pictures) / taken:.1f} photos a second, {part:.2f} of the bare model (decoding included)")
-    watch = Watch(encoder.image.model.model.vision_model, gpu=gpu)
-    busy = max(watch.share(lambda: encoder.encode_documents(pictures)) for _ in range(options.times))
-    print(f"{title}: the image tower is busy {busy:.2f} of the time")
+    towers = encoder.image.model.model
+    watched: dict[str, tuple[Any, Callable[[], object]]] = {
+        "text": (towers.text_model, lambda: encoder.encode_queries(wanted)),
+        "image": (towers.vision_model, lambda: encoder.encode_documents(pictures)),
+    }
+    for name, (module, run) in watched.items():
+        busy = max(Watch(module, gpu=gpu).share(run) for _ in range(options.times))
+        print(f"{title}: the {name} tower is busy {busy:.2f} of the time")
+    alone = replace(encoder, text=WithoutModel(encoder.text), dim=8)
+    taken = seconds(lambda: alone.encode_queries(wanted), options.times)
+    print(f"{title}: input path without the model, {texts / taken:.0f} texts a second")
     taken = seconds(lambda: without_model(encoder).encode_documents(pictures), options.times)
     print(f"{title}: input path without the model, {len(pictures) / taken:.0f} photos a second")
 

@@ -1,10 +1,11 @@
 """The speed of reading pages: worker processes, one per core, beside the bare engine in one process.
 
-    python bench/ocr.py [--pages 8]         (extra align)
+    python bench/ocr.py [--pages 8] [--photos FOLDER]         (extra align)
 
 Pages are drawn: 900 × 1200 pixels, 30 lines of the built-in bank. Both read the same files; decoding is included. They
-alternate, because machines drift. The last line is what the test costs that decides what looks like a page, for a
-collection whose encoder is not `mini`. Read the ratios.
+alternate, because machines drift. Read the ratios. The last lines are about the test that decides what looks like a
+page: what it costs, for a collection whose encoder is not `mini`, and how often it is wrong, on the drawn pages and on
+photos (synthetic ones, or the pictures of ``--photos FOLDER``).
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import io
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rapidocr
+from encode import photos
 from machine import seconds
 from PIL import Image, ImageDraw, ImageFont
 
@@ -67,7 +70,23 @@ def pooled(files: list[bytes], pool: OcrPool) -> Callable[[], object]:
     return run
 
 
-def main(count: int) -> None:
+def mistakes(test: PageTest, pages: list[bytes], others: list[bytes]) -> str:
+    """Say how many pages the test misses, and how many photos it takes for pages."""
+    missed = sum(not found for found in test.pages(pages))
+    wrong = sum(bool(found) for found in test.pages(others))
+    share = (missed + wrong) / max(1, len(pages) + len(others))
+    return f"{share:.3f} wrong: {missed} of {len(pages)} pages missed, {wrong} of {len(others)} photos taken for pages"
+
+
+def pictures(folder: Path | None, count: int) -> list[bytes]:
+    """Return the bytes of pictures of a folder, or of synthetic photos."""
+    if folder is None:
+        return photos(count)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    return [path.read_bytes() for path in files[:count]]
+
+
+def main(count: int, folder: Path | None) -> None:
     cores = os.cpu_count() or 1
     files = drawn(count)
     one, several = OcrPool(1), OcrPool(cores)
@@ -84,7 +103,8 @@ def main(count: int) -> None:
     taken = {name: seconds(run, 2) for name, run in runs.items()}
     first = next(iter(taken.values()))
     for name, took in taken.items():
-        print(f"{name:<45} {count / took:6.2f} pages/s   {first / took:5.2f} ×")
+        print(f"{name:<45} {took / count:7.3f} s a page   {first / took:5.2f} ×")
+    print(f"{'the test':<45} {mistakes(test, files, pictures(folder, max(64, count)))}")
     for pool in (one, several):
         pool.close()
 
@@ -92,4 +112,6 @@ def main(count: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pages", type=int, default=8, help="how many")
-    main(parser.parse_args().pages)
+    parser.add_argument("--photos", type=Path, default=None, help="a folder of pictures that are no pages")
+    given = parser.parse_args()
+    main(given.pages, given.photos)

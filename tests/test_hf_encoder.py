@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from threading import current_thread
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +24,7 @@ import recordings
 import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
+from isthmus.budget import CHARACTERS
 from isthmus.cli import app
 from isthmus.devices import torch_device
 from isthmus.encoders.base import Settings
@@ -369,6 +371,30 @@ def test_a_document_of_both_parts_is_the_sum_of_both_vectors(tmp_path: Path) -> 
         things.add([both])
         hit = things.search("the dog", k=1)[0]
     assert hit.similarity == pytest.approx(float(asked @ total / np.linalg.norm(total)), abs=1e-4)
+
+
+def test_many_texts_are_split_on_another_thread_with_the_same_vectors(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoders.load(f"hf:{folders['clip']}")
+    documents = [Document(id=str(n), text=f"{n} cats on the sofa " * (1 + n % 3)) for n in range(20)]
+    documents[13] = Document(id="13", text="a" * (CHARACTERS + 1))  # too long
+    refused: list[int] = []
+    whole, owner = encoder.encode_passages(documents, skip=lambda row, _: refused.append(row))
+    splitting: list[str] = []
+    split = type(encoder.text).split  # type: ignore[attr-defined]
+
+    def noted(self: Any, texts: Any, role: Any) -> Any:
+        splitting.append(current_thread().name)
+        return split(self, texts, role)
+
+    monkeypatch.setattr(type(encoder.text), "split", noted)  # type: ignore[attr-defined]
+    monkeypatch.setattr("isthmus.encoders.towers.AHEAD", 6)
+    found, again = encoder.encode_passages(documents, skip=lambda row, _: refused.append(row))
+    assert splitting == ["isthmus-prefetch"] * 4
+    np.testing.assert_array_equal(again, owner)
+    np.testing.assert_allclose(found.parts["text"], whole.parts["text"], atol=1e-5)
+    assert refused == [13, 13]
 
 
 def test_a_video_is_read_by_its_key_frames(tmp_path: Path) -> None:

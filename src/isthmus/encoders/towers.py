@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,10 @@ from isthmus.encoders.base import Role, Settings, Skip, unit
 from isthmus.encoders.items import Given, Items, Refuse, named_queries, names_of, readable, stop, texts_of
 from isthmus.encoders.once import EncoderRun, ImageTower, LaunchesTexts, TextTower, launched
 from isthmus.encoders.texts import TextPassage
+from isthmus.prefetch import prefetch
 from isthmus.types import Mask, Matrix, Rows, Vectors
+
+AHEAD = 2048  # texts that are split at once, while the model reads those before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +92,27 @@ class TowerEncoder:
         )
 
     def _encode(self, items: Items, names: Sequence[str], role: Role, refuse: Refuse) -> TowerVectors:
-        given = Given.of(items, self._split(items, role), names, refuse).check(self.name, self.modalities)
+        """Encode items; of many texts, the next are split on another thread while the model reads the last."""
+        if len(items) <= AHEAD or self.settings.progress is not None or any(item.images for item in items):
+            return self._encode_split(items, self._split(items, role), names, refuse)
+        starts = range(0, len(items), AHEAD)
+        found: list[TowerVectors] = []
+        with closing(prefetch((self._split(items[at : at + AHEAD], role) for at in starts), 1)) as several:
+            for at, passages in zip(starts, several, strict=True):
+                some = slice(at, at + AHEAD)
+                found.append(self._encode_split(items[some], passages, names[some], _from(at, refuse)))
+        return TowerVectors(
+            np.concatenate([one.counts for one in found]),
+            np.concatenate([one.text for one in found]),
+            np.concatenate([one.image for one in found]),
+            np.concatenate([one.pictured for one in found]),
+            np.concatenate([one.kept for one in found]),
+        )
+
+    def _encode_split(
+        self, items: Items, passages: Sequence[list[TextPassage]], names: Sequence[str], refuse: Refuse
+    ) -> TowerVectors:
+        given = Given.of(items, passages, names, refuse).check(self.name, self.modalities)
         pictures = {row: item.image for row, item in enumerate(items) if given.kept[row] and item.image is not None}
         several = [*given.passages]  # an unreadable picture removes its passages from given.passages, not from here
         counts = np.array([len(passages) for passages in several], dtype=np.intp)
@@ -106,6 +130,11 @@ class TowerEncoder:
 
     def _split(self, items: Items, role: Role) -> list[list[TextPassage]]:
         return [[] for _ in items] if self.text is None else self.text.split(texts_of(items), role)
+
+
+def _from(first: int, refuse: Refuse) -> Refuse:
+    """Return how items from a row on are reported."""
+    return lambda row, problem: refuse(first + row, problem)
 
 
 def weighted(vectors: Vectors, queries: Sequence[Query]) -> Vectors:

@@ -124,7 +124,7 @@ class VlmTower:
 
     def _tokens(self, prompts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return tokens and mask, padded on the right: what comes later cannot change a state of a causal model."""
-        several = [self.tokenizer(prompt, verbose=False)["input_ids"] for prompt in prompts]
+        several: list[list[int]] = self.tokenizer(list(prompts), verbose=False)["input_ids"]
         longest = max(map(len, several))
         tokens = np.full((len(several), longest), self.tokenizer.pad_token_id or 0, dtype=np.int64)
         mask = np.zeros_like(tokens)
