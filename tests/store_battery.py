@@ -87,7 +87,7 @@ def check_searches(name: str, target: str, fold: Fold, some: World, tolerance: f
     found = []
     for number, vector in enumerate(some.queries[:8]):
         query = fold.query(vector)
-        ids, values = CLIENTS[name].search(target, query, 20)
+        ids, values = CLIENTS[name].search(target, query, 20, fold.metric)
         assert np.allclose(fold.scores(values, query), -np.sort(-expected[number])[:20], atol=tolerance)
         assert np.allclose(expected[number][ids], -np.sort(-expected[number])[:20], atol=tolerance)
         found.append(ids)

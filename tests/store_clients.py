@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import numpy as np
 
+import milvus_server
+import postgres_server
 from isthmus.types import Matrix, Names
 
 KIND = "kind"
+LANCE = {"inner": "dot", "cosine": "cosine", "l2": "l2"}
+OPERATORS = {"inner": "<#>", "cosine": "<=>", "l2": "<->"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,11 @@ class Client(Protocol):
     def target(self, folder: Path) -> str:
         """Return the address of a new store beside it."""
 
-    def search(self, address: str, query: Matrix, k: int) -> tuple[list[int], Matrix]:
-        """Return the ids of the best rows, and what the client says of each."""
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
+        """Return the ids of the best rows, and what the client says of each.
+
+        ``metric`` is for clients that choose one with each search.
+        """
 
 
 def place_of(address: str) -> tuple[str, str]:
@@ -64,7 +72,7 @@ class Parquet:
     def target(self, folder: Path) -> str:
         return f"parquet:{folder}/photos_fair.parquet"
 
-    def search(self, address: str, query: Matrix, k: int) -> tuple[list[int], Matrix]:
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
         import pyarrow.parquet as pq
 
         table = pq.read_table("/".join(place_of(address)))
@@ -89,7 +97,7 @@ class Faiss:
     def target(self, folder: Path) -> str:
         return f"faiss:{folder}/photos_fair.faiss"
 
-    def search(self, address: str, query: Matrix, k: int) -> tuple[list[int], Matrix]:
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
         import faiss
 
         where, name = place_of(address)
@@ -120,7 +128,7 @@ class ClipRetrieval:
     def target(self, folder: Path) -> str:
         return f"clip-retrieval:{folder}/embeddings_fair"
 
-    def search(self, address: str, query: Matrix, k: int) -> tuple[list[int], Matrix]:
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
         import faiss
 
         place = Path("/".join(place_of(address)))
@@ -152,7 +160,7 @@ class Chroma:
     def target(self, folder: Path) -> str:
         return f"chroma:{folder}/chroma/photos_fair"
 
-    def search(self, address: str, query: Matrix, k: int) -> tuple[list[int], Matrix]:
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
         import chromadb
 
         where, name = place_of(address)
@@ -180,7 +188,7 @@ class Qdrant:
     def target(self, folder: Path) -> str:
         return f"qdrant:{folder}/qdrant/photos_fair"
 
-    def search(self, address: str, query: Matrix, k: int) -> tuple[list[int], Matrix]:
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
         from qdrant_client import QdrantClient
 
         where, name = place_of(address)
@@ -190,12 +198,127 @@ class Qdrant:
         return [int(point.id) for point in points], np.array([point.score for point in points])
 
 
+class LanceDB:
+    """A folder of tables; the plain search has no metric, which is the Euclidean distance."""
+
+    def build(self, folder: Path, rows: Rows) -> str:
+        import lancedb
+        import pyarrow as pa
+
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.vectors.ravel()), rows.vectors.shape[1])
+        table = pa.table({"id": list(rows.ids), "vector": vectors, KIND: rows.kinds.tolist()})
+        lancedb.connect(str(folder / "lance")).create_table("photos", table, mode="overwrite")
+        return f"lancedb:{folder}/lance/photos?modality={KIND}"
+
+    def target(self, folder: Path) -> str:
+        return f"lancedb:{folder}/lance/photos_fair"
+
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
+        import lancedb
+
+        where, name = place_of(address)
+        search = lancedb.connect(where).open_table(name).search(query)
+        found = (search.distance_type(LANCE[metric]) if metric else search).limit(k).to_list()
+        return [row["id"] for row in found], np.array([row["_distance"] for row in found])
+
+
+class Milvus:
+    """The server of `milvus_server.py` where one may run; otherwise Milvus Lite, a file."""
+
+    def build(self, folder: Path, rows: Rows) -> str:
+        from pymilvus import MilvusClient
+
+        client = MilvusClient(self._place(folder))
+        if client.has_collection(self._name(folder)):
+            client.drop_collection(self._name(folder))
+        client.create_collection(
+            self._name(folder), dimension=rows.vectors.shape[1], metric_type="COSINE", consistency_level="Strong"
+        )
+        entities = [
+            {"id": key, "vector": vector.tolist(), KIND: kind}
+            for key, vector, kind in zip(rows.ids, rows.vectors, rows.kinds.tolist(), strict=True)
+        ]
+        client.insert(self._name(folder), entities)
+        client.flush(self._name(folder))
+        client.close()
+        return f"milvus:{self._place(folder)}/{self._name(folder)}?modality={KIND}"
+
+    def target(self, folder: Path) -> str:
+        return f"milvus:{self._place(folder)}/{self._name(folder)}_fair"
+
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
+        from pymilvus import MilvusClient
+
+        where, name = place_of(address)
+        client = MilvusClient(where)
+        client.load_collection(name)
+        found = client.search(name, data=[query.tolist()], limit=k, consistency_level="Strong")[0]
+        client.close()
+        return [hit["id"] for hit in found], np.array([hit["distance"] for hit in found])
+
+    @staticmethod
+    def _place(folder: Path) -> str:
+        return milvus_server.address() or str(folder / "milvus.db")
+
+    @staticmethod
+    def _name(folder: Path) -> str:
+        return "photos_" + "".join(letter for letter in str(folder) if letter.isalnum())
+
+
+class Pgvector:
+    """A table, and the operator of the inner product."""
+
+    def build(self, folder: Path, rows: Rows) -> str:
+        with self._connected(
+            folder, "CREATE EXTENSION IF NOT EXISTS vector; DROP TABLE IF EXISTS photos"
+        ) as connection:
+            connection.execute(
+                f"CREATE TABLE photos (id int PRIMARY KEY, v vector({rows.vectors.shape[1]}), {KIND} text)"
+            )
+            with connection.cursor() as cursor:
+                values = zip(rows.ids, rows.vectors.tolist(), rows.kinds.tolist(), strict=True)
+                cursor.executemany("INSERT INTO photos VALUES (%s, %s::real[]::vector, %s)", list(values))
+        return f"pgvector:{self._database(folder)}/photos?modality={KIND}"
+
+    def target(self, folder: Path) -> str:
+        return f"pgvector:{self._database(folder)}/photos_fair"
+
+    def search(self, address: str, query: Matrix, k: int, metric: str | None = None) -> tuple[list[int], Matrix]:
+        import psycopg
+
+        url, name = place_of(address)
+        value = f"v {OPERATORS[metric or 'inner']} %s::real[]::vector"
+        statement = f"SELECT id, {value} AS value FROM {name} ORDER BY value LIMIT {k}"
+        with psycopg.connect(url) as connection:
+            found = connection.execute(statement, (query.tolist(),)).fetchall()
+        return [row[0] for row in found], np.array([row[1] for row in found])
+
+    @staticmethod
+    def _database(folder: Path) -> str:
+        return postgres_server.server().database("s" + "".join(c for c in str(folder) if c.isalnum())[-50:].lower())
+
+    def _connected(self, folder: Path, first: str) -> Any:
+        import psycopg
+
+        url = self._database(folder)
+        with psycopg.connect(postgres_server.server().url, autocommit=True) as connection:
+            name = urlsplit(url).path[1:]
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+                connection.execute(f"CREATE DATABASE {name}")
+        connection = psycopg.connect(url)
+        connection.execute(first)
+        return connection
+
+
 CLIENTS: Mapping[str, Client] = {
     "parquet": Parquet(),
     "faiss": Faiss(),
     "clip-retrieval": ClipRetrieval(),
     "chroma": Chroma(),
     "qdrant": Qdrant(),
+    "lancedb": LanceDB(),
+    "milvus": Milvus(),
+    "pgvector": Pgvector(),
 }
 MODULES = {
     "parquet": "pyarrow",
@@ -203,6 +326,9 @@ MODULES = {
     "clip-retrieval": "faiss",
     "chroma": "chromadb",
     "qdrant": "qdrant_client",
+    "lancedb": "lancedb",
+    "milvus": "pymilvus",
+    "pgvector": "psycopg",
 }
 
 

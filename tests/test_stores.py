@@ -279,3 +279,11 @@ def test_the_command_line_diagnoses_calibrates_and_follows_a_store(
     assert after["level"] in ("corrected", "fair")
     again = json.loads(run("calibrate", source, "--into", "parquet:fair.parquet", "--update", "--json"))
     assert (again["written"], again["deleted"], again["refitted"]) == (0, 0, False)
+
+
+def test_every_kind_of_store_stands_in_the_docs_with_three_lines_of_python() -> None:
+    text = (ROOT / "docs/stores.md").read_text()
+    assert [name for name in stores.KINDS if f"[`{name}`](#{name})" not in text] == []
+    sections = {part.split("\n")[0].lower(): part for part in text.split("\n## ")}
+    assert [name for name in stores.KINDS if "fold.query(vector)" not in sections[name]] == []
+    assert [name for name in CLIENTS if name not in stores.KINDS] == []

@@ -10,7 +10,7 @@ from isthmus import stores
 from store_battery import check_searches, check_store, grown, options, world
 from store_clients import CLIENTS
 
-DATABASES = ["chroma", "qdrant"]
+DATABASES = ["chroma", "lancedb", "milvus", "pgvector", "qdrant"]
 
 
 @pytest.mark.parametrize("name", DATABASES)
@@ -24,7 +24,7 @@ def test_rows_of_the_store_can_stand_for_queries_and_do_not_meet_themselves(name
 
 
 @pytest.mark.parametrize("name", DATABASES)
-@pytest.mark.parametrize("metric", ["cosine", "l2"])
+@pytest.mark.parametrize("metric", ["inner", "cosine", "l2"])
 def test_other_metrics_give_the_same_order_and_scores(name: str, metric: str, tmp_path: Path) -> None:
     some, client = world(), CLIENTS[name]
     source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"

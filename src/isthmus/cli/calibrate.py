@@ -64,7 +64,7 @@ def calibrate(  # noqa: PLR0913 - one name per option
         str | None, typer.Option(help="of a store: auto, or a spec: center+nnn(k=16)+standardize; default: auto")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="of a store: inner, cosine or l2 for the new one; default: inner")
+        str | None, typer.Option(help="of a store: inner, cosine or l2 for the new one; default: inner, of LanceDB l2")
     ] = None,
     query_modality: QueryModality = TEXT,
     update: Annotated[

@@ -8,7 +8,8 @@
     scores = fold.scores(distances, query)
 
 base       the protocols of sources and targets; address: KIND:PLACE?OPTION=VALUE
-kinds      the table of kinds, one file each: chroma, faiss, parquet (arrow), qdrant …
+kinds      the table of kinds, one file each: chroma, clip_retrieval, faiss, lancedb, milvus, parquet, pgvector,
+           qdrant; arrow: tables of two of them
 sampling   one pass over a store; references: queries from a file, or rows of the store
 fold       the calibration in a file; calibrate: writes it and the rows, and follows changes
 examine    the input of a diagnosis

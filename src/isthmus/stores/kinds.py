@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from isthmus.registry import lookup
-from isthmus.stores import chroma, clip_retrieval, faiss, parquet, qdrant
+from isthmus.stores import chroma, clip_retrieval, faiss, lancedb, milvus, parquet, pgvector, qdrant
 from isthmus.stores.address import Address
 from isthmus.stores.base import StoreKind, VectorSource, VectorTarget
 
@@ -17,7 +17,10 @@ KINDS: Mapping[str, StoreKind] = MappingProxyType(
         "chroma": chroma.KIND,
         "clip-retrieval": clip_retrieval.KIND,
         "faiss": faiss.KIND,
+        "lancedb": lancedb.KIND,
+        "milvus": milvus.KIND,
         "parquet": parquet.KIND,
+        "pgvector": pgvector.KIND,
         "qdrant": qdrant.KIND,
     }
 )
