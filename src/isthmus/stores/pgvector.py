@@ -117,7 +117,7 @@ class PgvectorTarget:
         """Make the table, and write every batch in a transaction of its own."""
         json = need("psycopg.types.json", extra="postgres").Jsonb
         same = isinstance(like.native, dict)
-        columns = dict(like.native) if same else {like.id_field: "text", "metadata": "jsonb"}
+        columns = dict(like.native) if same else {like.id_field: "varchar", "metadata": "jsonb"}
         others = [name for name in columns if name not in (like.id_field, like.vector_field)]
         key, vector, *rest = (quoted(self.connection, name) for name in (like.id_field, like.vector_field, *others))
         if not self.exists():
