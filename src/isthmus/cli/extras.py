@@ -30,6 +30,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         "sound": Extra("sounds: WAV, FLAC, Ogg, MP3", ("soundfile",)),
         "video": Extra("videos, and sounds of other formats", ("av",)),
         "speech": Extra("what is said in sounds and videos, for index --transcribe", ("faster_whisper",)),
+        "ray": Extra("encoding on many machines, for index --ray", ("ray",)),
         "serve": Extra(
             "isthmus serve: collections over HTTP", ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
         ),
