@@ -11,7 +11,7 @@ LAYERS = [
     {"isolated", "ocr"},
     {"registry", "kinds", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},
-    {"storage"},
+    {"storage", "bulk"},
     {"align"},
     {"search"},
     {"evaluate", "diagnose"},

@@ -16,6 +16,7 @@ from isthmus.calibration.grids import DBNORM_PAPER_GRID, NNN_PAPER_GRID
 from isthmus.calibration.live import Moments, Statistics, drift
 from isthmus.calibration.methods import METHODS, Method, StepKind
 from isthmus.calibration.pairs import Pairs
+from isthmus.calibration.shards import Shard, fit_shards
 from isthmus.calibration.spec import Spec
 from isthmus.calibration.storage import load
 from isthmus.calibration.tune import Tuned, ndcg_at_10, recall_at_1, tune
@@ -35,12 +36,14 @@ __all__ = [
     "Moments",
     "NeighbourSearch",
     "Pairs",
+    "Shard",
     "Spec",
     "Statistics",
     "StepKind",
     "Tuned",
     "drift",
     "fit",
+    "fit_shards",
     "load",
     "ndcg_at_10",
     "recall_at_1",

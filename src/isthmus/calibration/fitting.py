@@ -74,7 +74,7 @@ def fit_spec(
         answers = Answers(passages, x, fitted.references, known if len(known) else apart, apart, neighbours)
         return replace(fitted, coefficients=spec.learned.learn(answers))
     if spec.scale is not None:
-        values = _Values(fitted, passages, x, made_from, neighbours)
+        values = StepValues(fitted, passages, x, made_from, neighbours)
         fitted = replace(fitted, scale=_scale(spec.scale, values, known))
     if spec.dynamic:
         fitted = replace(fitted, thresholds=_thresholds(fitted, passages, x, made_from))
@@ -140,7 +140,7 @@ def _gallery(spec: Spec, shift: Shift, reference_documents: Vectors | None) -> M
     return shift.documents(reference_documents, np.float32)
 
 
-class _Values:
+class StepValues:
     """The result of the steps before a scale: similarities, minus the bias if it comes first."""
 
     def __init__(
@@ -172,7 +172,7 @@ class _Values:
         return similarity - self.minus[modality][pairs.documents], pairs
 
 
-def _scale(method: Standardize, values: _Values, known: Pairs) -> Scale:
+def _scale(method: Standardize, values: StepValues, known: Pairs) -> Scale:
     documents = values.documents
     positives: dict[tuple[str, str], Matrix] = {}
     for query_modality in values.fitted.query_modalities:

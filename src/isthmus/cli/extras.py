@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         "video": Extra("videos, and sounds of other formats", ("av",)),
         "postgres": Extra("collections on a PostgreSQL server, and tables of pgvector", ("psycopg",)),
         "speech": Extra("what is said in sounds and videos, for index --transcribe", ("faster_whisper",)),
+        "ray": Extra("encoding on many machines, for index --ray", ("ray",)),
         "serve": Extra(
             "isthmus serve: collections over HTTP", ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
         ),

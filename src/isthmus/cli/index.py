@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 
 from isthmus import sources
 from isthmus._optional import need
+from isthmus.bulk import Cluster
 from isthmus.cli import INTERRUPTED, progress, show
 from isthmus.cli.options import (
     ENCODERS,
@@ -112,6 +114,13 @@ def index(  # noqa: PLR0913 - one name per option
         str | None,
         typer.Option(envvar="ISTHMUS_WHISPER", help="the speech model: a name or a folder; default: that of the extra"),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="encode on a Ray cluster: its host:port, auto (the one of this machine) or local (starts one here)",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="keep running and index changes until Ctrl-C")] = False,
     device: CalibrationDevice = "cpu",
     precision: Precision = FULL,
@@ -131,6 +140,8 @@ def index(  # noqa: PLR0913 - one name per option
     """
     if watch:
         need("watchfiles", extra="watch")
+    if watch and ray is not None:
+        raise typer.BadParameter("--watch and --ray exclude each other. Give one of them.")
     for path in paths:
         if not os.path.lexists(path):
             raise typer.BadParameter(f"{path} does not exist. Check its name.")
@@ -153,9 +164,16 @@ def index(  # noqa: PLR0913 - one name per option
         trust_remote_code=trust_remote_code,
     ) as things:
         try:
-            with progress.indexing(quiet=quiet) as update:
+            with _cluster(ray) as workers, progress.indexing(quiet=quiet) as update:
                 report = things.index(
-                    *paths, kind=kind, prune=prune, ocr=ocr, pages=pages, progress=update, transcribe=scribe
+                    *paths,
+                    kind=kind,
+                    prune=prune,
+                    ocr=ocr,
+                    pages=pages,
+                    progress=update,
+                    transcribe=scribe,
+                    workers=workers,
                 )
         except KeyboardInterrupt:
             stored = counted(len(things), "document")
@@ -168,6 +186,11 @@ def index(  # noqa: PLR0913 - one name per option
             _watch(things, changes, quiet=quiet)
     if report.skipped:
         raise typer.Exit(SKIPPED)
+
+
+def _cluster(address: str | None) -> AbstractContextManager[Cluster | None]:
+    """Connect to a cluster, if one is named."""
+    return nullcontext() if address is None else Cluster(address)
 
 
 def settle(things: Collection, spec: str, *, quiet: bool = False) -> Calibrated | None:

@@ -46,6 +46,18 @@ class SplitsParts(Protocol):
 
 
 @runtime_checkable
+class EncodesAhead(Encoder, Protocol):
+    """An encoder that starts on documents before their vectors are asked for, as on other machines."""
+
+    @property
+    def ahead(self) -> int:
+        """How many documents should be on their way at a time."""
+
+    def expect(self, documents: Sequence[Document]) -> None:
+        """Start on documents that ``encode_passages`` will be called with, in any division; any thread may call it."""
+
+
+@runtime_checkable
 class CanExplain(Protocol):
     """An encoder that can compute what each word and patch adds to a similarity."""
 

@@ -26,6 +26,7 @@ from isthmus.calibration import Fitted
 from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
+from isthmus.encoders.abilities import EncodesAhead
 from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import ModelPool, Runtime
 from isthmus.errors import BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
@@ -48,7 +49,7 @@ from isthmus.search.snapshot import Calibrated, Snapshot
 from isthmus.search.snapshot_manager import SnapshotManager
 from isthmus.search.source_events import Indexed, ReadSettings
 from isthmus.search.stats import Stats, stats
-from isthmus.search.sync import SourceSync
+from isthmus.search.sync import SourceSync, Workers
 from isthmus.search.values import ValueCounts
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
@@ -252,13 +253,15 @@ class Collection:
         pages: str = APART,
         progress: Callable[[Indexed], None] | None = None,
         transcribe: Transcriber | None = None,
+        workers: Workers | None = None,
     ) -> Indexed:
         """Read folders, tables, shards … into the collection: what is new or changed is encoded, the rest is left.
 
         Documents whose files are gone from a path are removed, unless not one file is left there, as when a drive is
         not mounted: ``prune=True`` removes them then as well, ``prune=False`` removes nothing. Files that are there
         but cannot be opened are skipped, and their documents stay as they were. ``transcribe``, as
-        ``sources.speech.transcriber()`` returns one, adds what is said in sounds and videos.
+        ``sources.speech.transcriber()`` returns one, adds what is said in sounds and videos. ``workers``, as
+        ``isthmus.bulk.Cluster``, encode the documents on other machines; this process reads and writes.
 
         The text in pictures that look like pages is read and becomes a part of their documents (extra ``align``;
         without it, they are counted): ``ocr="always"`` reads all pictures, ``ocr="never"`` none. Each page of
@@ -270,11 +273,18 @@ class Collection:
         found = [self._source(path, kind) for path in paths]
         found = found if transcribe is None else [SpeechSource(source, transcribe) for source in found]
         report = Indexed(listing=len(found))
-        with self._page_texts(ocr, report.pages) as texts, self._writing(alone=True) as writer:
+        elsewhere = None if workers is None else self._elsewhere(workers)
+        with self._page_texts(ocr, report.pages) as texts, self._writing(elsewhere, alone=True) as writer:
             for source in found:
                 settings = ReadSettings(texts, pages)
-                SourceSync(self._store, writer, source, report, progress or _ignore, settings).follow(prune=prune)
+                sync = SourceSync(self._store, writer, source, report, progress or _ignore, settings, elsewhere)
+                sync.follow(prune=prune)
         return report
+
+    def _elsewhere(self, workers: Workers) -> EncodesAhead | None:
+        """Return the encoder on other machines; None for a collection of vectors."""
+        encoder = self.encoder
+        return None if encoder is None else workers.around(encoder, self._handle.name, self._handle.runtime)
 
     def _page_texts(self, ocr: str, counts: PageCounts | None = None) -> closing[PageTexts]:
         """Return what reads pictures; counts go to ``counts``."""
@@ -350,14 +360,15 @@ class Collection:
         return self._values.of(name, count)
 
     @contextmanager
-    def _writing(self, *, alone: bool = False) -> Iterator[Writer]:
-        """Hold the right to write; ``alone``: while no other process does."""
+    def _writing(self, encoder: Encoder | None = None, *, alone: bool = False) -> Iterator[Writer]:
+        """Hold the right to write, with another encoder if one is given; ``alone``: while no other process does."""
         if not self._handle.database.writable:
             raise CannotWrite(f"{self.path} cannot be written to: it is read-only for this user.")
         self._handle.database.check_place()  # taking the lock would create a deleted folder again
         with self._store.sole_writer() if alone else self._store.writer():
             self._handle.reload_if_reencoded()
-            yield Writer(self._store, self._handle.loader, self._handle.dim)
+            loader = self._handle.loader if encoder is None else lambda: encoder
+            yield Writer(self._store, loader, self._handle.dim)
             self._store.shrink()
 
     def retry_if_reencoded(self, work: Callable[[], Result]) -> Result:

@@ -242,6 +242,14 @@ def _spans(encoder: Encoder, part: Part) -> Sequence[tuple[float, float]]:
     return encoder.split(part.content) if part.kind == TEXT else []
 
 
+def inputs_of(one: Prepared, encoder: Encoder) -> list[Document]:
+    """Return what an encoder will be given of a document, if nothing of it is stored already."""
+    numbers = _uncovered(one.document, [*own_segments(one.document), *one.kept])
+    alone = isinstance(encoder, SplitsParts)
+    several = pairs(one.document.parts, numbers, alone=alone) if numbers else []
+    return [EncoderInput.of(one.document, 0, some).document for some in several]
+
+
 def own_segments(document: Document) -> list[Segment]:
     """Return a document's own vectors as segments; a vector without content comes after all parts."""
     made: list[Segment] = []

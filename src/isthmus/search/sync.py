@@ -12,14 +12,18 @@ of a source that suddenly has no file at all, which is what a drive that is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+from isthmus.encoders import Encoder
+from isthmus.encoders.abilities import EncodesAhead
+from isthmus.encoders.base import Runtime
 from isthmus.prefetch import prefetch
-from isthmus.search.ingest import Prepared
+from isthmus.search.ingest import Prepared, inputs_of
 from isthmus.search.source_events import Begun, Event, Indexed, ReadSettings, Same, Unreachable, events
 from isthmus.search.writer import BATCH, BYTES, Arrival, Skipped, Writer
 from isthmus.sources import SkippedInput as Unread
@@ -27,6 +31,22 @@ from isthmus.sources import Source
 from isthmus.storage.protocols import Store
 
 AHEAD = 8 * BATCH  # documents read before they are encoded
+
+
+class Workers(Protocol):
+    """Machines that encode, as ``isthmus.bulk.Cluster``."""
+
+    def around(self, encoder: Encoder, name: str, runtime: Runtime) -> EncodesAhead:
+        """Return an encoder that encodes there; ``name`` and ``runtime`` are how the collection loads its own."""
+        ...
+
+
+def announced(reading: Iterator[Event], store: Store, encoder: EncodesAhead) -> Iterator[Event]:
+    """Tell an encoder of each document that is read, unless the store has vectors of the same parts."""
+    for event in reading:
+        if isinstance(event, Prepared) and not (event.digest and store.same_parts(event.digest, 1)):
+            encoder.expect(inputs_of(event, encoder))
+        yield event
 
 
 def _bytes(event: Event) -> int:
@@ -43,6 +63,7 @@ class SourceSync:
     report: Indexed
     progress: Callable[[Indexed], None]
     settings: ReadSettings
+    ahead: EncodesAhead | None = None  # is told of documents as they are read
     run: int = 0
     unit: int = 0  # the number of the unit that is being read
     key: str = ""
@@ -63,8 +84,11 @@ class SourceSync:
         self.run, self.next_unit = ledger.next_numbers()
         self.writer.before.append(partial(ledger.forget_skipped, units=[(self.source.root, "")]))
         reading = events(self.store, self.source, self.report, self.settings)
+        ahead = AHEAD
+        if self.ahead is not None:
+            reading, ahead = announced(reading, self.store, self.ahead), max(AHEAD, self.ahead.ahead)
         seconds = 0.0
-        with closing(prefetch(reading, AHEAD, _bytes)) as coming:
+        with closing(prefetch(reading, ahead, _bytes)) as coming:
             for event in coming:
                 self._take(event)
                 if self.report.pages.seconds > seconds:  # pages take long: not only batches are progress
