@@ -22,7 +22,7 @@ from isthmus.cli import app
 from isthmus.documents import Document, Query
 from isthmus.encoders.projection import ClipProjection
 from isthmus.errors import BadInput
-from isthmus.train import augment, base, make, mini, pictures
+from isthmus.train import augment, averaging, base, checkpoint, make, mini, pictures
 from isthmus.train.base import BaseRecipe, contrastive
 from isthmus.train.data import packs
 from isthmus.train.data.packs import PackedPicture
@@ -145,9 +145,29 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
     monkeypatch.setattr(mini, "batch_terms", original)
     steps: list[int] = []
     resumed = run("halting", steps)
-    assert steps == [8]  # only the second half was left
+    assert steps[-1] == 8
+    assert min(steps) > 6  # only the second half was left
     for name, tensor in straight.image.state_dict().items():
         torch.testing.assert_close(resumed.image.state_dict()[name], tensor)
+
+
+def test_a_slow_training_keeps_checkpoints_by_the_clock_and_tells_its_speed(
+    weights: tuple[Path, Path], clip: FrozenClip, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = base.begin(BASE, weights[0], clip, "cpu")
+    lesson = base.prepare(BASE, model, clip, pictures.load(data, "cpu").train, (["a dog ."], []), weights[0])
+    monkeypatch.setattr(averaging, "SAVED", 0.0)
+    monkeypatch.setattr(averaging, "TOLD", 0.0)
+    saved: list[int | None] = []
+
+    def look(step: int, steps: int) -> None:
+        kept = checkpoint.load(tmp_path)
+        saved.append(kept and kept["step"])
+        assert steps == BASE.steps
+
+    base.train(BASE, model, lesson, tmp_path, progress=look)
+    assert saved == [1, 2]
+    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [2]
 
 
 def test_what_is_frozen_does_not_change_and_what_is_trained_does(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from isthmus.errors import BadFile
 from isthmus.train import measure
@@ -55,10 +55,18 @@ def test_packed_pictures_come_back_in_order_whatever_pack_they_are_in(tmp_path: 
     assert packs.write(tmp_path, pictures, pack_bytes=len(files[0]) * 2 + 10) == 5
     assert len(list(tmp_path.glob("pack*.bin"))) > 1
     opened = PackedPictures.open(tmp_path)
-    np.testing.assert_array_equal(opened.pixels(6), np.stack(given))
+    for processes in (1, 2, 7):
+        np.testing.assert_array_equal(opened.pixels(6, processes=processes), np.stack(given))
     some = opened.select(lambda name: name in "24")
     assert (some.names, some.captions, list(some.files())) == (["2", "4"], [["a", "b"], ["a"]], [files[2], files[4]])
     assert opened.select(lambda name: True, limit=2).names == ["0", "1"]
+
+
+def test_a_damaged_picture_is_an_error_in_processes_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    packs.write(tmp_path, [PackedPicture(str(number), b"no picture", []) for number in range(4)])
+    with pytest.raises(UnidentifiedImageError):
+        PackedPictures.open(tmp_path).pixels(6, processes=2)
+    assert "UnidentifiedImageError" in capfd.readouterr().err  # of the processes
 
 
 def test_a_folder_without_an_index_and_a_damaged_one_say_what_to_do(tmp_path: Path) -> None:

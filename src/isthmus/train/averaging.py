@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from isthmus.train import checkpoint
+from isthmus.train.pace import Due
 from isthmus.train.schedule import cosine, follow
 
 Module = TypeVar("Module", bound=nn.Module)
 Loss = Callable[[torch.Generator], tuple[Tensor, Mapping[str, Tensor]]]
 LARGEST_GRADIENT = 5.0
+SAVED, TOLD = 60.0, 10.0  # seconds between two checkpoints, and between two lines of progress, at most
 
 
 class AveragedRecipe(Protocol):
@@ -41,7 +43,8 @@ def train_averaged(
 ) -> Module:
     """Train a module and return the running average of its weights; resume from the checkpoint in ``out``.
 
-    ``loss`` draws a batch with the generator, and returns its loss and what to log every ``every`` steps.
+    ``loss`` draws a batch with the generator, and returns its loss and what to log every ``every`` steps. Checkpoints
+    and lines of progress come that often, and after some time.
     """
     device = next(module.parameters()).device
     average = copy.deepcopy(module).requires_grad_(False)
@@ -49,6 +52,7 @@ def train_averaged(
     rng = torch.Generator(device).manual_seed(recipe.seed)
     out.mkdir(parents=True, exist_ok=True)
     step = checkpoint.resume(out, [module, average], optimiser, rng)
+    save, tell = Due(SAVED), Due(TOLD)
     module.train()
     while step < recipe.steps:
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
@@ -60,9 +64,11 @@ def train_averaged(
         optimiser.step()
         step += 1
         follow(average, module, min(recipe.average, step / (step + 10)))
-        if step % every == 0 or step == recipe.steps:
+        logged = step % every == 0 or step == recipe.steps
+        if logged:
             checkpoint.log(out, {"step": step, **{name: round(each.item(), 4) for name, each in shown.items()}})
+        if save(anyway=logged):
             checkpoint.keep(out, step, [module, average], optimiser, rng)
-            if progress is not None:
-                progress(step, recipe.steps)
+        if tell(anyway=logged) and progress is not None:
+            progress(step, recipe.steps)
     return average.eval()

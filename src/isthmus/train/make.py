@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from isthmus.align.retrievers import Bm25
@@ -21,6 +20,7 @@ from isthmus.train.base import BaseRecipe
 from isthmus.train.export import export
 from isthmus.train.frozen_clip import FrozenClip
 from isthmus.train.mini import MiniRecipe
+from isthmus.train.pace import Pace
 from isthmus.train.towers import Pretrained, minilm
 
 
@@ -50,7 +50,7 @@ def make_mini(
     taught = _base(for_base, sets, clip, pretrained.text, data, out / "runs" / "base", device, report)
     model = mini.begin(for_mini, taught, pretrained.text, pretrained.image, device)
     lesson = mini.prepare(for_mini, taught, clip, sets.train, pretrained.text)
-    student = mini.train(for_mini, model, lesson, out / "runs" / "mini", progress=partial(_tell, report, "mini"))
+    student = mini.train(for_mini, model, lesson, out / "runs" / "mini", progress=Pace("mini", report))
     report("writing the encoders")
     export(student, pretrained.text / "tokenizer.json", out / "mini", name="mini", size=for_mini.size)
     ClipProjection.write(out / "base", taught.projection.arrays())
@@ -79,7 +79,7 @@ def _base(
         model.load_state_dict(saved["models"][1])
         return model.eval().requires_grad_(False)
     lesson = base.prepare(recipe, model, clip, sets.train, held_texts(data), text, report=report)
-    return base.train(recipe, model, lesson, run, progress=partial(_tell, report, "base")).requires_grad_(False)
+    return base.train(recipe, model, lesson, run, progress=Pace("base", report)).requires_grad_(False)
 
 
 def held_texts(data: Path) -> tuple[list[str], list[str]]:
@@ -89,10 +89,6 @@ def held_texts(data: Path) -> tuple[list[str], list[str]]:
 
 def _texts(path: Path) -> list[str]:
     return list(json.loads(path.read_text("utf-8"))) if path.exists() else []
-
-
-def _tell(report: Callable[[str], object], name: str, step: int, steps: int) -> None:
-    report(f"{name}: step {step} of {steps}")
 
 
 def make_lens(

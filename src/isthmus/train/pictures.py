@@ -16,6 +16,7 @@ from isthmus.train.data import coco, drawings, duplicates, pages
 from isthmus.train.data.packs import PackedPictures
 
 SIZE = 224  # pixels a side, in memory
+MOVED = 4096  # pictures that go to the device at once
 CAPTIONED = ("coco", "flickr8k", "clipart", "stamps", "emoji", "pages")
 PLAIN = "coco-plain"  # photos without captions
 
@@ -31,8 +32,11 @@ class PictureSet:
 
     @classmethod
     def of(cls, pictures: PackedPictures, device: str) -> PictureSet:
-        """Decode pictures and move them to the device."""
-        pixels = torch.from_numpy(pictures.pixels(SIZE)).permute(0, 3, 1, 2).contiguous().to(device)
+        """Decode pictures and move them to the device, a part at a time: it is the faster one at turning them."""
+        decoded = torch.from_numpy(pictures.pixels(SIZE))
+        pixels = torch.empty((len(pictures), 3, SIZE, SIZE), dtype=torch.uint8, device=device)
+        for start in range(0, len(pictures), MOVED):
+            pixels[start : start + MOVED] = decoded[start : start + MOVED].to(device).permute(0, 3, 1, 2)
         count = torch.tensor([len(each) for each in pictures.captions], device=device)
         return cls(pixels, [text for each in pictures.captions for text in each], count.cumsum(0) - count, count)
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
+import multiprocessing
+import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from isthmus.errors import BadFile
 INDEX = "index.json"
 PACK_BYTES = 45_000_000
 QUALITY = 50
+MANY = 1000  # pictures that are worth a process
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +86,39 @@ class PackedPictures:
         }
         return (packs[pack][start:end].tobytes() for pack, start, end in self.places)
 
-    def pixels(self, size: int) -> NDArray[np.uint8]:
-        """Decode all pictures, each resized to a square: ``(n, size, size, 3)``."""
-        out = np.empty((len(self), size, size, 3), np.uint8)
+    def pixels(self, size: int, processes: int | None = None) -> NDArray[np.uint8]:
+        """Decode all pictures, each resized to a square: ``(n, size, size, 3)``.
 
-        def read(numbered: tuple[int, bytes]) -> None:
-            out[numbered[0]] = decoded(numbered[1], size)
+        Threads would not help: the decoder of WebP holds the interpreter's lock. Default: a process per core, if there
+        are enough pictures.
+        """
+        count = len(self) * size * size * 3
+        shared = mmap.mmap(-1, max(1, count))  # what forked processes write, the parent reads
+        out = np.frombuffer(shared, np.uint8, count).reshape(len(self), size, size, 3)
+        workers = min(os.cpu_count() or 1, len(self) // MANY) if processes is None else processes
 
-        with ThreadPoolExecutor() as pool:
-            for _ in pool.map(read, enumerate(self.files())):
-                pass
+        def decode(first: int, step: int) -> None:
+            for row, data in islice(enumerate(self.files()), first, None, step):
+                out[row] = decoded(data, size)
+
+        if workers < 2 or not _in_processes(decode, workers):
+            decode(0, 1)
         return out
+
+
+def _in_processes(work: Callable[[int, int], None], count: int) -> bool:
+    """Run ``work(i, count)`` in forked processes; return whether all of them succeeded."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return False
+    context = multiprocessing.get_context("fork")
+    started = [context.Process(target=work, args=(number, count), daemon=True) for number in range(count)]
+    with warnings.catch_warnings():  # Python warns of threads in the parent; the children only decode
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for process in started:
+            process.start()
+    for process in started:
+        process.join()
+    return all(process.exitcode == 0 for process in started)
 
 
 def write(folder: Path, pictures: Iterable[PackedPicture], pack_bytes: int = PACK_BYTES) -> int:
