@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from isthmus.encoders.fusion import FusionEncoder
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadInput, UnknownName
 from isthmus.queries.kinds import KINDS
+from isthmus.train import checkpoint
 from isthmus.train.augment import normalised
 from isthmus.train.fusion.model import FusedDocuments
 from isthmus.train.fusion.queues import Queue
@@ -285,7 +287,8 @@ def test_the_best_weights_are_kept_or_the_last(tmp_path: Path) -> None:
         MrRightRecipe(keep="lost")  # type: ignore[arg-type]
 
 
-def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path: Path) -> None:
+def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SAVED", 0.0)  # every epoch
     stages, held = {"pretrain": pairs(17), "finetune": pairs(9, 1)}, pairs(6, 2)
     whole = loop.train(made(), TRY, stages, held, tmp_path / "whole").state_dict()
     for stop in range(4):  # while the start is measured, epochs 1 and 2, the epoch of fine-tuning
@@ -306,6 +309,16 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path: Path) -> Non
         loop.train(made(), replace(TRY, rate=0.1), stages, held, tmp_path / "whole")
     with pytest.raises(BadInput, match=r"pretrain has 17 pairs, fewer than a batch \(64\)"):
         loop.train(made(), replace(TRY, batch=64), stages, held, tmp_path / "large")
+
+
+def test_quick_epochs_are_measured_each_and_saved_at_the_end_of_a_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "SAVED", math.inf)
+    saved: list[str] = []
+    monkeypatch.setattr(checkpoint, "save", lambda out, state: saved.append(state["log"]))
+    loop.train(made(), TRY, {"pretrain": pairs(17), "finetune": pairs(9, 1)}, pairs(6, 2), tmp_path)
+    assert [log.count("\n") for log in saved] == [1 + 2, 1 + 2 + 1]  # the start, and every epoch
 
 
 @pytest.mark.parametrize("name", list(OPERATIONS))
@@ -342,7 +355,7 @@ def exported(tmp_path: Path) -> tuple[MrRight, Path]:
 
 def test_the_exported_encoder_gives_the_models_vectors_and_matches(exported: tuple[MrRight, Path]) -> None:
     model, out = exported
-    encoder = encoders.load(f"onnx:{out}")
+    encoder = encoders.load(f"onnx:{out.rename(out.with_name('moved'))}")
     assert isinstance(encoder, FusionEncoder)
     picture = np.random.default_rng(0).integers(0, 255, (SIZE, SIZE, 3)).astype(np.uint8)
     document, query = Document("d", "red cat", picture), Query("the cat sits")

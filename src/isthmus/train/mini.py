@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from isthmus.train import augment, pictures, towers
 from isthmus.train.averaging import train_averaged
 from isthmus.train.base import Base, contrastive
+from isthmus.train.fixed_shapes import fixed_shapes
 from isthmus.train.frozen_clip import SIZE, FrozenClip
 from isthmus.train.pictures import PLAIN, PictureSet
 from isthmus.train.towers import TrainableImageTower, TrainableTextTower
@@ -145,7 +146,8 @@ def train(
         terms = batch_terms(student, frozen, lesson, recipe, rng)
         return weighed(terms, recipe), terms
 
-    average = train_averaged(student, optimiser, loss, recipe, out, every=CHECKPOINT_EVERY, progress=progress)
+    with fixed_shapes(device):
+        average = train_averaged(student, optimiser, loss, recipe, out, every=CHECKPOINT_EVERY, progress=progress)
     return Mini(model.text, average)
 
 

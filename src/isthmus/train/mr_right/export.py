@@ -30,13 +30,14 @@ from isthmus.train.towers import TrainableImageTower
 
 STATES = "/bert/encoder/layer.{}/output/LayerNorm/LayerNormalization_output_0"  # the text tower's last states
 CELLS = "cells"
+TOWERS = "towers"  # the folder in OUT
 FREE = {0: N, 1: T}
 
 
 def export(model: MrRight, tokenizer: Path, out: Path, *, name: str, recipe: MrRightRecipe, small: bool = True) -> None:
     """Write the folders; ``small``: with 8-bit weights."""
     model = model.cpu().eval()
-    _towers(model, tokenizer, out / "towers", recipe, small)
+    _towers(model, tokenizer, out / TOWERS, recipe, small)
     words, there = torch.randn(2, 5, model.shape.dim), torch.ones(2, 5, dtype=torch.bool)
     cells, seen = torch.randn(2, 4, model.shape.dim), torch.ones(2, 4, dtype=torch.bool)
     write(
@@ -59,9 +60,9 @@ def export(model: MrRight, tokenizer: Path, out: Path, *, name: str, recipe: MrR
     if small:
         for file in ("document.onnx", "query.onnx", "match.onnx"):
             shrink(out / file)
-    below = (out / "towers").resolve()
     states = STATES.format(len(model.text.bert.encoder.layer) - 1)  # type: ignore[union-attr,arg-type]
-    told = Towers(towers=str(below), identity=described(below).identity, text=states, image=CELLS)
+    identity = described(out / TOWERS).identity
+    told = Towers(towers=TOWERS, identity=identity, text=states, image=CELLS)  # relative: the folder may be moved
     describe(out, told, name=name, dim=model.shape.dim, sides=1)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from isthmus.errors import BadInput
 from isthmus.train import checkpoint
+from isthmus.train.fixed_shapes import fixed_shapes
 from isthmus.train.fusion.features import Report
 from isthmus.train.fusion.measure import coarse
 from isthmus.train.fusion.run import FusionRun
@@ -25,8 +26,10 @@ from isthmus.train.mr_right.model import MrRight
 from isthmus.train.mr_right.recipe import MrRightRecipe
 from isthmus.train.mr_right.step import draw, losses
 from isthmus.train.mr_right.tensors import PairTensors
+from isthmus.train.pace import Due, Pace
 
 SAID = 50  # steps between two lines of progress
+SAVED = 60.0  # seconds between two checkpoints, at least: one has several hundred megabytes
 
 
 def train(
@@ -40,7 +43,8 @@ def train(
 ) -> MrRight:
     """Train through the stages and return the model; write ``log.jsonl`` and a checkpoint to ``out``.
 
-    A second call resumes after the last epoch that was saved, with the same result.
+    A second call resumes after the last epoch that was saved, with the same result. The last epoch of a stage is saved,
+    and others once a minute at most.
     """
     torch.manual_seed(recipe.seed)
     device = held.ids.device
@@ -56,12 +60,16 @@ def train(
             raise BadInput(f"{stage} has {len(pairs.ids)} pairs, fewer than a batch ({recipe.batch}). Use --batch.")
         optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
         run.begin(number, optimiser)
+        due, pace = Due(SAVED), Pace(stage, report)
         for epoch in range(run.step, recipe.epochs[stage]):
-            means = _epoch(run, pairs, optimiser, (epoch, recipe.epochs[stage]), report)
-            if (epoch + 1) % recipe.every == 0 or epoch + 1 == recipe.epochs[stage]:
+            last = epoch + 1 == recipe.epochs[stage]
+            with fixed_shapes(device):
+                means = _epoch(run, pairs, optimiser, (epoch, recipe.epochs[stage]), pace)
+            if (epoch + 1) % recipe.every == 0 or last:
                 row: dict[str, str | float] = {"stage": stage, "epoch": epoch + 1, **means}
                 run.weigh(_measure(run, held, out, row, report))
-                run.save(out, epoch + 1, optimiser)
+                if due(anyway=last):
+                    run.save(out, epoch + 1, optimiser)
     if recipe.keep == "best":
         model.load_state_dict(run.kept)
     return model.eval()
@@ -85,7 +93,7 @@ def _epoch(
     pairs: PairTensors,
     optimiser: torch.optim.Optimizer,
     when: tuple[int, int],
-    report: Report,
+    pace: Pace,
 ) -> dict[str, float]:
     """Train on every pair once, in random order; return the mean losses. An incomplete last batch is left out."""
     recipe, (epoch, epochs) = run.recipe, when
@@ -93,11 +101,10 @@ def _epoch(
     order = torch.randperm(len(pairs.ids), generator=run.rng, device=device)
     batches = [rows for rows in torch.split(order, recipe.batch) if len(rows) == recipe.batch]
     total = torch.zeros(2, device=device)
-    for number, rows in enumerate(batches):
-        rate = rate_at(epoch * len(batches) + number, len(batches), epochs * len(batches), recipe)
-        total += _step(run, pairs, rows, optimiser, rate)
-        if (number + 1) % SAID == 0:
-            report(f"epoch {epoch + 1} of {epochs}: step {number + 1} of {len(batches)}")
+    for step, rows in enumerate(batches, epoch * len(batches)):
+        total += _step(run, pairs, rows, optimiser, rate_at(step, len(batches), epochs * len(batches), recipe))
+        if (step + 1) % SAID == 0:
+            pace(step + 1, epochs * len(batches))
     contrast, matching = (total / len(batches)).tolist()
     return {"contrast": round(contrast, 4), "matching": round(matching, 4), "rate": optimiser.param_groups[0]["lr"]}
 
