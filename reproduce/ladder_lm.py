@@ -1,13 +1,14 @@
 """BRIDGE's ladder with a language model as FORGE: supervised, reinforced, reinforced with LENS. For a GPU.
 
-    python reproduce/ladder_lm.py --data DIR --model FOLDER --out DIR [--device cuda] [--only RUN]
+    python reproduce/ladder_lm.py --data DIR --model FOLDER --out DIR [--device cuda] [--only RUN] [--table]
 
 FORGE is a small causal model (SmolLM2-135M-Instruct), supervised on the queries that forge-mini learns from
 (``isthmus.train.forge_data``: several domains, many styles), then reinforced on those that search SciFact's abstracts,
 with BM25 as the reward. LENS is MiniLM with the paper's settings but for its size, fine-tuned on supervised FORGE's
 rewrites; three more FORGEs are reinforced with LENS as their reward. The sets are those of ``bridge.py``: claims of the
 style and domain that training knows, unseen styles, unseen domains, real messages. nDCG@10 is the mean over three
-seeds. Each run (``sft-0`` … ``rl-lens-2``, ``lens``) is kept in ``--out`` and can be made alone, with ``--only``.
+seeds. Each run (``sft-0`` … ``rl-lens-2``, ``lens``) is kept in ``--out`` and can be made alone, with ``--only``, so
+that several share a GPU. ``--table`` measures the runs that exist.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from tables import Row, arguments, compared
 from isthmus import encoders
 from isthmus.align import Retriever, joined, mini
 from isthmus.align.retrievers import Bm25, Cached, Dense
+from isthmus.atomic import replacing
 from isthmus.evaluate.chat import styled, styles
 from isthmus.train import bridge_settings, forge, forge_data, rewriter, warmup
 from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe
 from isthmus.train.make import make_lens
+from isthmus.train.pace import Pace
 from isthmus.train.reward import Retrieval
 from isthmus.train.towers import minilm
 
 PROMPT = "Rewrite the message as one short search query. Keep the words that matter and leave out the rest."
-SUPERVISED = ForgeRecipe(steps=400, queries=64, rate=1e-4, rows=64)
-REINFORCED = ForgeRecipe(steps=60, queries=64, rate=1e-5, rows=128, every=20)
+SUPERVISED = ForgeRecipe(steps=400, queries=64, rate=1e-4, rows=32)
+REINFORCED = ForgeRecipe(steps=60, queries=64, rate=1e-5, rows=32, every=5)
 TURNS = 6  # chats of each claim that LENS learns from
 TOKENS = (384, 64)  # of a message and of a rewrite
 FORGES = {"supervised": "sft", "reinforced": "rl", "reinforced with LENS": "rl-lens"}
@@ -82,14 +85,15 @@ def made(ladder: Ladder, run: str) -> None:
         policy = supervised(ladder, int(run[-1])) if run.startswith("sft") else reinforced(ladder, run)
         rewritten = {each.name: _texts(policy, each.ways["+ caption"]) for each in sets(ladder.data)}
         rewriter.write(policy, ladder.out / run)
-    (ladder.out / f"{run}.json").write_text(json.dumps(rewritten, indent=0), "utf-8")
+    with replacing(ladder.out / f"{run}.json") as draft:
+        draft.write_text(json.dumps(rewritten, indent=0), "utf-8")
 
 
 def supervised(ladder: Ladder, seed: int) -> ForgePolicy:
     """Train towards the clean queries."""
     policy, recipe = ladder.load(ladder.model), ladder.scaled(SUPERVISED, seed)
     lessons = [ForgeLesson(str(row), each.text, each.claim) for row, each in enumerate(ladder.queries)]
-    warmup.warm_up(recipe, policy, lessons, _every(20, f"sft-{seed}"))
+    warmup.warm_up(recipe, policy, lessons, _every(20, f"sft-{seed}", recipe.steps))
     return policy
 
 
@@ -105,7 +109,7 @@ def reinforced(ladder: Ladder, run: str) -> ForgePolicy:
         finds = Dense(encoders.load(f"st:{ladder.out / 'lens/st'}", device=ladder.device), train.ids, train.texts)
     policy, recipe = ladder.load(str(ladder.out / f"sft-{seed}")), ladder.scaled(REINFORCED, seed)
     log = ladder.out / f"{run}-log"
-    forge.train(recipe, policy, lessons, Retrieval(Cached(finds), qrels), log, progress=_every(5, run))
+    forge.train(recipe, policy, lessons, Retrieval(Cached(finds), qrels), log, progress=_every(5, run, recipe.steps))
     return policy
 
 
@@ -129,14 +133,15 @@ def rows_of(chosen: ChatSet, ladder: Ladder) -> Iterator[Row]:
         del runs["text only"]  # there are no pictures: it is the same as with captions
     runs["+ forge-mini"] = [[each.text for each in mini.load().rewrite(ways["+ caption"])]]
     for way, name in FORGES.items():
-        read = [json.loads((ladder.out / f"{name}-{seed}.json").read_text("utf-8")) for seed in range(SEEDS)]
-        runs[f"+ FORGE, {way}"] = [each[chosen.name] for each in read]
+        files = [ladder.out / f"{name}-{seed}.json" for seed in range(SEEDS)]
+        if all(file.exists() for file in files):
+            runs[f"+ FORGE, {way}"] = [json.loads(file.read_text("utf-8"))[chosen.name] for file in files]
     runs["the clean query"] = [ways["the clean query"]]
     for name, retriever in retrievers(chosen.documents, ladder.out):
         say(f"{chosen.name}, {name}")
         found = {way: [values_of(retriever, chosen, texts) for texts in several] for way, several in runs.items()}
         yield from (row_of(chosen.name, name, way, several) for way, several in found.items())
-        for way in ("reinforced", "reinforced with LENS"):
+        for way in (way for way in ("reinforced", "reinforced with LENS") if f"+ FORGE, {way}" in found):
             pairs = zip(found[f"+ FORGE, {way}"], found["+ FORGE, supervised"], strict=True)
             less = [{query: a[query] - b[query] for query in a} for a, b in pairs]
             yield row_of(chosen.name, name, f"{way} − supervised", less)
@@ -145,17 +150,22 @@ def rows_of(chosen: ChatSet, ladder: Ladder) -> Iterator[Row]:
 def retrievers(held: Documents, out: Path) -> Iterator[tuple[str, Retriever]]:
     """Yield BM25, and encoders by cosine."""
     yield "BM25", Bm25(held.ids, held.texts)
-    for name, encoder in {"mini": "mini", "MiniLM": f"st:{minilm()}", "LENS": f"st:{out / 'lens/st'}"}.items():
-        yield name, dense(encoder, held, out)
+    several = {"mini": "mini", "MiniLM": f"st:{minilm()}", "LENS": f"st:{out / 'lens/st'}"}
+    for name, encoder in several.items():
+        if name != "LENS" or (out / "lens.json").exists():
+            yield name, dense(encoder, held, out)
 
 
 def _texts(policy: ForgePolicy, messages: Sequence[str]) -> list[str]:
     return [each.text for each in rewriter.Trained(policy).rewrite(messages)]
 
 
-def _every(steps: int, run: str) -> Callable[[Mapping[str, float]], None]:
+def _every(every: int, run: str, steps: int) -> Callable[[Mapping[str, float]], None]:
+    pace = Pace(run, say)
+
     def progress(row: Mapping[str, float]) -> None:
-        if row["step"] % steps == 0:
+        if row["step"] % every == 0:
+            pace(int(row["step"]), steps)
             say(f"{run}: " + ", ".join(f"{name} {value:.3f}" for name, value in row.items()))
 
     return progress
@@ -171,6 +181,7 @@ if __name__ == "__main__":
             "only": "make this run alone",
             "scale": "of the numbers of steps, for a trial; default: 1",
         },
+        {"table": "make no run: measure those that exist, where all seeds of a kind do"},
     )
     if not (options.model and options.out):
         say("ladder_lm: skipped, it needs --model, a language model, and --out, a folder for the runs.")
@@ -179,7 +190,7 @@ if __name__ == "__main__":
     chosen.out.mkdir(parents=True, exist_ok=True)
     several = ["sft", "lens", "rl", "rl-lens"]
     names = [run for each in several for run in ([each] if each == "lens" else [f"{each}-{n}" for n in range(SEEDS)])]
-    for name in [options.only] if options.only else names:
+    for name in [options.only] if options.only else [] if options.table else names:
         made(chosen, name)
     if options.only:
         raise SystemExit(0)

@@ -22,9 +22,10 @@ from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput, UnknownName
 from isthmus.train import bridge_settings, forge, rewriter, warmup
-from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe
 from isthmus.train.reward import Retrieval
 from isthmus.train.rewriter import Trained
+from isthmus.train.rewrites import Rewrites, until
 from isthmus.train.settings import changed
 
 THINGS = ["cat", "dog", "moon", "rain", "salt", "iron"]
@@ -219,6 +220,23 @@ def test_log_probabilities_of_a_padded_batch_are_those_of_each_rewrite_alone(kin
         torch.testing.assert_close(together[row, : len(tokens)], alone, rtol=1e-4, atol=1e-5)
 
 
+def test_chunks_put_similar_lengths_together_and_lose_only_padding() -> None:
+    made = policy()
+    made.model.eval()
+    queries = ["hi all my dog is odd", "cat", "oh well", "moon"]
+    said = forge.sample(made, queries, 1.0, torch.Generator().manual_seed(5))
+    together = forge.log_probs(made, made.model, said, 1.0) * said.live
+    chunks = said.chunks(torch.tensor([0, 1, 3]), 2)
+    assert sorted(torch.cat(chunks).tolist()) == [0, 1, 3]
+    assert 0 in chunks[-1]  # the longest
+    for rows in chunks:
+        some = said[rows]
+        alone = forge.log_probs(made, made.model, some, 1.0) * some.live
+        assert some.prompt_mask.any(0).all()
+        assert some.live.any(0).all()
+        torch.testing.assert_close(alone.sum(1), together[rows].sum(1), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_the_likeliest_rewrite_is_what_transformers_generates(kind: str) -> None:
     made = policy(kind)
@@ -228,15 +246,15 @@ def test_the_likeliest_rewrite_is_what_transformers_generates(kind: str) -> None
     theirs = made.model.generate(
         input_ids=prompt, attention_mask=mask, do_sample=False, max_new_tokens=4, pad_token_id=END
     )[:, prompt.shape[1] :]
-    assert (said.tokens * said.live).tolist() == (theirs * forge.until(theirs, made.stops)).tolist()
+    assert (said.tokens * said.live).tolist() == (theirs * until(theirs, made.stops)).tolist()
 
 
 def test_nothing_after_the_end_counts() -> None:
     tokens = torch.tensor([[5, END, 7, END], [END, 5, 6, 7], [5, 6, 7, 8]])
-    assert forge.until(tokens, torch.tensor([END])).tolist() == [[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
+    assert until(tokens, torch.tensor([END])).tolist() == [[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
     made = policy()
     prompt, mask = forge.prompt_tokens(made, ["cat"] * 3)
-    said = Rewrites(prompt, mask, tokens, forge.until(tokens, made.stops))
+    said = Rewrites(prompt, mask, tokens, until(tokens, made.stops))
     assert forge.said(made, said) == [made.words.decode([5]), "", made.words.decode([5, 6, 7, 8])]
 
 

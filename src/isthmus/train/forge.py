@@ -42,6 +42,7 @@ from isthmus.align.base import Rewritten
 from isthmus.align.prompts import read
 from isthmus.errors import BadInput
 from isthmus.train import checkpoint
+from isthmus.train.rewrites import Rewrites, padded, positions, until
 
 LONGEST = 200  # words, as BRIDGE asks for; for longer output we search the message itself
 
@@ -124,19 +125,6 @@ class ForgePolicy:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rewrites:
-    """Prompts and rewrites; prompts are padded on the left, rewrites on the right."""
-
-    prompt: Tensor  # (n, p)
-    prompt_mask: Tensor  # (n, p), 1 for tokens of the prompt
-    tokens: Tensor  # (n, t)
-    live: Tensor  # (n, t), 1 up to the token that ends it, that one too
-
-    def __getitem__(self, rows: Tensor) -> Rewrites:
-        return Rewrites(self.prompt[rows], self.prompt_mask[rows], self.tokens[rows], self.live[rows])
-
-
 def train(
     recipe: ForgeRecipe,
     policy: ForgePolicy,
@@ -184,7 +172,7 @@ def update(
 ) -> dict[str, float]:
     """Move the weights ``inner`` times along the gradient of the loss; return values for the log."""
     useful = torch.arange(len(advantage), device=policy.device) if recipe.kl else advantage.nonzero()[:, 0]
-    chunks = torch.split(useful, recipe.rows) if len(useful) else ()
+    chunks = rewrites.chunks(useful, recipe.rows)
     with torch.no_grad():
         before = [
             _said_by(policy.model if recipe.inner > 1 else None, policy, rewrites[rows], recipe) for rows in chunks
@@ -260,15 +248,6 @@ def prompt_tokens(policy: ForgePolicy, queries: Sequence[str]) -> tuple[Tensor, 
     return padded(prompts, left=True, device=policy.device)
 
 
-def padded(rows: Sequence[Sequence[int]], *, left: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return rows of unequal length as one tensor, and a mask without the padding."""
-    width = max(map(len, rows))
-    blank = [[0] * (width - len(row)) for row in rows]
-    tokens = [b + list(row) if left else list(row) + b for row, b in zip(rows, blank, strict=True)]
-    mask = [b + [1] * len(row) if left else [1] * len(row) + b for row, b in zip(rows, blank, strict=True)]
-    return torch.tensor(tokens, device=device), torch.tensor(mask, device=device)
-
-
 @torch.no_grad()
 def sample(policy: ForgePolicy, queries: Sequence[str], temperature: float, rng: torch.Generator | None) -> Rewrites:
     """Draw one rewrite of each query, a token at a time; at temperature 0 the likeliest token each time."""
@@ -281,7 +260,7 @@ def sample(policy: ForgePolicy, queries: Sequence[str], temperature: float, rng:
             answer = policy.model(
                 input_ids=tokens,
                 attention_mask=there,
-                position_ids=_positions(there)[:, -tokens.shape[1] :],
+                position_ids=positions(there)[:, -tokens.shape[1] :],
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
@@ -299,16 +278,6 @@ def sample(policy: ForgePolicy, queries: Sequence[str], temperature: float, rng:
     return Rewrites(prompt, mask, rewritten, until(rewritten, stops))
 
 
-def until(tokens: Tensor, stops: Tensor) -> Tensor:
-    """Return 1 up to the first token that ends a rewrite, that one too, and 0 after it.
-
-    >>> until(torch.tensor([[5, 2, 2], [5, 6, 7]]), torch.tensor([2])).tolist()
-    [[1, 1, 0], [1, 1, 1]]
-    """
-    ends = torch.isin(tokens, stops).long()
-    return (ends.cumsum(1) - ends == 0).long()
-
-
 def log_probs(policy: ForgePolicy, model: Any, rewrites: Rewrites, temperature: float) -> Tensor:
     """Return log π of every token of the rewrites, at the sampling temperature, ``(n, t)``: one forward pass."""
     mask = torch.cat([rewrites.prompt_mask, rewrites.live], dim=1)
@@ -316,7 +285,7 @@ def log_probs(policy: ForgePolicy, model: Any, rewrites: Rewrites, temperature: 
         logits = model(
             input_ids=torch.cat([rewrites.prompt, rewrites.tokens], dim=1),
             attention_mask=mask,
-            position_ids=_positions(mask),
+            position_ids=positions(mask),
             use_cache=False,
             logits_to_keep=rewrites.tokens.shape[1] + 1,
         ).logits[:, :-1]  # each position predicts the next token
@@ -357,10 +326,6 @@ def facts(recipe: ForgeRecipe, rewards: Tensor, rewrites: Rewrites, texts: Seque
 
 def _said_by(model: Any, policy: ForgePolicy, rewrites: Rewrites, recipe: ForgeRecipe) -> Tensor | None:
     return None if model is None else log_probs(policy, model, rewrites, recipe.temperature)
-
-
-def _positions(mask: Tensor) -> Tensor:
-    return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def _seed(seed: int, step: int) -> int:

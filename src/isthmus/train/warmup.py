@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from isthmus.errors import BadInput
-from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, Rewrites, drawn, log_probs, padded, prompt_tokens
+from isthmus.train.forge import ForgeLesson, ForgePolicy, ForgeRecipe, drawn, log_probs, prompt_tokens
+from isthmus.train.rewrites import Rewrites, padded
 
 
 def warm_up(
@@ -34,7 +35,7 @@ def warm_up(
         optimiser.zero_grad(set_to_none=True)
         batch = shown(policy, list(drawn(lessons, recipe, step)))
         loss = torch.zeros((), device=policy.device)
-        for rows in torch.split(torch.arange(len(batch.tokens), device=policy.device), recipe.rows):
+        for rows in batch.chunks(torch.arange(len(batch.tokens), device=policy.device), recipe.rows):
             part = lost_on(policy, batch[rows]) / batch.live.sum()
             part.backward()  # type: ignore[no-untyped-call]
             loss += part.detach()
