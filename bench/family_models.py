@@ -67,7 +67,12 @@ def vlm_model(folder: Path) -> Path:
     names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
     tokens = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
     ids: dict[str, Any] = dict(zip(names, map(reader.convert_tokens_to_ids, tokens), strict=True))
-    text = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6, "num_attention_heads": 8}
+    text: dict[str, Any] = {
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+    }
     text |= {"num_key_value_heads": 8, "max_position_embeddings": 4096, "vocab_size": len(reader)}
     text |= {"rope_parameters": {"rope_type": "default", "mrope_section": [8, 12, 12], "rope_theta": 10000.0}}
     see = {"embed_dim": 256, "depth": 6, "num_heads": 8, "hidden_size": 512, "patch_size": 14}

@@ -14,7 +14,7 @@ LAYERS = [
     {"storage", "bulk"},
     {"align"},
     {"search"},
-    {"evaluate", "diagnose"},
+    {"evaluate", "diagnose", "plan"},
     {"stores"},
     {"train"},
     {"client"},

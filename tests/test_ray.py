@@ -166,5 +166,5 @@ def test_an_address_without_a_cluster_is_refused() -> None:
 def test_documents_that_are_their_own_source_need_no_cluster(cluster: bulk.Cluster, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"id": "a", "text": "words", "vector": [1, 0]}\n')
     with Collection.open(tmp_path / "things", "none", follow=False) as things:
-        things.add([Document("b", vectors={"text": [1.0, 0.0]})])
+        things.add([Document("b", vectors={"text": np.array([1.0, 0.0])})])
         assert things.index(tmp_path / "rows.jsonl", workers=cluster).files >= 1

@@ -15,7 +15,7 @@ from isthmus import Collection, Document, Vectors, calibration, encoders
 from isthmus.bulk import Cluster, ClusterEncoder
 from isthmus.bulk.encoder import PIECE, EncodePiece
 from isthmus.encoders import Encoder
-from isthmus.encoders.base import Runtime
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadInput, BadSpec, BadVectors, CannotFit
 from tiny import write_encoder
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
 from isthmus._optional import need
 from isthmus.bulk.encoder import ClusterEncoder
 from isthmus.encoders import Encoder
-from isthmus.encoders.base import Runtime
 from isthmus.encoders.families import find_family
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadInput, CannotReach, IsthmusError, UnknownName
 
 EXTRA = "ray"
@@ -110,7 +110,7 @@ class Cluster:
 
     def around(self, encoder: Encoder, name: str, runtime: Runtime) -> ClusterEncoder:
         """Return an encoder whose documents are encoded on the cluster: by its name there, or by a copy of it."""
-        return ClusterEncoder.of(self, encoder, (name, runtime) if _is_name(name) else encoder)
+        return ClusterEncoder.of(self, encoder, (name, replace(runtime, pool=None)) if _is_name(name) else encoder)
 
 
 def _knock(address: str) -> None:

@@ -18,7 +18,8 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder, open_named
 from isthmus.encoders.abilities import SplitsParts
-from isthmus.encoders.base import Runtime, Skip
+from isthmus.encoders.base import Skip
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadInput
 from isthmus.files import read_regular
 from isthmus.kinds import TEXT, Part
@@ -180,7 +181,11 @@ class EncodePiece:
         """Encode documents; those that cannot be encoded are listed with the reason."""
         encoder = _loaded(*self.origin) if isinstance(self.origin, tuple) else self.origin
         skipped: dict[int, BadInput] = {}
-        vectors, owner = encoder.encode_passages(documents, skip=skipped.setdefault)
+
+        def skip(row: int, problem: BadInput) -> None:
+            skipped.setdefault(row, problem)
+
+        vectors, owner = encoder.encode_passages(documents, skip=skip)
         return vectors if len(owner) else None, owner, list(skipped.items())
 
 

@@ -22,6 +22,7 @@ from isthmus.cli.export_encoder import export_encoder
 from isthmus.cli.index import delete, index
 from isthmus.cli.mcp import mcp
 from isthmus.cli.options import Quiet
+from isthmus.cli.plan import plan
 from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search
 from isthmus.cli.serve import keys, serve
@@ -56,6 +57,7 @@ VERBS = {
     backup: "copy a collection while it is in use",
     restore: "make a collection from a backup",
     compact: "free the disk space of deleted documents",
+    plan: "estimate what many documents will take",
     doctor: "show what is installed and what is missing",
     demo: "try it on a sample folder",
 }

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import EncodesAhead
-from isthmus.encoders.base import Runtime
+from isthmus.encoders.runtime import Runtime
 from isthmus.prefetch import prefetch
 from isthmus.search.ingest import Prepared, inputs_of
 from isthmus.search.source_events import Begun, Event, Indexed, ReadSettings, Same, Unreachable, events

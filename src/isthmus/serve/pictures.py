@@ -15,7 +15,9 @@ from threading import Lock
 from isthmus.budget import MIB
 from isthmus.encoders.images import Frame, file_bytes, read, whole
 from isthmus.errors import BadInput
+from isthmus.files import open_regular
 from isthmus.kinds import IMAGE, TEXT, Part
+from isthmus.serve.ranges import UNKNOWN, PartBytes, PartFile
 
 SMALLEST, LARGEST = 16, 2048  # pixels of a thumbnail's longer side
 FORMATS = (  # of files that browsers show, by how they begin
@@ -33,20 +35,7 @@ FORMATS = (  # of files that browsers show, by how they begin
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1a\x45\xdf\xa3", "video/webm"),
 )
-UNKNOWN = "application/octet-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class PartBytes:
-    """What is sent of a part."""
-
-    data: bytes
-    media_type: str
-
-    @property
-    def tag(self) -> str:
-        """A value that changes with the content, for caches."""
-        return f'"{sha256(self.data).hexdigest()[:32]}"'
+HEAD = 32  # bytes that say what a file is
 
 
 def media_type(data: bytes) -> str:
@@ -68,6 +57,19 @@ class PartSender:
     _kept: OrderedDict[tuple[bytes, int | None], PartBytes] = field(default_factory=OrderedDict)
     _size: int = 0
     _lock: Lock = field(default_factory=Lock)
+
+    def opened(self, part: Part, size: int | None) -> PartBytes | PartFile:
+        """Return a part as ``part`` does, but a file that is sent as it is open, not read."""
+        if part.path is not None and part.kind != TEXT and size is None:
+            try:
+                file = open_regular(part.path)
+            except OSError:  # the same error as for other parts
+                return self.part(part, size)
+            kind = media_type(file.peek(HEAD)[:HEAD])
+            if part.kind != IMAGE or kind.startswith(f"{IMAGE}/"):
+                return PartFile(file, kind)
+            file.close()
+        return self.part(part, size)
 
     def part(self, part: Part, size: int | None) -> PartBytes:
         """Return the bytes of a part; with ``size``, of a picture whose longer side has at most so many pixels."""

@@ -25,7 +25,7 @@ from isthmus.serve.forms import (
     NewDocumentsJson,
     PageJson,
 )
-from isthmus.serve.pictures import UNKNOWN
+from isthmus.serve.ranges import part_answer
 from isthmus.serve.schemas import described
 from isthmus.serve.server import Id, Name, Shared, allow
 from isthmus.storage.where import parse
@@ -198,19 +198,13 @@ async def get_part(
     request: Request,
     size: Annotated[int | None, Query(description="a picture's longer side in pixels; default: as it is")] = None,
 ) -> Response:
-    """Return the bytes of a part: a picture, smaller with ``size``; a sound; a text."""
+    """Return the bytes of a part: a picture, smaller with ``size``; a sound; a text; or a range of them."""
     things = await server.collection(name)
 
     def found() -> Response:
         whole: Document = things.get(document)
         if not 0 <= part < len(whole.parts):
             raise UnknownDocument(f"The document {shown(document)} has {len(whole.parts)} parts, counted from 0.")
-        sent = server.pictures.part(whole.parts[part], size)
-        headers = {"ETag": sent.tag, "Cache-Control": "private, max-age=60"}
-        if request.headers.get("if-none-match") == sent.tag:
-            return Response(status_code=304, headers=headers)
-        if sent.media_type == UNKNOWN:
-            headers["Content-Disposition"] = "attachment"
-        return Response(sent.data, headers=headers, media_type=sent.media_type)
+        return part_answer(server.pictures.opened(whole.parts[part], size), request.headers)
 
     return await server.pool.run(found)

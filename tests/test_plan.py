@@ -1,0 +1,142 @@
+"""Estimates of sizes: against real files and indexes, published figures, and at their limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import postgres_server
+from isthmus import Collection, Document
+from isthmus.cli import app
+from isthmus.errors import BadInput, UnknownName
+from isthmus.index import build
+from isthmus.plan import ENGINES, Workload, measured, plan, sizes
+from isthmus.plan.engines import store_bytes
+from isthmus.plan.workload import GIB, MOST
+from isthmus.types import Matrix
+
+LOAD = Workload(documents=1_000_000, dim=512)
+
+
+def rows(n: int, dim: int) -> Matrix:
+    return np.random.default_rng(0).standard_normal((n, dim), dtype=np.float32)
+
+
+@pytest.mark.parametrize(("kind", "estimated"), [("hnsw", sizes.hnsw_bytes), ("ivf-sq8", sizes.ivf_bytes)])
+@pytest.mark.parametrize("dim", [65, 130])
+def test_files_of_indexes_have_the_estimated_size(kind: str, estimated: object, dim: int, tmp_path: Path) -> None:
+    assert callable(estimated)
+    build(rows(4000, dim), kind).save(tmp_path / "index")
+    real = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert real == pytest.approx(estimated(4000, dim), rel=0.03)
+
+
+def test_a_store_has_the_estimated_size(tmp_path: Path) -> None:
+    vectors, text = rows(2000, 512), "harbour copper winter letter " * 12
+    documents = [Document(f"d{n}", f"{text}{n}", vectors={"text": vector}) for n, vector in enumerate(vectors)]
+    with Collection.open(tmp_path / "things", "none", "none", follow=False) as things:
+        things.add(documents)
+        things.compact()
+    real = sum(file.stat().st_size for file in (tmp_path / "things").iterdir() if file.is_file())
+    load = Workload(documents=2000, dim=512, text_bytes=len(text) + 4)
+    assert real == pytest.approx(store_bytes(load, measured()), rel=0.1)
+
+
+@pytest.mark.install
+@pytest.mark.parametrize(("width", "half"), [(64, False), (513, False), (513, True), (1536, False)])
+def test_pgvector_has_the_estimated_size(width: int, half: bool) -> None:
+    kind = "halfvec" if half else "vector"
+    with psycopg.connect(postgres_server.server().url) as connection:
+        connection.execute("create extension if not exists vector")
+        connection.execute(f"create temp table sized (id bigint, v {kind}({width}))")
+        with connection.cursor().copy("copy sized from stdin") as copy:
+            for number, row in enumerate(rows(1500, width)):
+                copy.write_row((number, "[" + ",".join(f"{value:.4g}" for value in row) + "]"))
+        connection.execute(f"create index on sized using hnsw (v {kind}_ip_ops)")
+        found = connection.execute("select pg_table_size('sized'), pg_indexes_size('sized')").fetchone()
+        connection.rollback()
+    assert found is not None
+    assert found[0] == pytest.approx(sizes.pg_table_bytes(1500, width, half=half), rel=0.05)
+    assert found[1] == pytest.approx(sizes.pg_hnsw_bytes(1500, width, half=half), rel=0.05)
+
+
+def test_published_figures() -> None:
+    # Qdrant's capacity planning: a million vectors of 1,024 numbers take 6,144,000,000 bytes of memory.
+    assert sizes.qdrant_bytes(1_000_000, 1024) == 6_144_000_000
+    # Faiss' guidelines: HNSW takes 4·d + 8·M bytes a vector, without the levels above the lowest and the offsets.
+    assert sizes.hnsw_bytes(10**6, 767) == pytest.approx(10**6 * (4 * 768 + 8 * sizes.LINKS), rel=0.01)
+    # A million vectors of 1,536 numbers take a page of 8 KB each in pgvector's HNSW.
+    assert sizes.pg_hnsw_bytes(10**6, 1536) == 8192 * 10**6
+    assert sizes.pg_hnsw_bytes(10**6, 2001) == 0  # more than 2,000 numbers cannot be indexed as vector
+    assert sizes.pg_hnsw_bytes(10**6, 2001, half=True) > 0
+
+
+@given(st.integers(1, 10**9), st.integers(1, 4096), st.sampled_from(list(ENGINES)))
+def test_more_documents_never_take_less(documents: int, dim: int, engine: str) -> None:
+    [less] = plan(Workload(documents=documents, dim=dim), engine)
+    [more] = plan(Workload(documents=2 * documents, dim=dim), engine)
+    assert less.memory <= more.memory and less.disk < more.disk and 1 <= less.shards <= more.shards
+
+
+def test_shards_fill_three_quarters_of_the_memory_of_a_machine() -> None:
+    [alone] = plan(LOAD, "qdrant hnsw")
+    fits = replace(LOAD, memory=round(alone.memory / 0.75) + 1)
+    assert alone.memory == 3_078_000_000
+    assert [one.shards for one in plan(fits, "qdrant hnsw")] == [1]
+    [parted] = plan(replace(LOAD, memory=GIB), "qdrant hnsw")
+    assert parted.shards == 4
+    [folder] = plan(replace(LOAD, memory=GIB), "folder exact")
+    assert "never on two" in folder.note
+
+
+def test_what_was_not_measured_is_not_guessed() -> None:
+    found = {one.engine: one for one in plan(LOAD)}
+    assert list(found) == list(ENGINES)
+    assert found["postgresql vector"].build_seconds is None
+    assert (found["folder hnsw"].build_seconds or 0) > (found["folder exact"].build_seconds or 0) > 0
+
+
+def test_twice_the_cores_halve_what_is_computed() -> None:
+    [one], [two] = (plan(replace(LOAD, cores=cores), "folder hnsw") for cores in (2, 4))
+    assert one.refit_seconds is not None and two.refit_seconds is not None
+    assert two.refit_seconds == pytest.approx(one.refit_seconds / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("documents", 0),
+        ("documents", MOST + 1),
+        ("dim", 0),
+        ("dim", 65_537),
+        ("passages", 0.5),
+        ("passages", float("nan")),
+        ("memory", GIB - 1),
+        ("cores", 0),
+        ("documents", True),
+        ("text_bytes", -1),
+    ],
+)
+def test_what_makes_no_plan_is_refused(name: str, value: float) -> None:
+    with pytest.raises(BadInput, match=name):
+        replace(LOAD, **{name: value})
+
+
+def test_limits_themselves_are_planned() -> None:
+    assert plan(Workload(documents=1, dim=1, text_bytes=0, memory=GIB, cores=1))
+    assert plan(Workload(documents=MOST, dim=65_536, passages=10_000))
+    with pytest.raises(UnknownName, match="folder exact"):
+        plan(LOAD, "folder exakt")
+
+
+def test_the_command_shows_every_engine() -> None:
+    said = CliRunner().invoke(app, ["plan", "--documents", "1e9", "--dim", "512"])
+    assert said.exit_code == 0 and all(name in said.output for name in ENGINES)
+    assert [CliRunner().invoke(app, ["plan", "--documents", wrong]).exit_code for wrong in ("1.5", "many")] == [2, 2]
