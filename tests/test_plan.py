@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -17,6 +18,7 @@ from isthmus import Collection, Document
 from isthmus.cli import app
 from isthmus.errors import BadInput, UnknownName
 from isthmus.index import build
+from isthmus.index.hnsw import LINKS
 from isthmus.plan import ENGINES, Workload, measured, plan, sizes
 from isthmus.plan.engines import store_bytes
 from isthmus.plan.workload import GIB, MOST
@@ -33,7 +35,7 @@ def rows(n: int, dim: int) -> Matrix:
 @pytest.mark.parametrize("dim", [65, 130])
 def test_files_of_indexes_have_the_estimated_size(kind: str, estimated: object, dim: int, tmp_path: Path) -> None:
     assert callable(estimated)
-    build(rows(4000, dim), kind).save(tmp_path / "index")
+    build(rows(4000, dim), kind).save(tmp_path, "index")
     real = sum(file.stat().st_size for file in tmp_path.iterdir())
     assert real == pytest.approx(estimated(4000, dim), rel=0.03)
 
@@ -71,7 +73,7 @@ def test_published_figures() -> None:
     # Qdrant's capacity planning: a million vectors of 1,024 numbers take 6,144,000,000 bytes of memory.
     assert sizes.qdrant_bytes(1_000_000, 1024) == 6_144_000_000
     # Faiss' guidelines: HNSW takes 4·d + 8·M bytes a vector, without the levels above the lowest and the offsets.
-    assert sizes.hnsw_bytes(10**6, 767) == pytest.approx(10**6 * (4 * 768 + 8 * sizes.LINKS), rel=0.01)
+    assert sizes.hnsw_bytes(10**6, 767) == pytest.approx(10**6 * (4 * 768 + 8 * LINKS), rel=0.01)
     # A million vectors of 1,536 numbers take a page of 8 KB each in pgvector's HNSW.
     assert sizes.pg_hnsw_bytes(10**6, 1536) == 8192 * 10**6
     assert sizes.pg_hnsw_bytes(10**6, 2001) == 0  # more than 2,000 numbers cannot be indexed as vector
@@ -124,7 +126,7 @@ def test_twice_the_cores_halve_what_is_computed() -> None:
         ("text_bytes", -1),
     ],
 )
-def test_what_makes_no_plan_is_refused(name: str, value: float) -> None:
+def test_what_makes_no_plan_is_refused(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=name):
         replace(LOAD, **{name: value})
 

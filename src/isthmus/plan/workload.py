@@ -27,8 +27,8 @@ class Workload:
     """A collection that does not exist yet.
 
     ``passages``: vectors for each document, on average. ``text_bytes``: text of a document that is stored and searched
-    by word. ``references``: reference queries of a calibration. ``queries``: kinds of query (words, pictures, both): each
-    adds a number to every folded vector. ``memory`` and ``cores`` are those of one machine.
+    by word. ``references``: reference queries of a calibration. ``queries``: kinds of query (words, pictures, both),
+    each of which adds a number to every folded vector. ``memory`` and ``cores`` are those of one machine.
 
     >>> Workload(documents=0, dim=512)
     Traceback (most recent call last):
