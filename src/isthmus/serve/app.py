@@ -18,7 +18,7 @@ from isthmus import __version__
 from isthmus.serve.bodies import LINES, UPLOAD
 from isthmus.serve.errors import LOG, add_handlers
 from isthmus.serve.guards import BodyGuard, OriginGuard, RequestGuard
-from isthmus.serve.limits import pixel_limit
+from isthmus.serve.limits import length_limit, pixel_limit
 from isthmus.serve.routes import (
     calibration,
     collections,
@@ -45,7 +45,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        with pixel_limit(settings.limits.pixels):
+        with pixel_limit(settings.limits.pixels), length_limit(settings.limits.duration):
             try:
                 await asyncio.to_thread(server.jobs.start)
                 yield
