@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
 import uvicorn
 from PIL import Image
@@ -24,6 +25,16 @@ from isthmus.serve.settings import ServeLimits, ServeSettings
 from stock import mixed, pixels
 
 THINGS = "/v1/collections/things"
+PATIENCE = 120.0  # seconds until a test that waits has failed
+Found = TypeVar("Found")
+
+
+def until(ready: Callable[[], Found]) -> Found:
+    """Ask again and again until the answer is true, and return it."""
+    end = monotonic() + PATIENCE
+    while not (found := ready()):
+        assert monotonic() < end, "what is waited for does not happen"
+    return found
 
 
 def png(seed: int) -> bytes:

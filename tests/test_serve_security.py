@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import hmac
 import json
 import logging
 import re
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,9 +25,10 @@ from typer.testing import CliRunner
 from endpoint import Answer
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput, CannotReach
+from isthmus.serve import keys
 from isthmus.serve.app import PAGE
 from isthmus.serve.catalog import Catalog
-from isthmus.serve.fetching import Address, PictureFetcher, is_public
+from isthmus.serve.fetching import PORTS, Address, PictureFetcher, is_public
 from isthmus.serve.guards import HEADERS
 from isthmus.serve.keys import KeyRing, create_key, read_keys, revoke_key
 from isthmus.serve.limits import RateLimit
@@ -158,6 +161,41 @@ def test_a_wrong_key_and_a_revoked_key_are_refused_at_once(root: Path, tmp_path:
         gone = client.get("/v1/collections", headers={"Authorization": f"Bearer {token}"})
         assert (gone.status_code, "wrong, or was revoked" in gone.json()["error"]["message"]) == (401, True)
         assert "needs a key" in client.get("/v1/collections").json()["error"]["message"]
+
+
+class Unequal(str):
+    """A hash that may not be compared byte by byte until the first difference, as == does."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("a hash was compared with ==")
+
+    __ne__ = __eq__
+
+
+def test_hashes_of_keys_are_compared_in_constant_time_also_if_there_is_no_such_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.json"
+    key, token = create_key(file, "test")
+    monkeypatch.setattr(
+        keys, "read_keys", lambda path: [replace(one, hash=Unequal(one.hash)) for one in read_keys(path)]
+    )
+    compared: list[int] = []
+    compare = hmac.compare_digest
+
+    def counted(one: str, other: str) -> bool:
+        compared.append(len(other))
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", counted)
+    ring = KeyRing(file)
+    wrong = [token[:-1] + ("A" if token[-1] != "A" else "B"), token.replace(key.id, "00000000"), "x", ""]
+    found = [ring.find(one) for one in (token, *wrong)]
+    assert [one is not None for one in found] == [True, False, False, False, False]
+    assert compared == [64] * 5
 
 
 def test_the_file_of_keys_holds_hashes_that_only_its_owner_reads(tmp_path: Path) -> None:
@@ -342,6 +380,10 @@ def test_an_uploaded_table_reads_no_file_but_those_of_its_upload(root: Path, tmp
 # --- pictures by URL -----------------------------------------------------------------------------------------------
 
 
+PUBLIC = "93.184.216.34"
+PICTURE = Answer(png(77), headers={"Content-Type": "image/png"})
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -389,29 +431,90 @@ def test_only_plain_urls_of_listed_hosts_are_fetched(url: str, said: str) -> Non
         PictureFetcher(("pictures.example", "*.images.example"))(url)
 
 
-def test_a_redirect_is_checked_like_the_first_url_and_a_name_is_resolved_once() -> None:
-    asked: list[str] = []
+def internet(monkeypatch: pytest.MonkeyPatch, port: int, names: dict[str, list[str]]) -> list[tuple[str, int]]:
+    """Answer names with their addresses, one after another, and dial a port of this machine; return what is dialled."""
+    dialled: list[tuple[str, int]] = []
+    resolve, connect = socket.getaddrinfo, socket.create_connection
 
-    def resolve(host: str, port: int) -> list[Address]:
-        asked.append(host)
-        return [ip_address("127.0.0.1")]
+    def getaddrinfo(host: str, *given: Any, **more: Any) -> Any:
+        if host not in names:
+            return resolve(host, *given, **more)
+        answers = names[host]
+        address = answers.pop(0) if len(answers) > 1 else answers[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))]
 
-    def reply(location: str) -> Answer:
-        return Answer(status=302, headers={"Location": location})
+    def create_connection(address: tuple[str, int], *given: Any, **more: Any) -> socket.socket:
+        if address[1] != PORTS["http"]:
+            return connect(address, *given, **more)
+        dialled.append(address)
+        return connect(("127.0.0.1", port), *given, **more)
 
-    picture = Answer(png(1), headers={"Content-Type": "image/png"})
-    with serving_pictures([reply("/b.png"), picture]) as port:
-        fetch = to_port(("pictures.example",), resolve, port)
-        assert fetch("http://pictures.example/a.png") == png(1)
-        assert asked == ["pictures.example", "pictures.example"]  # once for each connection
-    for location, said in (
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    return dialled
+
+
+def redirect(location: str) -> Answer:
+    return Answer(status=302, headers={"Location": location})
+
+
+def test_the_address_that_was_checked_is_dialled_whatever_the_name_says_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"pictures.example": [PUBLIC, "127.0.0.1"]}
+    with serving_pictures([PICTURE]) as port:
+        dialled = internet(monkeypatch, port, names)
+        fetch = PictureFetcher(("pictures.example",))
+        assert fetch("http://pictures.example/a.png") == png(77)
+        assert dialled == [(PUBLIC, 80)]
+        with pytest.raises(BadInput, match="not public"):  # the name now says the second address
+            fetch("http://pictures.example/a.png")
+        assert dialled == [(PUBLIC, 80)]
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("http://inside.example/a.png", "not public"),  # listed, too
+        ("http://127.0.0.1/a.png", "fetches no pictures from"),
         ("http://169.254.169.254/", "fetches no pictures from"),
         ("file:///etc/passwd", "not a plain"),
-    ):
-        with serving_pictures([reply(location)]) as port, pytest.raises(BadInput, match=said):
-            to_port(("pictures.example",), resolve, port)("http://pictures.example/a.png")
-    with serving_pictures([reply("/again")]) as port, pytest.raises(CannotReach, match="more than 3 times"):
-        to_port(("pictures.example",), resolve, port)("http://pictures.example/a.png")
+    ],
+)
+def test_a_redirect_is_checked_like_the_first_url(location: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"pictures.example": [PUBLIC], "inside.example": ["10.0.0.1"]}
+    with serving_pictures([redirect(location), PICTURE]) as port:
+        dialled = internet(monkeypatch, port, names)
+        with pytest.raises(BadInput, match=said):
+            PictureFetcher(tuple(names))("http://pictures.example/a.png")
+    assert dialled == [(PUBLIC, 80)]
+
+
+def test_a_redirect_is_followed_three_times_and_its_name_is_resolved_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "93.184.216.35"
+    with serving_pictures([redirect("/b.png"), PICTURE]) as port:
+        dialled = internet(monkeypatch, port, {"pictures.example": [PUBLIC, other]})
+        assert PictureFetcher(("pictures.example",))("http://pictures.example/a.png") == png(77)
+        assert dialled == [(PUBLIC, 80), (other, 80)]
+    with serving_pictures([redirect("/again")]) as port, pytest.raises(CannotReach, match="more than 3 times"):
+        internet(monkeypatch, port, {"pictures.example": [PUBLIC]})
+        PictureFetcher(("pictures.example",))("http://pictures.example/a.png")
+
+
+def test_a_server_fetches_pictures_from_the_hosts_it_was_given_and_no_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"pictures.example": [PUBLIC], "inside.example": ["192.168.0.1"], "other.example": [PUBLIC]}
+    with serving_pictures([PICTURE]) as port:
+        dialled = internet(monkeypatch, port, names)
+        with client_of(root, picture_hosts=("pictures.example", "inside.example")) as client:
+            new = [{"id": name, "image": f"http://{name}/a.png"} for name in names]
+            report = client.post(f"{THINGS}/documents?ids=true", json=new).json()
+            found = client.post(f"{THINGS}/search", json={"query": {"image": "http://pictures.example/a.png"}, "k": 1})
+            kept = client.get(f"{THINGS}/documents/pictures.example/parts/0").content
+    assert report["ids"]["added"] == ["pictures.example"]
+    assert ["not public" in one["why"] for one in report["skipped"]] == [True, False]
+    assert "fetches no pictures from 'other.example'" in report["skipped"][1]["why"]
+    assert ([hit["id"] for hit in found.json()["hits"]], kept) == (["pictures.example"], png(77))
+    assert dialled == [(PUBLIC, 80)] * 2
 
 
 @pytest.mark.parametrize(
