@@ -29,7 +29,7 @@ PATIENCE = 120.0  # seconds until a test that waits has failed
 Found = TypeVar("Found")
 
 
-def until(ready: Callable[[], Found]) -> Found:
+def until(ready: Callable[[], Found | None]) -> Found:
     """Ask again and again until the answer is true, and return it."""
     end = monotonic() + PATIENCE
     while not (found := ready()):
