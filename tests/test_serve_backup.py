@@ -10,9 +10,8 @@ from threading import Event, Thread
 from typing import Any
 
 from isthmus import Collection
-from serving import THINGS, fill, until
+from serving import THINGS, Process, fill, started, until
 from stock import looked_at
-from test_serve_process import Process, started
 
 WRITERS = 3
 

@@ -136,6 +136,21 @@ def test_a_job_is_cancelled_at_its_next_step_or_before_it_begins(tmp_path: Path)
     assert steps.began == 1
 
 
+def test_a_running_job_is_cancelled_over_http_and_the_next_one_runs(client: TestClient) -> None:
+    steps = Steps()
+    jobs: JobRunner = client.app.state.server.jobs  # type: ignore[attr-defined]
+    jobs.kinds = {**jobs.kinds, "diagnose": steps}
+    first, second = (client.post(f"{THINGS}/diagnose", json={}) for _ in range(2))
+    steps.waits.wait()
+    place = first.headers["location"]
+    asked = client.delete(place)
+    assert (asked.status_code, asked.json()["state"]) == (200, "running")
+    steps.go.set()
+    assert ended(client, first)["state"] == "cancelled"
+    assert (ended(client, second)["state"], steps.began) == ("done", 2)
+    assert client.delete(place).status_code == 409
+
+
 def test_a_job_that_a_stop_interrupts_goes_on_after_the_restart(tmp_path: Path) -> None:
     steps = Steps()
     runner = JobRunner(tmp_path / "jobs", {"steps": steps})

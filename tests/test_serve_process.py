@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from threading import Event, Thread
@@ -25,46 +20,8 @@ from isthmus.serve.app import create_app
 from isthmus.serve.run import bind, configured, protocol
 from isthmus.serve.settings import ServeLimits, ServeSettings
 from isthmus.storage.sqlite.lock import WriterLock
-from serving import THINGS, address_of, fill, until
+from serving import THINGS, Process, address_of, fill, started, until
 from stock import looked_at
-
-JSON = {"Content-Type": "application/json"}
-
-
-@dataclass
-class Process:
-    """A server in a process of its own."""
-
-    process: subprocess.Popen[str]
-    port: int
-
-    def ask(self, method: str, place: str, body: Any = None) -> tuple[int, Any]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request(method, place, None if body is None else json.dumps(body), {} if body is None else JSON)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read() or b"null")
-        finally:
-            connection.close()
-
-
-@contextmanager
-def started(root: Path, *options: str) -> Iterator[Process]:
-    command = [sys.executable, "-m", "isthmus", "serve", str(root), "--port", "0", *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "ISTHMUS_THREADS": "1"})
-    assert process.stderr is not None
-    said = process.stderr.readline()
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
-    assert found, said + process.stderr.read()
-    drained = Thread(target=process.stderr.read)
-    drained.start()
-    try:
-        yield Process(process, int(found[1]))
-    finally:
-        process.kill()
-        process.wait()
-        drained.join()
-        process.stderr.close()
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from isthmus import Collection
 from isthmus.search import SearchRequest
 from isthmus.serve.batching import SearchBatcher
 from isthmus.serve.work import WorkPool
-from serving import THINGS, client_of, data_url, fill, png
-from test_serve_process import started
+from serving import THINGS, client_of, data_url, fill, png, started
 
 pytestmark = pytest.mark.install
 WORD = "zanzibar"  # of queries
