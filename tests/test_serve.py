@@ -289,6 +289,22 @@ def test_every_route_stands_in_openapi_with_its_forms(client: TestClient) -> Non
     assert names <= set(described["components"]["schemas"])
 
 
+def test_every_route_describes_its_errors_and_what_it_sends_if_that_is_no_json(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for place, operations in paths.items():
+        for method, one in operations.items():
+            assert {"4XX", "5XX"} <= set(one["responses"]), (method, place)
+
+    def sent(place: str, method: str, status: str) -> list[str]:
+        return list(paths[place][method]["responses"][status].get("content", {}))
+
+    documents = "/v1/collections/{name}/documents"
+    assert sent("/metrics", "get", "200") == ["text/plain"]
+    assert sent(f"{documents}/{{id}}/parts/{{part}}", "get", "200") == ["*/*"]
+    assert sent(documents, "post", "200") == sent(documents, "post", "202") == ["application/json"]
+    assert sent(f"{documents}/{{id}}", "delete", "204") == []
+
+
 def test_uploaded_files_become_documents(client: TestClient) -> None:
     files = [
         ("files", ("../../etc/cat.png", png(901), "image/png")),
