@@ -30,7 +30,7 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || echo "chromium could not be installed"
 	@test -x $(PROXIES)/usr/bin/caddy || ! command -v apt-get >/dev/null || { mkdir -p $(PROXIES) && cd $(PROXIES) \
-	  && apt-get download -qq nginx caddy && for each in *.deb; do dpkg -x $$each .; done; } 2>/dev/null \
+	  && { apt-get update -qq; apt-get download -qq nginx caddy; } && for each in *.deb; do dpkg -x $$each .; done; } 2>/dev/null \
 	  || echo "nginx and caddy could not be fetched"
 	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
 	  || echo "axe-core could not be installed"
