@@ -20,7 +20,8 @@ from isthmus.serve.app import create_app
 from isthmus.serve.run import bind, configured, protocol
 from isthmus.serve.settings import ServeLimits, ServeSettings
 from isthmus.storage.sqlite.lock import WriterLock
-from serving import THINGS, Process, address_of, fill, started, until
+from serving import THINGS, Process, address_of, fill, until
+from serving import started as started  # test_serve_browser.py has it from here
 from stock import looked_at
 
 
