@@ -20,6 +20,7 @@ from serving import address_of, fill
 HERE = Path(__file__).parent.parent
 UNIT = HERE / "deploy/isthmus.service"
 CONTAINER = HERE / "Containerfile"
+OFFLINE_SINCE = 250  # systemd-analyze reads a unit that is not installed
 
 
 def logical(path: Path) -> list[str]:
@@ -55,12 +56,16 @@ def analysed(*words: str | Path) -> subprocess.CompletedProcess[str]:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
+    said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    found = re.match(r"systemd (\d+)", said)
+    if found is None or int(found[1]) < OFFLINE_SINCE:
+        pytest.skip(f"systemd-analyze is too old: {said.partition(chr(10))[0]}")
     return subprocess.run([program, *words], capture_output=True, text=True)
 
 
 def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
     checked = analysed("verify", "--man=no", "--recursive-errors=no", unit)
-    assert (checked.returncode, checked.stderr) == (0, "")
+    assert (checked.returncode, [line for line in checked.stderr.splitlines() if UNIT.name in line]) == (0, [])
     unit.write_text(unit.read_text().replace("Type=exec", "Type=exce"))
     assert "service type" in analysed("verify", "--man=no", "--recursive-errors=no", unit).stderr  # it looks
 
