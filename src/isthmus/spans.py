@@ -1,7 +1,8 @@
 """Spans of OpenTelemetry around the stages of a search, where the application has set it up; elsewhere nothing.
 
-OpenTelemetry is not imported here: what nobody has imported nobody has set up. A span has the number of its queries,
-and of an error its type alone: words of a query are in neither.
+A stage has a span if it runs inside one that is recorded, such as that of a request. OpenTelemetry is not imported
+here: what nobody has imported nobody has set up. A span has the number of its queries, and of an error its type alone:
+words of a query are in neither.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ API = "opentelemetry.trace"
 def stage(name: str, queries: int, others: Sequence[Context] = ()) -> Iterator[None]:
     """Run a stage in a span of its own, linked to the spans of other contexts that it works for."""
     api = sys.modules.get(API)
-    if api is None:
+    if api is None or not api.get_current_span().is_recording():
         yield
         return
     links = [api.Link(other.run(api.get_current_span).get_span_context()) for other in others]
