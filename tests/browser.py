@@ -69,17 +69,18 @@ def missing() -> str | None:
 
 
 def need_browser() -> None:
-    """Skip a module of tests without a browser; where everything has to run, fail."""
+    """Skip a test without a browser; where everything has to run, fail."""
     why = missing()
     if why is None:
         return
     if any(os.environ.get(name) for name in EVERYTHING):
         pytest.fail(why, pytrace=False)
-    pytest.skip(why, allow_module_level=True)
+    pytest.skip(why)
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
+    need_browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import chromium, drop, few_samples, ids, need_browser, tab, transfer
+from browser import chromium, drop, few_samples, ids, tab, transfer
 from isthmus import Collection, Document, samples
 from isthmus.serve.keys import create_key
 from serving import address_of, fill, png
@@ -17,10 +17,9 @@ from stock import pixels
 from test_serve_process import started
 
 pytestmark = pytest.mark.install
-need_browser()
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, FilePayload, Page
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"> a red cat <script>document.title='run'</script>"
 COUNT = 33  # documents of the collection
@@ -575,7 +574,8 @@ def test_an_empty_collection_says_how_to_fill_it_and_no_hits_how_to_go_on(
         with page.expect_file_chooser() as chosen:
             page.click("#nothing-add")
         files = [("a.txt", b"a red cat"), ("b.txt", b"a dog"), ("c.exe", b"MZ")]
-        chosen.value.set_files([{"name": n, "mimeType": "text/plain", "buffer": data} for n, data in files])
+        sent: list[FilePayload] = [{"name": n, "mimeType": "text/plain", "buffer": data} for n, data in files]
+        chosen.value.set_files(sent)
         page.wait_for_selector("#grid li[data-id='a.txt']")
         assert "c.exe" in page.inner_text("#toast")
         page.get_by_role("button", name="Close").click()

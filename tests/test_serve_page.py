@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+import browser
 from isthmus.serve.app import PAGE
 from isthmus.serve.page_files import FOR_GOOD, PageFiles
 from serving import client_of
@@ -165,3 +166,16 @@ def test_the_policy_allows_the_one_style_inside_the_document(client: TestClient)
     digest = b64encode(sha256(style.encode()).digest()).decode()
     assert f"style-src 'self' 'sha256-{digest}';" in answer.headers["content-security-policy"]
     assert "sha256" not in client.get("/views.css").headers["content-security-policy"]
+
+
+def test_a_missing_browser_skips_a_test_and_fails_it_where_everything_has_to_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(browser, "missing", lambda: "chromium is not installed")
+    for name in browser.EVERYTHING:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="chromium"):
+        browser.need_browser()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="chromium"), browser.chromium():
+        pass

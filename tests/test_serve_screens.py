@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import SCHEMES, WIDTHS, chromium, few_samples, need_browser, serious, tab, too_wide, transfer
+from browser import SCHEMES, WIDTHS, chromium, few_samples, serious, tab, too_wide, transfer
 from serving import address_of, fill, png
 
 pytestmark = pytest.mark.install
-need_browser()
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -1,7 +1,7 @@
 // One document in the grid: its face (a picture, words, both, a sound), and below it what it is and how well it matches.
 
 import { el, icon, real, sized } from "./dom.js";
-import { fromMark, move, withMarks } from "./explain.js";
+import { fromMark, move, sentences, withMarks } from "./explain.js";
 import { fileOf, isPlayed, kindOf, momentOf, nameOf, spanOf, titled } from "./kinds.js";
 import { thumbnail } from "./pictures.js";
 import { playable } from "./players.js";
@@ -39,6 +39,7 @@ export function update(made, hit, { raw, marks }) {
       el("span", { class: "what" }, icon(kind.icon), el("span", {}, kind.icon === "page" || name === file ? kind.word : file)),
       timeOf(hit), movedChip(moved), duplicatesOf(hit)),
     quoteOf(hit, marks, name),
+    reasonOf(hit, raw),
   ]));
 }
 
@@ -47,6 +48,11 @@ function quoteOf(hit, marks, name) {
   const text = (hit.passage?.text ?? hit.text ?? "").trim().replace(/\s+/g, " ");
   if (hit.score === undefined || !text || text === name || hit.parts.every(({ kind }) => kind === "text")) return null;
   return el("span", { class: "quote", dir: "auto" }, withMarks(fromMark(text, marks, BEGIN).slice(0, QUOTED), marks));
+}
+
+/** Why it is here, for a hit that is shown large. */
+function reasonOf(hit, raw) {
+  return hit.score === undefined ? null : el("span", { class: "reason" }, sentences(hit, raw).slice(0, 2).join(" "));
 }
 
 function matchOf(hit, raw) {

@@ -96,7 +96,9 @@ function over(patches, number, shares) {
 function colourWords(text, found, number, shares) {
   const all = [...text];
   const told = telling(all, found);
-  document.querySelector(`#document .text[data-part="${number}"]`)?.replaceWith(textOf(text, number, marksOf(told)));
+  const place = document.querySelector(`#document .text[data-part="${number}"]`);
+  place?.closest("details")?.setAttribute("open", "");
+  place?.replaceWith(textOf(text, number, marksOf(told)));
   const named = told.filter(({ share }) => share >= LEAST)
     .sort((a, b) => b.share - a.share)
     .filter(({ word }, at, list) => list.findIndex((one) => one.word === word) === at).slice(0, LISTED);

@@ -86,7 +86,8 @@ function contentOf(hit) {
     if (part.kind === "image") return picture(part.url, nameOf(hit), number);
     if (isPlayed(part)) return played(hit, part, number);
     if (part.content === null) return part.url ? el("a", { href: part.url, download: "" }, words.original) : null;
-    return plainText(hit, number);
+    return hit.metadata.ocr_parts?.includes(number)
+      ? el("details", { class: "read" }, el("summary", {}, words.readText), plainText(hit, number)) : plainText(hit, number);
   });
   const kinds = hit.parts.map(({ kind }) => kind).join("+");
   if (kinds === "text+image") made.reverse(); // a caption is read after its picture

@@ -134,6 +134,7 @@ export const words = {
     plain: (value) => value.toFixed(3),
   },
   wholeText: (characters) => `Show the whole text (${characters.toLocaleString("en")} characters)`,
+  readText: "The text that was read from the picture",
   moment: (span) => `Best match at ${span}`,
   play: (name) => `Play ${name}`,
   playFrom: (name, span) => `Play ${name} at ${span}`,
@@ -197,7 +198,7 @@ export const words = {
       corrected: ["Calibration gives every kind its share", "Without it, some kinds of documents would stand too far behind.", "Nothing. Leave the ranking on Calibrated."],
       partly: ["Some kinds are a little hard to find", "Calibration makes up for part of it.", "Look for one kind at a time with the chips above the hits. Whoever runs this collection can improve its calibration."],
       unfair: ["Some kinds are hard to find", "", "Look for one kind at a time with the chips above the hits. Whoever runs this collection can mend it."],
-      unsure: ["No fault was found, but the test was small", "You can search as usual. Too few test queries have a known right answer to say whether each kind of document gets its share.", "Nothing. Whoever runs this collection can test it with queries whose right answers are known."],
+      unsure: ["Whether this search is fair is not known yet", "You can search as usual. Too few test queries have a known right answer to say whether each kind of document gets its share.", "Nothing. Whoever runs this collection can examine it with queries whose right answers are known."],
     },
     unknown: "Not known",
     measured: "What was measured",
@@ -208,7 +209,7 @@ export const words = {
       const of = `Of ${many(questions, "test query", "test queries")} with a known right answer, calibration`;
       if (!gained && !lost) return `${of} changed the first hit of none.`;
       const said = `${of} brought the right one to the first place in ${gained} and took it away in ${lost}.`;
-      return clear ? said : `${said} So small a difference may be chance: for the first hit it does not matter.`;
+      return clear ? said : `${said} So small a difference may be chance.`;
     },
     gap: "Gap",
     gapIs: "How much of the differences between documents their kind alone explains. Less is better.",
