@@ -287,6 +287,13 @@ def test_a_video_is_shown_once_though_its_sound_is_a_part_of_its_own(browser: Br
         assert not [one for one in complaints if "400" not in one]
 
 
+def test_the_card_of_a_video_shows_its_picture_not_its_sound(browser: Browser, explained: str) -> None:
+    with tab(browser, explained) as (page, complaints):
+        page.wait_for_selector("#grid li[data-id='film.mp4'] video.frame")
+        assert page.locator("#grid li[data-id='street.wav'] video").count() == 0
+        assert not complaints
+
+
 def test_of_a_very_long_text_the_passage_is_shown_first(browser: Browser, tmp_path: Path, tiny: str) -> None:
     long = "# Ferries\n\n" + "a house and a tree. " * 4000 + "the red cat sits on a sofa. " + "a dog runs. " * 4000
     with Collection.open(tmp_path / "long.isthmus", tiny, "none", follow=False) as things:

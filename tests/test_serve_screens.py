@@ -15,6 +15,11 @@ pytestmark = pytest.mark.install
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+SHIFTS = """
+  window.shifts = 0;
+  const add = (list) => list.getEntries().forEach((one) => { window.shifts += one.value; });
+  new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+"""
 PAINTED = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 
 
@@ -98,6 +103,20 @@ def test_the_chosen_ranking_is_lighter_than_its_track_in_the_dark(browser: Brows
             page.wait_for_selector("#ranking:not([hidden])")
             track, chosen = page.evaluate(light)
             assert chosen > track
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_jumps_while_the_page_fills_and_the_first_hit_stands_high(
+    browser: Browser, address: str, width: int
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": WIDTHS[width]})
+    context.add_init_script(SHIFTS)
+    page = context.new_page()
+    page.goto(f"{address}/#c=few&q=a+siren")
+    page.wait_for_selector("#grid img.loaded")
+    assert page.evaluate("window.shifts") < 0.03  # layout shifts as browsers count them: the footer may move
+    assert page.evaluate("document.querySelector('#grid li').getBoundingClientRect().top") < 215
+    context.close()
 
 
 def test_the_document_alone_is_enough_for_the_first_paint(browser: Browser, address: str) -> None:

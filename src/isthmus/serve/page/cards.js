@@ -2,7 +2,7 @@
 
 import { el, icon, real, sized } from "./dom.js";
 import { fromMark, move, sentences, withMarks } from "./explain.js";
-import { fileOf, isPlayed, kindOf, momentOf, nameOf, spanOf, titled } from "./kinds.js";
+import { fileOf, kindOf, momentOf, nameOf, spanOf, titled } from "./kinds.js";
 import { thumbnail } from "./pictures.js";
 import { playable } from "./players.js";
 import { address } from "./state.js";
@@ -88,9 +88,10 @@ function duplicatesOf(hit) {
 function face(hit, marks) {
   const image = hit.parts.find((part) => part.kind === "image");
   if (image) return el("div", { class: "face" }, thumbnail(image.url));
-  const number = hit.parts.findIndex(isPlayed);
+  const [video, sound] = ["video", "audio"].map((kind) => hit.parts.findIndex((part) => part.kind === kind));
+  const number = video >= 0 ? video : sound;
   if (number >= 0) {
-    const span = spanOf(hit, number);
+    const span = spanOf(hit, number) ?? spanOf(hit, sound); // the sound of a video may be what matches
     return playable(hit.parts[number], nameOf(hit), span, span && momentOf(span));
   }
   const text = (hit.passage?.text ?? hit.text)?.replace(/^[\s.,;:!?)]+/, ""); // a passage may begin behind a sentence
