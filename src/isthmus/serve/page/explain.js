@@ -4,6 +4,7 @@ import { words } from "./words.js";
 
 const SMALL = 0.0005; // what rounds to 0.000 is not worth a sentence
 const BEFORE = 40; // characters shown before a marked word
+const LEAST = 150; // characters shown at the end of a text
 const NEAR = 120; // characters within which words stand together
 
 /** How far calibration moved a hit: places up (positive) or down, a long sentence, or null. */
@@ -70,7 +71,7 @@ export function fromMark(text, found, seen) {
   const together = ({ index }) => new Set(places.filter((one) => one.index >= index && one.index < index + NEAR).map(({ word }) => word)).size;
   const best = places.reduce((one, other) => (one && together(one) >= together(other) ? one : other), null);
   if (!best || best.index < seen) return text;
-  const start = text.lastIndexOf(" ", best.index - BEFORE);
+  const start = text.lastIndexOf(" ", Math.min(best.index - BEFORE, text.length - LEAST));
   return start > 0 ? `… ${text.slice(start + 1)}` : text;
 }
 
