@@ -22,7 +22,7 @@ from recordings import siren as siren_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = which("chromium")
+CHROMIUM = which("chromium") or which("google-chrome")  # Debian's; or that of a machine that runs CI
 AXE = Path(sys.prefix, "axe", "node_modules", "axe-core", "axe.min.js")  # where `make test-all` puts it
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
