@@ -75,7 +75,7 @@ function animate(next, before) {
       return;
     }
     const [x, y, size] = [old.box.left - box.left, old.box.top - box.top, old.box.width / box.width];
-    if ((!x && !y) || (!visible(box) && !visible(old.box))) return;
+    if ((!x && !y && size === 1) || (!visible(box) && !visible(old.box))) return;
     made.classList.add("gliding");
     const run = made.animate([{ transform: `translate(${x}px, ${y}px) scale(${size})` }, { transform: "none" }], GLIDE);
     run.finished.catch(() => {}).then(() => made.classList.remove("gliding"));

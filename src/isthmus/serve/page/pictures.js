@@ -21,7 +21,9 @@ const small = (url, size) => `${url}?size=${size}`;
 export function thumbnail(url, alt = "") {
   const made = el("img", { alt, width: 4, height: 3, decoding: "async" });
   made.addEventListener("load", () => {
-    made.classList.toggle("tall", made.naturalHeight > made.naturalWidth * 1.2);
+    const shape = made.naturalHeight / made.naturalWidth;
+    made.classList.toggle("tall", shape > 1.2);
+    made.classList.toggle("square", shape > 0.8 && shape <= 1.2);
     made.classList.add("loaded");
     const long = Math.max(made.naturalWidth, made.naturalHeight) > LONG * Math.min(made.naturalWidth, made.naturalHeight);
     if (long && made.srcset) { // its size is that of the longer side, and too small for the other
