@@ -43,8 +43,8 @@ Stages: TypeAlias = Callable[[str], Count]  # begins a stage by its name
 class Copied:
     """What a copy holds, which is what its source held when the copy began.
 
-    ``sha256``: of the documents, their parts and their raw vectors. ``calibrations``: the numbers of all; ``calibration``
-    is the number of the served one (0: none), ``spec`` its spec. ``earlier``: documents that earlier runs had copied.
+    ``sha256``: of the documents, their parts and their raw vectors. ``calibrations``: the numbers of all;
+    ``calibration``: that of the served one (0: none), ``spec`` its spec. ``earlier``: documents of earlier runs.
     ``already``: it was finished before, and was only verified. ``changed``: the source has changed since the run began.
     """
 
