@@ -19,7 +19,7 @@ from copying import check_alike, fill, stored, write_files
 from isthmus import Collection, Document
 from isthmus.cli import app
 from isthmus.encoders import Encoder
-from isthmus.errors import BadFile, BadInput
+from isthmus.errors import BadFile, BadInput, UnfinishedCopy
 from isthmus.search import Copied
 from isthmus.search import copy as copy_module
 from isthmus.storage.base import Entry
@@ -133,7 +133,9 @@ def test_killed_at_any_point_it_is_not_opened_and_the_same_command_goes_on(
     kill(tmp_path / "a", tiny, str(copy), point)
     assert looked_at(copy) == []
     if point in POINTS:
-        with pytest.raises(BadFile, match=rf"unfinished copy of {tmp_path}/a: {POINTS[point]} of 32 documents. Finish"):
+        with pytest.raises(
+            UnfinishedCopy, match=rf"unfinished copy of {tmp_path}/a: {POINTS[point]} of 32 documents. Finish"
+        ):
             Collection.open(copy, encoder)
     done = things.copy_to(copy)
     assert done.earlier == POINTS.get(point, 32)
@@ -155,7 +157,9 @@ def test_killed_while_it_copies_to_a_server_it_goes_on(
     with psycopg.connect(postgres_server.server().url) as connection:  # until the server has noticed
         name = f"isthmus writing {url.partition('collection=')[2]}"
         connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
-    with pytest.raises(BadFile, match=rf"unfinished copy of {tmp_path}/a: {POINTS[point]} of 32 documents. Finish"):
+    with pytest.raises(
+        UnfinishedCopy, match=rf"unfinished copy of {tmp_path}/a: {POINTS[point]} of 32 documents. Finish"
+    ):
         Collection.open(url, encoder)
     assert things.copy_to(url).earlier == POINTS[point]
     with Collection.open(url, encoder, create=False, follow=False) as found:
@@ -241,7 +245,7 @@ def test_a_change_with_a_right_checksum_is_found_and_the_copy_stays_unfinished(
     monkeypatch.setattr(copy_module, "_write", lossy)
     with pytest.raises(BadFile, match=r"not equal .*: 'd0-6' have other checksums. The copy stays unfinished"):
         things.copy_to(tmp_path / "b")
-    with pytest.raises(BadFile, match="unfinished copy"):
+    with pytest.raises(UnfinishedCopy, match="unfinished copy"):
         Collection.open(tmp_path / "b", encoder)
 
 

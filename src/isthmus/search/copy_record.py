@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from isthmus.errors import BadFile, counted
+from isthmus.errors import UnfinishedCopy, counted
 from isthmus.storage.base import Place, State
 from isthmus.storage.protocols import Engine
 
@@ -52,7 +52,7 @@ def check_finished(manifest: Mapping[str, Any], place: Place) -> None:
     """Reject a copy that is not complete."""
     record = CopyRecord.of(manifest)
     if record is not None and record.finished is None:
-        raise BadFile(
+        raise UnfinishedCopy(
             f"{place} is an unfinished copy of {record.source}: {record.done:,} of "
             f"{counted(record.documents, 'document')}. Finish it: isthmus copy {record.source} {place}."
         )
