@@ -10,6 +10,11 @@ SERVERS_VENV ?= .venv-servers
 ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo unshare --net tests/servers/loopback)
 AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
+# The tests, by file, that install more or need a server, a browser or the package index.
+HEAVY = mteb encoders install speech \
+  serve_clients serve_proxy serve_spans serve_schema serve_browser serve_screens bench_serve deploy \
+  engines copy postgres postgres_faults \
+  plan ray
 PROXIES = $(TEST_VENV)/proxies# programs of Debian, unpacked and not installed: no service is started
 
 .DEFAULT_GOAL := help
@@ -34,7 +39,8 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	  || echo "nginx and caddy could not be fetched"
 	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
 	  || echo "axe-core could not be installed"
-	@PATH="$$PATH:/usr/sbin:$(abspath $(PROXIES))/usr/sbin:$(abspath $(PROXIES))/usr/bin" $(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_proxy.py tests/test_serve_spans.py tests/test_bench_serve.py tests/test_deploy.py tests/test_serve_schema.py tests/test_serve_browser.py tests/test_serve_screens.py tests/test_engines.py tests/test_postgres.py tests/test_postgres_faults.py tests/test_plan.py tests/test_ray.py
+	@PATH="$$PATH:/usr/sbin:$(abspath $(PROXIES))/usr/sbin:$(abspath $(PROXIES))/usr/bin" \
+	  $(TEST)/python -m pytest -m '' -rs $(HEAVY:%=tests/test_%.py)
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks

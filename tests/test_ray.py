@@ -42,8 +42,8 @@ def nodes() -> Iterator[Any]:
     for _ in range(2):
         started.add_node(num_cpus=1, object_store_memory=100_000_000)
     yield started
-    ray.shutdown()  # type: ignore[no-untyped-call, unused-ignore]
-    started.shutdown()
+    ray.shutdown()
+    started.shutdown()  # type: ignore[no-untyped-call, unused-ignore]
 
 
 @pytest.fixture(scope="module")
