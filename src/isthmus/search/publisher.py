@@ -21,12 +21,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from threading import RLock
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from isthmus.calibration import Fitted
+from isthmus.calibration import Fitted, NeighbourSearch
 from isthmus.errors import BadSpec, CannotReach, counted
 from isthmus.search.published_index import PublishedIndex
 from isthmus.search.snapshot import Calibrated, Snapshot, folded, known
@@ -55,7 +54,6 @@ class Publisher:
 
     server: PublishedVectors
     database: Engine  # with the manifest
-    lock: RLock = field(default_factory=RLock)  # held to build, where the store has no folder for a lock
 
     def records(self) -> list[Publication]:
         """Return the publications that may be on the server, oldest first."""
@@ -77,10 +75,13 @@ class Publisher:
                 return dict(sorted(about.written.items()))
         return {}
 
-    def published(self, calibrated: Calibrated, store: Store, state: State, last: int) -> Snapshot:
+    def published(
+        self, calibrated: Calibrated, store: Store, upto: tuple[State, int], neighbours: NeighbourSearch | None = None
+    ) -> Snapshot:
         """Bring the publication of a calibration up to a state, and return its snapshot; the caller holds the lock.
 
-        What was begun is continued. What is lost, or not of this history, is published anew under another key.
+        ``upto``: the state, and its last row. What was begun is continued. What is lost, or not of this history, is
+        published anew under another key.
         """
         if calibrated.fitted.spec.dynamic:
             raise BadSpec(
@@ -88,9 +89,10 @@ class Publisher:
                 f"{self.server.address} does not store what that needs. Use a calibration that is not dynamic, or keep "
                 "the vectors in the folder: vectors='folder' (--vectors folder)."
             )
+        state, last = upto
         begun = self._begun(calibrated, store)
         for block in store.blocks(after=begun[1].last if begun else -1, last=last):
-            pieces = self._pieces(calibrated, known(block, calibrated.fitted), store)
+            pieces = self._pieces(calibrated, known(block, calibrated.fitted), store, neighbours)
             if begun is None and pieces:
                 begun = self._begin(calibrated, state, pieces[0].vectors.shape[1])
             if begun is not None:
@@ -121,7 +123,9 @@ class Publisher:
         self.server.begin(key, calibrated.fitted.document_modalities, width)
         return key, About(calibrated.identity, state, -1)
 
-    def _pieces(self, calibrated: Calibrated, block: Block, store: Store) -> list[FoldedRows]:
+    def _pieces(
+        self, calibrated: Calibrated, block: Block, store: Store, neighbours: NeighbourSearch | None
+    ) -> list[FoldedRows]:
         """Fold a block of documents, with their metadata."""
         rows = block.rows.tolist()
         facts, names = store.facts(rows), dict(zip(rows, block.ids, strict=True))
@@ -133,7 +137,7 @@ class Publisher:
                 [names[row] for row in piece.rows[:, 0].tolist()],
                 [facts.get(row, ()) for row in piece.rows[:, 0].tolist()],
             )
-            for piece in folded(calibrated.fitted, block, calibrated.sources)
+            for piece in folded(calibrated.fitted, block, calibrated.sources, neighbours)
         ]
 
     def _written(self, key: str, about: About, pieces: Sequence[FoldedRows], last: int) -> tuple[str, About]:

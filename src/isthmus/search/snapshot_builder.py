@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,9 +36,6 @@ GROWTH = 2.0  # times as many vectors of a part as at the fit
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
 
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
-
 
 @dataclass(slots=True, eq=False)
 class SnapshotBuilder:
@@ -48,7 +45,6 @@ class SnapshotBuilder:
     store: Store
     spec: str = "auto"  # what a first calibration is
     coming: set[int] = field(default_factory=set, init=False)  # calibrations that this process will serve in a moment
-    lock: BaseFileLock | None = field(default=None, init=False)  # of ``index/``
 
     @property
     def folder(self) -> Path | None:
@@ -126,39 +122,12 @@ class SnapshotBuilder:
 
     @contextmanager
     def building(self) -> Iterator[bool]:
-        """Hold the lock of ``index/``; yields whether this process has it, and may write there, or publish."""
-        from filelock import FileLock, Timeout  # late: readers never need it
-
+        """Hold the lock of indexes; yields whether this thread has it, and may write them, or publish vectors."""
         if not self.writable or (self.folder is None and self.publisher is None):
             yield False
             return
-        if self.folder is None:
-            with self._publishing() as mine:
-                yield mine
-            return
-        self.store.database.check_place()  # taking the lock would create a deleted folder again
-        if self.lock is None:
-            self.lock = FileLock(self.folder / index_folder.LOCK, timeout=0)
-        try:
-            self.lock.acquire()
-        except (Timeout, OSError):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self.lock.release()
-
-    @contextmanager
-    def _publishing(self) -> Iterator[bool]:
-        """Hold the lock of a store that has no folder: no other thread publishes."""
-        if self.publisher is None or not self.publisher.lock.acquire(blocking=False):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self.publisher.lock.release()
+        with self.store.building() as mine:
+            yield mine
 
     def sweep(self) -> None:
         """Remove drafts of indexes and calibrations that killed processes left, unless another process writes one."""
@@ -251,6 +220,10 @@ class SnapshotBuilder:
         With ``trim`` the store forgets what only an older index needs to be followed.
         """
         with self.building() as mine, self.store.database.reading():
+            if not mine and self.publisher is not None:
+                there = self.publisher.loaded(calibrated, self.store)  # another process brings it up to date
+                if there is not None:
+                    return there
             state, last = self.store.state(), self.store.last()
             snapshot = self._built_from(calibrated, state, last, on_disk=mine)
             if mine and calibrated.version == self.version() and self.on_disk(snapshot):
@@ -267,7 +240,7 @@ class SnapshotBuilder:
     def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Snapshot:
         kind = self.index_kind
         if calibrated.version and on_disk and self.publisher is not None:
-            return self.publisher.published(calibrated, self.store, state, last)
+            return self.publisher.published(calibrated, self.store, (state, last), self.opened.neighbours())
         if calibrated.version and on_disk and self.folder is not None:
             try:
                 origin = Origin.of(calibrated, state, last)

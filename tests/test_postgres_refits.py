@@ -1,0 +1,86 @@
+"""A re-fit on a real PostgreSQL server, beside processes that open, search and calibrate the same collection."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from isthmus import Collection, Document, Query
+from postgres_server import server
+
+psycopg = pytest.importorskip("psycopg")
+pytestmark = pytest.mark.install
+CALIBRATE = """
+import sys
+from isthmus import Collection
+from isthmus.storage.postgres.folded import PostgresFolded
+from isthmus.storage.postgres import vectors
+vectors.BLOCK = 20
+usual = PostgresFolded.write
+
+def write(self, key, rows):
+    usual(self, key, rows)
+    print("written", flush=True)
+    sys.stdin.readline()
+
+PostgresFolded.write = write
+with Collection.open(sys.argv[1], follow=False) as things:
+    made = things.calibrate(sys.argv[2])
+    print("served", made.version, flush=True)
+"""
+VECTORS = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def url() -> str:
+    return server().collection()
+
+
+@pytest.fixture
+def things(url: str) -> Iterator[Collection]:
+    """A collection of vectors, calibrated."""
+    with Collection.open(url, "none", "none", follow=False) as opened:
+        opened.add([Document(f"d{at}", vectors={"text": row}) for at, row in enumerate(VECTORS)])
+        opened.calibrate("none")
+        yield opened
+
+
+@contextmanager
+def calibrating(url: str, spec: str = "center") -> Iterator[subprocess.Popen[str]]:
+    """Another process that calibrates, stopped when it has written its first block; closing its input lets it go on."""
+    words = [sys.executable, "-c", CALIBRATE, url, spec]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "written\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    """Let another process go on to its end; return its last line."""
+    said, _ = process.communicate()
+    assert process.returncode == 0
+    return said.splitlines()[-1]
+
+
+def found(things: Collection) -> list[tuple[str, float]]:
+    return [(hit.id, round(hit.score, 5)) for hit in things.search(Query(vectors={"text": VECTORS[0]}), k=100)]
+
+
+def test_a_process_that_opens_the_collection_leaves_anothers_refit_alone(things: Collection, url: str) -> None:
+    before = found(things)
+    with calibrating(url) as process:
+        with Collection.open(url, create=False) as opened:
+            assert found(opened) == before
+        assert finished(process) == "served 2"
+    assert found(things) != before
+    with Collection.open(url, create=False) as later:
+        assert found(later) == found(things)
+        assert later.verify() == []
