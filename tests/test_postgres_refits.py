@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query
+from isthmus.storage.postgres import folded
 from postgres_server import server
 
 psycopg = pytest.importorskip("psycopg")
@@ -19,9 +20,9 @@ CALIBRATE = """
 import sys
 from isthmus import Collection
 from isthmus.storage.postgres.folded import PostgresFolded
-from isthmus.storage.postgres import vectors
-vectors.BLOCK = 20
-usual = PostgresFolded.write
+from isthmus.storage.postgres.store import PostgresStore
+usual, blocks = PostgresFolded.write, PostgresStore.blocks
+PostgresStore.blocks = lambda self, after=-1, last=None, size=20: blocks(self, after, last, size)
 
 def write(self, key, rows):
     usual(self, key, rows)
@@ -84,3 +85,28 @@ def test_a_process_that_opens_the_collection_leaves_anothers_refit_alone(things:
     with Collection.open(url, create=False) as later:
         assert found(later) == found(things)
         assert later.verify() == []
+
+
+def tables_of(things: Collection) -> list[str]:
+    """Return the tables of publications."""
+    schema = str(things.path).partition("collection=")[2]
+    with psycopg.connect(server().url) as connection:
+        found = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'folded\\_%%'"
+        return [f"{schema}.{name}" for (name,) in connection.execute(found, (schema,)).fetchall()]
+
+
+def test_a_refit_makes_no_search_wait_for_one_on_the_calibration_before(
+    things: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folded, "PATIENCE", "10ms")
+    before, [old] = found(things), tables_of(things)
+    with psycopg.connect(server().url) as searching:
+        searching.execute(f"SELECT count(*) FROM {old}")  # and still reads it
+        things.calibrate("center")
+        assert len(tables_of(things)) == 2
+        assert found(things) != before
+        things.add([Document("new", vectors={"text": -VECTORS[0]})])
+        things.compact()
+    things.calibrate("none")
+    [kept] = tables_of(things)
+    assert kept != old

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from isthmus.calibration import Fitted, NeighbourSearch
-from isthmus.errors import BadSpec, CannotReach, counted
+from isthmus.errors import BadSpec, CannotReach, CannotWrite, counted
 from isthmus.search.published_index import PublishedIndex
 from isthmus.search.snapshot import Calibrated, Snapshot, folded, known
 from isthmus.storage.base import Block, State
@@ -165,7 +165,7 @@ class Publisher:
     def sweep(self, served: str | None) -> None:
         """Drop every publication but that of the served calibration; the caller holds the lock.
 
-        What cannot be dropped now, because the server does not answer, is dropped later.
+        What cannot be dropped now, because the server does not answer or it is still read, is dropped later.
         """
         mine = [record for record in self.records() if record.identity == served and not record.dropping]
         for record in self.records():
@@ -175,6 +175,8 @@ class Publisher:
                     self.server.drop(record.key)
                 except CannotReach:
                     return
+                except CannotWrite:
+                    continue
                 self._forget(record.key)
 
     def problems(self, calibrated: Calibrated, store: Store) -> list[str]:

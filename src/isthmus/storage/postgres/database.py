@@ -216,10 +216,11 @@ class PostgresDatabase:
             self._commit(connection)
 
     @contextmanager
-    def apart(self) -> Iterator[Connection]:
+    def apart(self, *, write: bool = True) -> Iterator[Connection]:
         """Run a transaction that takes no turn: for tables that are derived, which writing again does not harm."""
         self._check_open()
-        with self.explained(), self._pool.started(_begin) as (connection, _):
+        begin = f"BEGIN ISOLATION LEVEL READ COMMITTED {'READ WRITE' if write else 'READ ONLY'}"
+        with self.explained(), self._pool.started(lambda connection: connection.execute(begin)) as (connection, _):
             yield connection
             self._commit(connection)
 
@@ -264,10 +265,6 @@ class SingleConnection(PostgresDatabase):
         single = getattr(self, "_single", None)
         if single is not None:
             single.close()
-
-
-def _begin(connection: Connection) -> None:
-    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
 
 def _ignore(_: Connection) -> None:

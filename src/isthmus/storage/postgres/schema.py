@@ -12,7 +12,8 @@ skipped       what could not be read, and why
 calibrations  every fitted calibration; the manifest names the one that is served
 query_log     real queries, if the log is on
 publications  which folded vectors there are, and how far they are; with pgvector
-folded        folded vectors, with what filters look at; with pgvector
+folded        folded vectors, with what filters look at; with pgvector. A publication has a table like this one,
+              unless the role that makes it may make no tables
 
 A collection has two schemas with these tables: its own, and one for the vectors of a re-encoding, until they are
 complete. Both are made at once, so that a role that writes needs no right to make tables.
@@ -92,8 +93,7 @@ CREATE TABLE query_log (
   number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, time text NOT NULL, text text NOT NULL
 );
 """
-# Folded vectors, if the database has pgvector: rows of publications, each of one calibration. Every publication has its
-# own partial HNSW index for each modality.
+# Folded vectors, if the database has pgvector: rows of publications, each of one calibration.
 FOLDED = """
 CREATE TABLE publications (key text COLLATE "C" PRIMARY KEY, width integer NOT NULL, about text);
 CREATE TABLE folded (
