@@ -12,6 +12,7 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.storage.postgres import folded
+from isthmus.storage.protocols import FoldedRows
 from postgres_server import server
 
 psycopg = pytest.importorskip("psycopg")
@@ -21,15 +22,15 @@ import sys
 from isthmus import Collection
 from isthmus.storage.postgres.folded import PostgresFolded
 from isthmus.storage.postgres.store import PostgresStore
-usual, blocks = PostgresFolded.write, PostgresStore.blocks
+usual, blocks = PostgresFolded.mark, PostgresStore.blocks
 PostgresStore.blocks = lambda self, after=-1, last=None, size=20: blocks(self, after, last, size)
 
-def write(self, key, rows):
-    usual(self, key, rows)
-    print("written", flush=True)
+def mark(self, key, about):
+    usual(self, key, about)
+    print("marked", flush=True)
     sys.stdin.readline()
 
-PostgresFolded.write = write
+PostgresFolded.mark = mark
 with Collection.open(sys.argv[1], follow=False) as things:
     made = things.calibrate(sys.argv[2])
     print("served", made.version, flush=True)
@@ -58,7 +59,7 @@ def calibrating(url: str, spec: str = "center") -> Iterator[subprocess.Popen[str
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "written\n"
+            assert process.stdout.readline() == "marked\n"
             yield process
         finally:
             process.kill()
@@ -110,3 +111,55 @@ def test_a_refit_makes_no_search_wait_for_one_on_the_calibration_before(
     things.calibrate("none")
     [kept] = tables_of(things)
     assert kept != old
+
+
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the documents that are published."""
+    usual, seen = folded.PostgresFolded.write, list[int]()
+
+    def write(self: folded.PostgresFolded, key: str, rows: FoldedRows) -> None:
+        seen.extend(rows.rows[:, 0].tolist())
+        usual(self, key, rows)
+
+    monkeypatch.setattr(folded.PostgresFolded, "write", write)
+    return seen
+
+
+def test_a_calibration_that_was_killed_is_continued(
+    things: Collection, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = found(things)
+    with calibrating(url) as process:
+        process.kill()
+    things.close()
+    seen = written(monkeypatch)
+    with Collection.open(url, create=False, follow=False) as opened:
+        assert found(opened) == before
+        opened.add([Document("new", vectors={"text": VECTORS[0]})])
+        assert opened.calibrate("center").version == 2
+        assert seen == [*range(21, 102)]  # 20 were there
+        assert len(tables_of(opened)) == 1
+        assert opened.verify() == []
+        assert [name for name, _ in found(opened)[:2]] == ["d0", "new"]
+        opened.delete("new")
+        continued = dict(found(opened))
+        opened.calibrate("center")  # all of it, by the same documents
+        assert dict(found(opened)) == pytest.approx(continued, abs=1e-4)
+
+
+@pytest.mark.parametrize("other", ["another spec", "other queries", "other documents"])
+def test_a_killed_calibration_is_not_continued_by_one_that_asks_for_something_else(
+    things: Collection, url: str, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    with calibrating(url) as process:
+        process.kill()
+    seen = written(monkeypatch)
+    if other == "other documents":
+        things.add([Document(f"e{at}", vectors={"text": row + 3}) for at, row in enumerate(VECTORS)])
+        seen.clear()
+    queries = [Query(vectors={"text": row}) for row in VECTORS[:3]] if other == "other queries" else None
+    things.calibrate("center+nnn(k=2)" if other == "another spec" else "center", queries)
+    assert seen[:100] == [*range(1, 101)]
+    assert len(tables_of(things)) == 1
+    assert things.store.calibrations.versions()[-1] == things.store.calibrations.served()
+    assert things.verify() == []

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -90,7 +90,9 @@ class Publisher:
                 "the vectors in the folder: vectors='folder' (--vectors folder)."
             )
         state, last = upto
-        begun = self._begun(calibrated, store)
+        begun = self.begun(calibrated, store)
+        if begun is None:
+            self.forget(calibrated)  # lost, or of another history
         for block in store.blocks(after=begun[1].last if begun else -1, last=last):
             pieces = self._pieces(calibrated, known(block, calibrated.fitted), store, neighbours)
             if begun is None and pieces:
@@ -108,13 +110,12 @@ class Publisher:
         self.server.mark(key, about)
         return self._snapshot(calibrated, key, about)
 
-    def _begun(self, calibrated: Calibrated, store: Store) -> tuple[str, About] | None:
-        """Return the publication to continue; None if there is none."""
+    def begun(self, calibrated: Calibrated, store: Store) -> tuple[str, About] | None:
+        """Return the publication to continue, and how far it is; None if there is none."""
         for record in self._of(calibrated):
             about = self.server.about(record.key)
             if about is not None and self._is_own(about, record, store):
                 return record.key, about
-        self.forget(calibrated)  # lost, or of another history
         return None
 
     def _begin(self, calibrated: Calibrated, state: State, width: int) -> tuple[str, About]:
@@ -162,14 +163,15 @@ class Publisher:
         there = {record.key: record for record in self.records() if not record.dropping}
         return all(key in there and there[key].removed <= snapshot.sequence for key in keys)
 
-    def sweep(self, served: str | None) -> None:
-        """Drop every publication but that of the served calibration; the caller holds the lock.
+    def sweep(self, kept: Collection[str]) -> None:
+        """Drop every publication but the last of each of these calibrations; the caller holds the lock.
 
         What cannot be dropped now, because the server does not answer or it is still read, is dropped later.
         """
-        mine = [record for record in self.records() if record.identity == served and not record.dropping]
-        for record in self.records():
-            if record not in mine[-1:]:
+        records = self.records()
+        newest = {one.identity: one.key for one in records if one.identity in kept and not one.dropping}
+        for record in records:
+            if record.key not in newest.values():
                 self._change(record.key, dropping=True)
                 try:
                     self.server.drop(record.key)
