@@ -94,6 +94,9 @@ class MemoryEngine:
             raise Closed("This collection was closed, and what it held in memory is gone.")
         return getattr(self._thread, "draft", None) or getattr(self._thread, "snapshot", None) or self.contents
 
+    def read_only(self) -> None:
+        """Return None: this process may write."""
+
     def check_place(self) -> None:
         """Do nothing: there is no file that could be deleted."""
 

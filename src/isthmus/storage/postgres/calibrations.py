@@ -21,6 +21,11 @@ WRITE = (
     "DO UPDATE SET made = excluded.made, spec = excluded.spec, sequence = excluded.sequence, "
     "fitted = excluded.fitted, extras = excluded.extras, checksum = excluded.checksum"
 )
+# numbers have gaps: the server skips some when it crashes, or when its replica is promoted
+OLDER = (
+    "DELETE FROM calibrations WHERE version < (SELECT min(version) FROM (SELECT version FROM calibrations "
+    "WHERE version <= %s ORDER BY version DESC LIMIT %s) AS kept)"
+)
 NUMBER = "SELECT nextval(pg_get_serial_sequence('calibrations', 'version'))"
 
 
@@ -73,7 +78,7 @@ class PostgresCalibrations:
                 return
             _write(connection, made)
             schema.put(connection, calibration=made.version, spec=spec)
-            connection.execute("DELETE FROM calibrations WHERE version <= %s", (made.version - KEPT,))
+            connection.execute(OLDER, (made.version, KEPT))
 
     def replace_all(self, connection: Connection, made: StoredCalibration | None, spec: str) -> None:
         """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""

@@ -143,14 +143,16 @@ def check(version: int, place: str) -> bool:
     return version < VERSION
 
 
-def may_write(connection: Connection) -> bool:
-    """Whether this role may write, on this server: a replica takes no writes."""
+def read_only(connection: Connection) -> str | None:
+    """Return why this role may not write on this server; None if it may."""
     asked = (
-        "SELECT NOT pg_is_in_recovery() AND current_setting('default_transaction_read_only') = 'off' "
+        "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'off' "
         "AND has_table_privilege('manifest', 'UPDATE') AND has_table_privilege('documents', 'INSERT')"
     )
-    row = connection.execute(asked).fetchone()
-    return bool(row and row[0])
+    replica, allowed = connection.execute(asked).fetchone() or (False, False)
+    if replica:
+        return "its server is a replica, so name the primary server"
+    return None if allowed else "it is read-only for this user"
 
 
 def create(connection: Connection, collection: str, place: str) -> None:
