@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -162,4 +163,41 @@ def test_a_killed_calibration_is_not_continued_by_one_that_asks_for_something_el
     assert seen[:100] == [*range(1, 101)]
     assert len(tables_of(things)) == 1
     assert things.store.calibrations.versions()[-1] == things.store.calibrations.served()
+    assert things.verify() == []
+
+
+SPECS = ("none", "center", "center+nnn(k=4)")
+REFIT = """
+import sys
+from isthmus import Collection
+with Collection.open(sys.argv[1], follow=False) as things:
+    for spec in sys.argv[2:]:
+        things.calibrate(spec)
+        things.calibrate("none")
+"""
+
+
+def test_no_answer_is_of_two_calibrations_while_another_process_calibrates(things: Collection, url: str) -> None:
+    """Every score of every answer is that of one calibration."""
+    expected = []
+    for spec in SPECS[::-1]:
+        things.calibrate(spec)
+        expected.append(found(things))
+    assert len({str(answer) for answer in expected}) == len(SPECS)
+
+    def answers(process: subprocess.Popen[bytes]) -> list[list[tuple[str, float]]]:
+        with Collection.open(url, create=False, follow=False) as reading:
+            several = [found(reading)]
+            while process.poll() is None:
+                several.append(found(reading))
+            return several
+
+    words = [sys.executable, "-c", REFIT, url, *SPECS[1:], *SPECS[1:]]
+    with subprocess.Popen(words) as process, ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(answers, process) for _ in range(2)]
+        seen = [answer for reader in readers for answer in reader.result()]
+    assert process.returncode == 0
+    assert all(answer in expected for answer in seen)
+    assert len({str(answer) for answer in seen}) > 1
+    assert found(things) == expected[-1]
     assert things.verify() == []

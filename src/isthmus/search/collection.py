@@ -227,16 +227,20 @@ class Collection:
         With an id instead of a document, the metadata alone: ``update("a", metadata={"lang": "en"})``.
         """
         arguments.change(document, metadata)
-        with self._writing() as writer:
-            name = document if isinstance(document, str) else document.id
-            before = self.get(name)
+        name = document if isinstance(document, str) else document.id
+
+        def changed() -> tuple[Arrival, int]:
+            with self._handle.database.reading():
+                before, file, row = self.get(name), self._store.origin(name), self._store.rows_of([name])[name]
             if isinstance(document, str):
-                changed = {**before.metadata, **(metadata or {})}
-                after = Document.restored(name, before.parts, changed, before.vectors)
+                said = {**before.metadata, **(metadata or {})}
+                after = Document.restored(name, before.parts, said, before.vectors)
             else:
                 after = merged(before, document)
-            file = self._store.origin(name)
-            return writer.add([Arrival(prepared(after), *file)])
+            return Arrival(prepared(after), *file), row
+
+        with self._writing() as writer:
+            return writer.replace(changed)
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete documents; return how many existed."""
