@@ -201,3 +201,19 @@ def test_no_answer_is_of_two_calibrations_while_another_process_calibrates(thing
     assert len({str(answer) for answer in seen}) > 1
     assert found(things) == expected[-1]
     assert things.verify() == []
+
+
+def test_compaction_during_anothers_refit_leaves_what_its_vectors_need(
+    things: Collection, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with calibrating(url) as process:
+        things.add([Document("new", vectors={"text": VECTORS[0]})])
+        things.delete("d1")
+        things.compact()
+        assert finished(process) == "served 2"
+    seen = written(monkeypatch)
+    with Collection.open(url, create=False, follow=False) as opened:
+        assert {name for name, _ in found(opened)[:2]} == {"d0", "new"}
+        assert len(found(opened)) == 100
+        assert not seen  # nothing is published again
+        assert opened.verify() == []
