@@ -9,6 +9,7 @@ at a time; a batch that meets a change of encoder is searched again from the sta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -36,6 +37,7 @@ from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
 from isthmus.search.writer import BATCH
+from isthmus.spans import stage
 from isthmus.storage.protocols import NotPublished, Store
 from isthmus.storage.sqlite.database import ChangedMeanwhile
 from isthmus.storage.where import parse
@@ -69,7 +71,8 @@ class Searcher:
 
     def _together(self, asked: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
         reranker = None if request.rerank is None else self.rerankers.get(request.rerank)
-        aligned = self.aligners.aligned(asked, request.align)
+        with stage("align", len(asked)) if request.align is not None else nullcontext():
+            aligned = self.aligners.aligned(asked, request.align)
         searched = asked if aligned is None else [one.query for one in aligned]
         arguments.check_lengths(searched)
         if reranker is None:
@@ -77,7 +80,8 @@ class Searcher:
         else:
             check_words(searched)
             first = self._found(searched, request.from_the_first())
-            found = [again[request.offset :] for again in reranked(reranker, searched, first)]
+            with stage("rerank", len(searched)):
+                found = [again[request.offset :] for again in reranked(reranker, searched, first)]
         return found if aligned is None else explain.with_alignment(found, aligned)
 
     def _found(self, searched: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
@@ -152,7 +156,8 @@ def _answered(
     snapshot = view.raw or view.snapshot
     if not snapshot.all_indexes:
         return [[] for _ in asked]
-    vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
+    with stage("encode", len(asked)):
+        vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
     for modality in vectors.modalities:
         if modality not in snapshot.calibrated.fitted.query_modalities:
             raise UnknownModality(
@@ -160,10 +165,12 @@ def _answered(
                 "things.calibrate(queries=[Query(vectors={…}), …])."
             )
     allowed = _allowed(store, request.where)
-    answers = _shown(snapshot, store, asked, vectors, request, allowed)
-    before = explain.ranks_before(store, snapshot, vectors) if request.explain else None
-    fetched = Fetched.of(store, snapshot, vectors, answers, before)
-    return [fetched.hits(at, answer, request.offset) for at, answer in enumerate(answers)]
+    with stage("rank", len(asked)):
+        answers = _shown(snapshot, store, asked, vectors, request, allowed)
+    with stage("fetch", len(asked)):
+        before = explain.ranks_before(store, snapshot, vectors) if request.explain else None
+        fetched = Fetched.of(store, snapshot, vectors, answers, before)
+        return [fetched.hits(at, answer, request.offset) for at, answer in enumerate(answers)]
 
 
 def _shown(
