@@ -321,6 +321,25 @@ def test_reencoding_publishes_the_new_vectors(things: Collection, server: Record
     assert len(ids(things)) == 39
 
 
+def test_reencoding_does_not_continue_a_calibration_of_the_old_vectors(
+    things: Collection, server: Recording, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    things.calibrate("center")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(things.store), "blocks", _small_blocks(type(things.store).blocks))
+        server.writes_left = 8
+        with pytest.raises(CannotReach, match="went away"):
+            things.calibrate("center")
+    server.writes_left = 10**9
+    assert things.reencode(other, force=True).encoded == 40
+    assert len(things.search("a red cat", k=100)) == 40
+    assert things.calibration is not None
+    assert things.calibration.fitted.dim == 12
+    assert things.verify() == []
+    things.calibrate("center")
+    assert len(server.publications) == 1
+
+
 def test_vectors_move_to_a_server_and_back(tmp_path: Path, counting: Counting, server: Recording) -> None:
     with opened(tmp_path, counting) as made:
         made.add(mixed(40))
