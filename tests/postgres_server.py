@@ -97,7 +97,7 @@ def replica() -> Iterator[Server]:
     words = ["-d", primary.url, "-D", str(folder / "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
     _run(primary.programs, "pg_basebackup", *words)
     with (folder / "data" / "postgresql.auto.conf").open("a") as file:
-        file.write(f"port = {port}\n")
+        file.write(f"port = {port}\nmax_standby_streaming_delay = -1\n")  # changes wait for a read, and never cancel it
     made = Server(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres", primary.programs, folder / "data")
     try:
         made.start()
