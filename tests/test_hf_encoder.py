@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +191,7 @@ def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["hf:clip", "hf:siglip2", "st:clip"])
+@pytest.mark.parametrize("name", [*(f"hf:{make.__name__}" for make in tiny_towers.MADE), "st:clip"])
 def test_half_precision_gives_nearly_the_same_vectors_under_the_same_identity(
     name: str, precision: str, folders: dict[str, Path]
 ) -> None:
@@ -319,18 +318,6 @@ def test_a_model_that_is_not_here_is_asked_for_once_and_the_error_is_plain(
     with pytest.raises(BadFile, match=says):
         encoders.load(name)
     assert asked == [{"st:clip": "sentence-transformers/clip"}.get(name, name.rpartition(":")[2])]
-
-
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any network call fails the test."""
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("a network call")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.mark.usefixtures("no_network")
