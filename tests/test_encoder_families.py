@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copy
@@ -13,9 +12,9 @@ import pytest
 import embedding_service
 import recordings
 import tiny_towers
+import tiny_vlm
 from endpoint import Service, serving
 from isthmus import Collection, Query, encoders, samples
-from isthmus.encoders import vlm
 from isthmus.encoders.vlm_prompts import PROMPTS
 from isthmus.encoders.wire_formats import FORMATS
 from test_clap_encoder import tiny_clap
@@ -81,8 +80,7 @@ def test_every_family_is_here_or_elsewhere() -> None:
 def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(
     family: str, few: Path, tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = {name: replace(one, pixels=one.pixels and (32**2, 48**2)) for name, one in PROMPTS.items()}
-    monkeypatch.setattr(vlm, "PROMPTS", small)  # GME enlarges pictures to thousands of patches, of the tiny model's
+    tiny_vlm.few_pixels(monkeypatch)
     name = MADE[family](tmp_path / "model", service)
     with Collection.open(tmp_path / "c", encoder=name, calibration="center+standardize", follow=False) as things:
         skipped = things.index(few, ocr="never").skipped
