@@ -19,6 +19,7 @@ import recordings
 from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.errors import BadFile, BadInput, MissingExtra, UnknownName
 from isthmus.isolated.recordings import frames as key_frames
+from isthmus.train.export_encoder import export_encoder
 
 TEXTS = ["a cat on the sofa", "dog", "the red house"]
 CONFIG = {
@@ -129,6 +130,18 @@ def test_a_file_of_weights_is_loaded_without_a_network(name: str, monkeypatch: p
     assert len(encoders.load(name).encode_queries(TEXTS)) == 3
     with pytest.raises(BadFile, match="would download 'laion2b_s34b_b79k', and offline is set"):
         encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
+
+
+@needs_library
+def test_it_is_exported_as_a_folder_with_the_same_vectors(name: str, tmp_path: Path) -> None:
+    exported = export_encoder(name, tmp_path / "out")
+    encoder = encoders.load(name)
+    sizes = [(32, 32), (40, 66), (66, 40), (9, 7)]
+    asked: list[str | Query] = [*TEXTS, "A Cat  on the house, 1234 it's"]
+    asked += [Query(image=np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)) for size in sizes]
+    one, other = encoder.encode_queries(asked), exported.encode_queries(asked)
+    for part, matrix in one.parts.items():
+        np.testing.assert_allclose(other.parts[part], matrix, atol=1e-4)
 
 
 @needs_library
