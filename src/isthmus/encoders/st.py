@@ -3,8 +3,8 @@
     reads text and images, each alone (CLIP)                 two towers; a document of both has two vectors
     reads them together (``supports(("image", "text"))``)    one vector, of the picture and then the text
 
-A text is given as ``{"text": …}`` where the model reads images, too: a bare string that looks like the path or the URL
-of a picture would be opened.
+A text is given as ``{"text": …}`` where the model reads anything else, too: a bare string that looks like the path or
+the URL of a picture, a sound or a video would be opened.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class StText:
     def encode(self, passages: Sequence[TextPassage]) -> Matrix:
         """Return one row per passage."""
         role, texts = self.strings.read(passages)
-        alone = not self.model.model.supports("image")
+        alone = [*self.model.model.modalities] == ["text"]
         return self.model.encode(texts if alone else [{"text": text} for text in texts], self.strings.prompts[role])
 
 
