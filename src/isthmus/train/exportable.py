@@ -28,8 +28,8 @@ RESAMPLES = ("lanczos", "bilinear", "bicubic")  # those that it knows
 FITS: dict[str, Fit] = {"shortest": "cover", "squash": "squash"}  # open_clip's words for them
 
 
-class Graph(nn.Module):
-    """A function of a model and its inputs, as a module that can be traced."""
+class TracedTower(nn.Module):
+    """A tower as a module that can be traced: a function of a model and its inputs."""
 
     def __init__(self, model: nn.Module, run: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Graph(nn.Module):
 class ExportableText:
     """A text tower."""
 
-    graph: Graph
+    graph: TracedTower
     splitter: Splitter
     pad: int = 0
     query: str = ""
@@ -55,7 +55,7 @@ class ExportableText:
 class ExportableImages:
     """An image tower."""
 
-    graph: Graph
+    graph: TracedTower
     recipe: PictureRecipe
 
 
@@ -86,7 +86,11 @@ def _(tower: HfText) -> ExportableText:
         return rows
 
     return ExportableText(
-        graph=Graph(tower.model.model, run), splitter=tower.splitter, pad=pad, query=how.query, document=how.document
+        graph=TracedTower(tower.model.model, run),
+        splitter=tower.splitter,
+        pad=pad,
+        query=how.query,
+        document=how.document,
     )
 
 
@@ -94,7 +98,8 @@ def _(tower: HfText) -> ExportableText:
 def _(tower: HfImages) -> ExportableImages:
     how = tower.architecture
     return ExportableImages(
-        Graph(tower.model.model, lambda model, pixels: how.image(model, {"pixel_values": pixels})), known(tower.recipe)
+        TracedTower(tower.model.model, lambda model, pixels: how.image(model, {"pixel_values": pixels})),
+        known(tower.recipe),
     )
 
 
@@ -110,7 +115,7 @@ def _(tower: StText) -> ExportableText:
         return rows
 
     return ExportableText(
-        graph=Graph(model, run), splitter=splitter, pad=int(model.tokenizer.pad_token_id or 0),
+        graph=TracedTower(model, run), splitter=splitter, pad=int(model.tokenizer.pad_token_id or 0),
         query=prompts["query"], document=prompts["document"],
     )  # fmt: skip
 
@@ -125,7 +130,7 @@ def _(tower: StImages) -> ExportableImages:
         rows: Tensor = model({"pixel_values": pixels, "modality": "image"})["sentence_embedding"]
         return rows
 
-    return ExportableImages(Graph(model, run), known(recipe))
+    return ExportableImages(TracedTower(model, run), known(recipe))
 
 
 @exportable_text.register
@@ -144,7 +149,9 @@ def _(tower: OpenClipText) -> ExportableText:
         rows: Tensor = model.encode_text(filled(tokens * mask, length, 0))
         return rows
 
-    return ExportableText(graph=Graph(tower.model.model, run), splitter=Splitter.of(same.backend_tokenizer, length, ""))
+    return ExportableText(
+        graph=TracedTower(tower.model.model, run), splitter=Splitter.of(same.backend_tokenizer, length, "")
+    )
 
 
 @exportable_images.register
@@ -155,7 +162,7 @@ def _(tower: OpenClipImages) -> ExportableImages:
     frame = None if fit is None else Frame(int(side), fit, described["interpolation"])
     recipe = frame and PictureRecipe(frame=frame, factor=BYTE, mean=described["mean"], std=described["std"])
     return ExportableImages(
-        Graph(tower.model.model, lambda model, pixels: model.encode_image(pixels)), known(recipe or None)
+        TracedTower(tower.model.model, lambda model, pixels: model.encode_image(pixels)), known(recipe or None)
     )
 
 
