@@ -6,6 +6,7 @@ TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 FRAMEWORKS_VENV ?= .venv-frameworks
 SERVERS_VENV ?= .venv-servers
+OPEN_CLIP = $(TEST_VENV)/open-clip
 # Milvus listens on all addresses: it runs in a network of its own, or where there may be none, not at all.
 ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo unshare --net tests/servers/loopback)
 AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
@@ -44,6 +45,9 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+	@$(TEST)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(OPEN_CLIP) \
+	  'open_clip_torch>=3,<4' ftfy timm wcwidth $$($(TEST)/python tools/torchvision_version.py)
+	@PYTHONPATH=$(OPEN_CLIP) $(TEST)/python -m pytest -rs tests/test_open_clip_encoder.py
 	@$(PYTHON) -m venv $(SERVERS_VENV)
 	@$(SERVERS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-servers]'
 	@$(ALONE) $(SERVERS_VENV)/bin/python -m pytest -c tests/stores/pytest.ini -rs tests/stores

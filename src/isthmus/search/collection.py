@@ -101,8 +101,9 @@ class Collection:
         ``encoder``: a name, an encoder, or ``"none"`` for documents that bring their own vectors; left out, the
         collection's own, and ``mini`` for a new one. ``calibration``: what the first calibration is. ``create=False``
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
-        drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
-        used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
+        drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"ivf-rabitq"``, ``"hnsw"``, or ``"auto"``, which chooses by
+        size. It is kept and used when the indexes are next built; left out, what was kept stays, and a new collection
+        has ``"auto"``.
         ``vectors``: where the folded vectors live and are searched: the address of a server
         (``"qdrant://localhost:6333/things"``), or ``"folder"``, the default. It is kept, too.
         ``device``, ``threads``, ``precision`` and ``trust_remote_code`` are for the encoder, as in ``encoders.load``.
