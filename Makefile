@@ -9,7 +9,6 @@ SERVERS_VENV ?= .venv-servers
 OPEN_CLIP = $(TEST_VENV)/open-clip
 # Milvus listens on all addresses: it runs in a network of its own, or where there may be none, not at all.
 ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo unshare --net tests/servers/loopback)
-AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
 # The tests, by file, that install more or need a server, a browser or the package index.
 HEAVY = mteb encoders install speech \
@@ -38,8 +37,6 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@test -x $(PROXIES)/usr/bin/caddy || ! command -v apt-get >/dev/null || { mkdir -p $(PROXIES) && cd $(PROXIES) \
 	  && { apt-get update -qq; apt-get download -qq nginx caddy; } && for each in *.deb; do dpkg -x $$each .; done; } 2>/dev/null \
 	  || echo "nginx and caddy could not be fetched"
-	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
-	  || echo "axe-core could not be installed"
 	@PATH="$$PATH:/usr/sbin:$(abspath $(PROXIES))/usr/sbin:$(abspath $(PROXIES))/usr/bin" \
 	  $(TEST)/python -m pytest -m '' -rs $(HEAVY:%=tests/test_%.py)
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)

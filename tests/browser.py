@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = which("chromium") or which("google-chrome")  # Debian's; or that of a machine that runs CI
-AXE = Path(sys.prefix, "axe", "node_modules", "axe-core", "axe.min.js")  # where `make test-all` puts it
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 COUNT_URLS = """
@@ -54,17 +53,15 @@ WIDER = """
 File = tuple[str, str, bytes]  # name, media type, content
 WIDTHS = {390: 844, 768: 1024, 1440: 900}  # of a phone, a tablet and a desktop, with their heights
 SCHEMES = ("light", "dark")
-EVERYTHING = ("CI", "ISTHMUS_TEST_ALL")  # where one of them is set, a test that cannot run fails
+EVERYTHING = "ISTHMUS_TEST_ALL"  # where it is set, a test that cannot run fails
 
 
 def missing() -> str | None:
     """Return what these tests need and this machine lacks, or None."""
-    if find_spec("playwright") is None:
-        return "Playwright is not installed: make test-all installs it"
+    if find_spec("playwright") is None or find_spec("axe_playwright_python") is None:
+        return "Playwright or axe is not installed: make test-all installs both"
     if CHROMIUM is None:
         return "chromium is not installed: apt-get install chromium"
-    if not AXE.exists():
-        return "axe-core is not installed: make test-all fetches it by npm"
     return None
 
 
@@ -73,7 +70,7 @@ def need_browser() -> None:
     why = missing()
     if why is None:
         return
-    if any(os.environ.get(name) for name in EVERYTHING):
+    if os.environ.get(EVERYTHING):
         pytest.fail(why, pytrace=False)
     pytest.skip(why)
 
@@ -148,7 +145,7 @@ def too_wide(page: Page) -> list[str]:
 def serious(page: Page) -> list[str]:
     """Return what axe finds that is serious or critical."""
     page.evaluate("Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)))")
-    page.evaluate(AXE.read_text("utf-8"))
+    page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8"))
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     bad = [one for one in found if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in bad]
