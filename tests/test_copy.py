@@ -243,7 +243,7 @@ def test_a_change_with_a_right_checksum_is_found_and_the_copy_stays_unfinished(
         kept(source, target, [rounded(one) if one.document.id == "d0-6" else one for one in batch], record)
 
     monkeypatch.setattr(copy_module, "_write", lossy)
-    with pytest.raises(BadFile, match=r"not equal .*: 'd0-6' have other checksums. The copy stays unfinished"):
+    with pytest.raises(BadFile, match=r"not equal .*: 'd0-6' differ. The copy stays unfinished"):
         things.copy_to(tmp_path / "b")
     with pytest.raises(UnfinishedCopy, match="unfinished copy"):
         Collection.open(tmp_path / "b", encoder)

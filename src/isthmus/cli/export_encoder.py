@@ -18,7 +18,7 @@ def export_encoder(
     out: Annotated[Path, typer.Argument(help="output folder")],
     quiet: Quiet = False,
 ) -> None:
-    """Write an encoder of torch as an onnx: folder, so that it runs without torch.
+    """Write a torch encoder as an onnx: folder, so that it runs without torch.
 
         isthmus export-encoder hf:openai/clip-vit-base-patch32 clip
 

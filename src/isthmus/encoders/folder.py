@@ -222,10 +222,12 @@ def _shared(path: Path, table: Mapping[str, Any]) -> Description | None:
             f"{path}: text.encoder is {section.encoder!r}; it must be one of {SHARED_TEXTS}, or a folder beside this "
             f"one, such as {RELATIVE}mini."
         )
+    if (path.parent / section.encoder).resolve() == path.parent.resolve():
+        raise BadFile(f"{path}: text.encoder is {section.encoder!r}, which is this folder itself.")
     below = describe(path.parent / section.encoder)
-    if below.text is None:
-        raise BadFile(f"{path}: text.encoder is {section.encoder!r}, which has no text tower.")
-    return below.owner
+    if below.text is None or below.shared is not None:
+        raise BadFile(f"{path}: text.encoder is {section.encoder!r}, which has no text tower of its own.")
+    return below
 
 
 def checksum(path: Path) -> str:

@@ -198,7 +198,8 @@ def rotation(width: int) -> Matrix:
     >>> np.allclose(rotation(16) @ rotation(16).T, np.eye(16), atol=1e-6)
     True
     """
-    normal = np.random.default_rng(width).standard_normal((width, width))
+    legacy = np.random.RandomState(width)
+    normal = legacy.standard_normal((width, width))
     orthogonal, upper = np.linalg.qr(normal)
     turned: Matrix = (orthogonal * np.sign(np.diag(upper))).astype(np.float32)  # libraries choose the signs themselves
     turned.flags.writeable = False

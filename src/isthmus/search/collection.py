@@ -34,6 +34,7 @@ from isthmus.prefetch import prefetch
 from isthmus.registry import lookup, suggestion
 from isthmus.search import arguments, calibrate
 from isthmus.search.copy import Copied, Stages, copied, open_target
+from isthmus.search.copy_record import COPY, check_finished
 from isthmus.search.export import exported
 from isthmus.search.handle import Handle, Result, named_server, open_handle
 from isthmus.search.hits import Hit
@@ -405,6 +406,7 @@ class Collection:
             raise CannotWrite(f"{self.path} cannot be written to: {why}.")
         self._handle.database.check_place()  # taking the lock would create a deleted folder again
         with self._store.sole_writer() if alone else self._store.writer():
+            check_finished(self._handle.database.manifest(COPY), self.path)  # it may have been opened before that copy
             self._handle.reload_if_reencoded()
             loader = self._handle.loader if encoder is None else lambda: encoder
             yield Writer(self._store, loader, self._handle.dim)

@@ -264,10 +264,10 @@ def _verified(source: Store, target: Store, progress: Count, *, was_finished: bo
         progress(totals.documents, len(mine))
     if wrong:
         more = f" and {len(wrong) - SHOWN:,} more" if len(wrong) > SHOWN else ""
-        what = f"{', '.join(map(repr, wrong[:SHOWN]))}{more} have other checksums."
+        what = f"{', '.join(map(repr, wrong[:SHOWN]))}{more} differ."
         raise _differs(source, target, what, was_finished)
     if _kept(source) != _kept(target):
-        raise _differs(source, target, "the calibrations are others.", was_finished)
+        raise _differs(source, target, "the calibrations differ.", was_finished)
     return totals
 
 

@@ -7,21 +7,23 @@ Nothing here serves a search. ``SnapshotManager`` does, and runs this on the cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TypeAlias
 
 import numpy as np
 
 from isthmus import calibration
 from isthmus.calibration import Fitted, Statistics
-from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
+from isthmus.errors import BadFile, CannotFit, CannotReach, CannotWrite, IsthmusError
 from isthmus.index import AUTO, fits
 from isthmus.kinds import TEXT
 from isthmus.search import calibrate, drafts, hybrid, index_folder, query_log, references, versions
 from isthmus.search.calibrate import Means
+from isthmus.search.copy_record import COPY, check_finished
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
 from isthmus.search.publisher import Publisher
@@ -33,6 +35,7 @@ from isthmus.types import Vectors
 INDEX_KIND = "index_kind"  # its name in the manifest
 DRIFT = 0.2  # radii that a part's mean may move before a re-fit is worth its cost
 GROWTH = 2.0  # times as many vectors of a part as at the fit
+LONGEST_WAIT, PAUSE = 60.0, 0.1  # seconds, for another process that publishes; between two looks
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
 
@@ -129,10 +132,29 @@ class SnapshotBuilder:
         with self.store.building() as mine:
             yield mine
 
+    @contextmanager
+    def _publishing(self) -> Iterator[bool]:
+        """Hold the lock of indexes as ``building`` does; where vectors are published, wait for it.
+
+        Without the lock an index is built in memory, where the vectors of a collection on a server may not fit.
+        """
+        late = monotonic() + LONGEST_WAIT
+        while True:
+            with self.building() as mine:
+                if mine or self.publisher is None or not self.writable:
+                    yield mine
+                    return
+            if monotonic() > late:
+                raise CannotWrite(
+                    f"Another process has been publishing vectors of {self.opened.folder} for {LONGEST_WAIT:.0f} "
+                    "seconds. Try again when it is done."
+                )
+            sleep(PAUSE)
+
     def sweep(self) -> None:
         """Remove drafts of indexes and calibrations that killed processes left, unless another process writes one.
 
-        A draft that the next calibration may continue stays.
+        A draft that the next calibration may continue stays; so does everything while the server does not answer.
         """
         there, version = index_folder.entries(self.folder), self.version()
         newer = max(self.store.calibrations.versions(), default=0) > version
@@ -140,7 +162,7 @@ class SnapshotBuilder:
         published = 0 if self.publisher is None else len(self.publisher.records())
         if alone and not newer and published <= 1:
             return  # as nearly always: no lock is needed
-        with self.building() as mine:
+        with self.building() as mine, suppress(CannotReach):
             if mine:
                 index_folder.keep_only(self.folder, self._newest() if self.publisher is None else None)
                 unfinished = drafts.begun(self.store, self.publisher)
@@ -148,9 +170,14 @@ class SnapshotBuilder:
                 self.sweep_publications()
 
     def sweep_publications(self) -> None:
-        """Drop publications but those of the served calibration, and of one to continue; the caller holds the lock."""
+        """Drop publications but those of the served calibration, and of one to continue; the caller holds the lock.
+
+        All stay while the server does not answer.
+        """
         version = self.version()
-        if self.publisher is not None and len(self.publisher.records()) > 1:
+        with suppress(CannotReach):
+            if self.publisher is None or len(self.publisher.records()) < 2:
+                return
             kept = [drafts.begun(self.store, self.publisher), self.read(version) if version else None]
             self.publisher.sweep([one.identity for one in kept if one is not None])
 
@@ -224,7 +251,8 @@ class SnapshotBuilder:
 
         With ``trim`` the store forgets what only an older index needs to be followed.
         """
-        with self.building() as mine, self.store.database.reading():
+        lock = self.building if self._is_published(calibrated) else self._publishing
+        with lock() as mine, self.store.database.reading():
             if not mine and self.publisher is not None:
                 there = self.publisher.loaded(calibrated, self.store)  # another process brings it up to date
                 if there is not None:
@@ -236,6 +264,12 @@ class SnapshotBuilder:
                 if trim:
                     self.store.trim(snapshot.sequence)
         return snapshot
+
+    def _is_published(self, calibrated: Calibrated) -> bool:
+        if self.publisher is None:
+            return False
+        with self.store.database.reading():
+            return self.publisher.loaded(calibrated, self.store) is not None
 
     def _keep_only(self, snapshot: Snapshot) -> None:
         """Remove every index on the disk but one; publications are dropped when another one is served."""
@@ -283,7 +317,7 @@ class SnapshotBuilder:
         """
         keep = keep and self.writable
         encoding = encodings(self.store.database)
-        with self._fitting(keep), self.building() if keep else nullcontext(False) as mine:
+        with self._fitting(keep), self._publishing() if keep else nullcontext(False) as mine:
             with self.store.database.reading():
                 before = None if replacing else self.version()
                 if not self.store.count():
@@ -306,6 +340,8 @@ class SnapshotBuilder:
                     f"{self.opened.folder} is being calibrated by another process. Searches use its calibration as "
                     "soon as it is done; to make another, try again then."
                 )
+            if keep:
+                check_finished(self.store.database.manifest(COPY), self.opened.folder)
             yield
 
     def restored(self, version: int) -> Snapshot:
@@ -314,7 +350,7 @@ class SnapshotBuilder:
         What is published is in ``coming`` until the caller serves it.
         """
         encoding = encodings(self.store.database)
-        with self._fitting(True), self.building() as mine:
+        with self._fitting(True), self._publishing() as mine:
             with self.store.database.reading():
                 earlier = self.read(version)
                 if missing := unknown(earlier.fitted, self.store):

@@ -54,7 +54,9 @@ def log(out: Path, row: Mapping[str, Any]) -> None:
 
 def check_recipe(out: Path, saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
     """Reject the checkpoint of a training with other settings."""
-    before = saved["recipe"]
+    before = saved.get("recipe", {})
+    if recipe.keys() - before.keys():
+        raise BadInput(f"{out} has a training that an earlier version began. Write to another folder.")
     if other := changed(before, recipe):
         told = ", ".join(f"{name} ({before[name]}, now {recipe[name]})" for name in other)
         raise BadInput(f"{out} has a training with another {told}. Continue with that, or write to another folder.")

@@ -1,4 +1,4 @@
-"""``isthmus export-encoder``: write an encoder of torch as an ``onnx:`` folder, which runs without torch.
+"""``isthmus export-encoder``: write a torch encoder as an ``onnx:`` folder, which runs without torch.
 
 The text tower becomes a model of tokens and mask, the image tower one of pixels; the tokenizer goes with them. Weights
 stay float32. The folder is loaded and compared with the encoder before it takes its place.
@@ -60,7 +60,7 @@ def export_encoder(name: str, out: Path) -> Encoder:
     kind, _, rest = name.partition(":")
     if kind not in FAMILIES or not rest:
         raise BadInput(
-            f"{name!r} cannot be exported: write an encoder of torch with towers for texts and pictures, "
+            f"{name!r} cannot be exported: write a torch encoder with towers for texts and pictures, "
             f"{', '.join(f'{each}:NAME' for each in FAMILIES)}."
         )
     if out.exists() and not (out / DESCRIPTION).exists():

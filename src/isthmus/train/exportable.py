@@ -62,13 +62,13 @@ class ExportableImages:
 @singledispatch
 def exportable_text(tower: object) -> ExportableText:
     """Return a text tower as it is exported; refuse what ``encoder.toml`` cannot describe."""
-    raise BadInput(f"a {type(tower).__name__} is no text tower of hf:, st: or open_clip:")
+    raise BadInput(f"a {type(tower).__name__} is not a text tower of hf:, st: or open_clip:")
 
 
 @singledispatch
 def exportable_images(tower: object) -> ExportableImages:
     """Return an image tower as it is exported; refuse what ``encoder.toml`` cannot describe."""
-    raise BadInput(f"a {type(tower).__name__} is no image tower of hf:, st: or open_clip:")
+    raise BadInput(f"a {type(tower).__name__} is not an image tower of hf:, st: or open_clip:")
 
 
 @exportable_text.register

@@ -60,7 +60,7 @@ function report(name, body, last) {
   ].filter(Boolean);
 }
 
-/** What the diagnosis means for who searches; its own words and commands stand behind a click. */
+/** What the diagnosis means for people who search; its own words and commands stand behind a click. */
 function verdict(found) {
   const [title, said, todo] = say.verdicts[found.level] ?? [say.unknown, found.verdict, ""];
   const list = (name, lines) => (lines.length ? el("details", {}, el("summary", {}, name), el("ul", {}, lines.map((one) => el("li", {}, withCode(one))))) : null);

@@ -193,7 +193,7 @@ export const words = {
     examining: (done, total) => (total ? `Examining … ${percent(done / total)}` : "Examining …"),
     failed: "The examination failed: ",
     made: (when) => `Examined ${when}`,
-    verdicts: { // by level: what it means for who searches, and what is to be done
+    verdicts: { // by level: what it means for people who search, and what is to be done
       fair: ["Every kind of document gets its share", "No kind crowds out another.", "Nothing."],
       corrected: ["Calibration gives every kind its share", "Without it, some kinds of documents would stand too far behind.", "Nothing. Leave the ranking on Calibrated."],
       partly: ["Some kinds are a little hard to find", "Calibration makes up for part of it.", "Look for one kind at a time with the chips above the hits. Whoever runs this collection can improve its calibration."],
