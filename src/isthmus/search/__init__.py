@@ -6,7 +6,7 @@ with Collection.open("things.isthmus") as things:
 """
 
 from isthmus.search.collection import Collection
-from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.hits import Explanation, Hit, Hits, Passage
 from isthmus.search.interface import SearchInterface
 from isthmus.search.maps import Map, Shares, WordShare
 from isthmus.search.reencode import Reencoded
@@ -25,6 +25,7 @@ __all__ = [
     "Explanation",
     "FieldValues",
     "Hit",
+    "Hits",
     "Indexed",
     "Map",
     "Passage",
