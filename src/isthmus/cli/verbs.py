@@ -26,6 +26,7 @@ from isthmus.cli.plan import plan
 from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search
 from isthmus.cli.serve import keys, serve
+from isthmus.cli.shards import shards
 from isthmus.cli.stats import stats
 from isthmus.cli.terminal import echo, reporter
 from isthmus.cli.train_forge import train_forge
@@ -57,6 +58,7 @@ VERBS = {
     backup: "copy a collection while it is in use",
     restore: "make a collection from a backup",
     compact: "free the disk space of deleted documents",
+    shards: "put the vectors of a collection on several servers",
     plan: "estimate what many documents will take",
     doctor: "show what is installed and what is missing",
     demo: "try it on a sample folder",

@@ -167,7 +167,8 @@ def open_handle(
     The URL of a PostgreSQL server opens a collection there. ``vectors``: the server of its folded vectors, or
     ``folder``; left out, what the collection has.
     """
-    own = vectors == FOLDER or (vectors in postgres.NAMES and postgres.is_address(os.fspath(path)))
+    in_database = vectors in (*postgres.NAMES, *postgres.SHARDED) and postgres.is_address(os.fspath(path))
+    own = vectors == FOLDER or in_database
     server = opened_server(vectors) if isinstance(vectors, str) and not own else vectors
     found = _opened(path, encoder, create=create, runtime=runtime)
     try:
@@ -186,6 +187,8 @@ def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVe
     own = store.published(None if kept is None else str(kept))
     if own is None and vectors in postgres.NAMES:
         raise BadInput(f"{store.database.path} has no pgvector, so its vectors cannot be there. Use vectors='folder'.")
+    if own is None and kept in postgres.SHARDED:
+        raise BadInput(f"{store.database.path} has no shards. Make them first: isthmus shards SERVER… --in URL.")
     return own or vectors
 
 
@@ -226,8 +229,9 @@ def _on_postgres(url: str, encoder: str | Encoder | None, *, create: bool, runti
     database = PostgresDatabase(postgres.PostgresAddress.of(url))
     try:
         loaded = None
-        if not database.there:
+        if not database.there or not database.manifest("encoder"):  # there may be tables alone
             loaded = _before_making(database.path, encoder, create=create, runtime=runtime)
+        if not database.there:
             database.create()
         return _with_encoder(database.path, PostgresStore(database), encoder, runtime, loaded)
     except BaseException:

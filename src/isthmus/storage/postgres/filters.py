@@ -1,8 +1,7 @@
 """A parsed ``where`` as a condition of SQL on the documents ``d``.
 
 ``facts`` maps each name to the list of its values, so a value under a name is containment, which the GIN index finds,
-and a range is a path that is tried on each document. Only what
-postgres_fdw sends to another server is used.
+and a range is a path that is tried on each document. Everything here is what postgres_fdw sends to another server.
 
 >>> compiled(parse({"lang": "en"}))
 Sql(text='d.facts @> %s::jsonb', values=('{"lang": ["en"]}',))
