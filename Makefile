@@ -29,7 +29,7 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	  || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || echo "chromium could not be installed"
 	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
 	  || echo "axe-core could not be installed"
-	@$(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_schema.py tests/test_serve_browser.py tests/test_engines.py tests/test_postgres.py tests/test_postgres_faults.py tests/test_postgres_shards.py tests/test_plan.py tests/test_ray.py
+	@$(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_schema.py tests/test_serve_browser.py tests/test_engines.py tests/test_postgres.py tests/test_postgres_faults.py tests/test_postgres_refits.py tests/test_postgres_limits.py tests/test_postgres_replica.py tests/test_postgres_writers.py tests/test_postgres_shards.py tests/test_plan.py tests/test_ray.py
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks

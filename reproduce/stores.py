@@ -1,6 +1,6 @@
 """A store that isthmus did not build, before and after: CLIP's vectors in each, searched with its own client.
 
-    python reproduce/stores.py --data DIR        (or ISTHMUS_DATA=DIR; needs emb/clip_pairs.npz, the extra test-stores)
+    python reproduce/stores.py --data DIR        (or ISTHMUS_DATA=DIR; needs emb/clip_pairs.npz, the extra test-servers)
 
 The corpus is 100 photos of Flickr8k and, for each, one caption; the queries are another caption of each. Reference
 queries are the other three captions. The script is skipped where a client is missing.
@@ -64,6 +64,6 @@ def main(data: Path) -> list[Row]:
 if __name__ == "__main__":
     options = arguments(__doc__)
     if missing := [name for name in CLIENTS if not installed(name)]:
-        print(f"stores.py: skipped, no client of {', '.join(missing)}: pip install '.[test-stores]'")
+        print(f"stores.py: skipped, no client of {', '.join(missing)}: pip install '.[test-servers]'")
         raise SystemExit(0)
     raise SystemExit(compared("stores", main(options.data), options.write))

@@ -13,8 +13,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -145,8 +145,27 @@ def _started(programs: Path, folder: Path) -> Server:
 
 
 def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="isthmus-postgres-"))
+    folder = ordinary_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def replica() -> Iterator[Server]:
+    """Start a streaming replica of the server."""
+    primary = server()
+    if primary.programs is None:
+        pytest.skip(f"the server of {VARIABLE} gets no replica")
+    made = primary.replica()
+    try:
+        yield made
+    finally:
+        _stopped(made)
+
+
+def ordinary_folder() -> Path:
+    """Make a folder that the server may write to."""
+    folder = Path(tempfile.mkdtemp(prefix="isthmus-postgres-"))
     if os.getuid() == 0:
         shutil.chown(folder, ORDINARY)
     return folder

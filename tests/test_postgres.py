@@ -204,6 +204,12 @@ def test_two_processes_never_fit_at_once(things: Collection, url: str, counting:
     assert things.calibrate("none").version >= 1
 
 
+def tables_of(things: Collection) -> list[tuple[str]]:
+    """Return the tables of publications."""
+    found = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'folded\\_%%'"
+    return list(things.store.database.all(found, schema_of(things)))  # type: ignore[attr-defined]
+
+
 def roles() -> tuple[str, str]:
     """Return the SQL of the documentation, by role."""
     return re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)[:2]  # type: ignore[return-value]
@@ -224,6 +230,10 @@ def test_a_reader_searches_and_writes_nothing(things: Collection, counting: Coun
             reading.add([Document("a", "a cat")])
         with psycopg.connect(server().database(user=f"r_{name}")) as connection, pytest.raises(psycopg.Error):
             connection.execute(f"DELETE FROM {name}.documents")
+    things.calibrate("none")  # in a new table
+    with Collection.open(server().database(user=f"r_{name}", collection=name), counting) as reading:
+        assert [hit.id for hit in reading.search("a red cat")] == [hit.id for hit in things.search("a red cat")]
+        assert reading._snapshots.latest().is_published
 
 
 @install
@@ -231,15 +241,24 @@ def test_a_writer_does_everything_but_make_and_drop_tables(things: Collection, c
     name = schema_of(things)
     writer = roles()[1].replace("things", name).replace("'…'", f"'{PASSWORD}'").replace("isthmus_writer", f"w_{name}")
     administered(writer)
+    things.calibrate("center")
+    [owned] = tables_of(things)
     with Collection.open(server().database(user=f"w_{name}", collection=name), counting) as writing:
         writing.add([Document("a", "a cat")])
         writing.delete("d0-1")
         writing.calibrate("center")
+        assert writing._snapshots.latest().is_published
+        assert tables_of(writing) == [owned]  # emptied: only its owner may drop it
+        assert writing.store.database.one(f"SELECT count(*) FROM {owned[0]}") == (0,)  # type: ignore[attr-defined]
         writing.log_queries()
         assert writing.search("cat")
         assert writing.reencode(other).encoded == 40
     with psycopg.connect(server().database(user=f"w_{name}")) as connection, pytest.raises(psycopg.Error):
         connection.execute(f"DROP TABLE {name}.documents")
+    with Collection.open(server().collection(name), create=False) as owning:
+        owning.calibrate("center")
+        assert owned not in tables_of(owning)
+        assert owning.store.database.one("SELECT count(*) FROM folded") == (0,)  # type: ignore[attr-defined]
 
 
 @install
@@ -289,8 +308,9 @@ def test_a_calibration_that_is_replaced_leaves_no_vectors_and_no_index(
         things.calibrate("none")
         things.search("a red cat")
         things.compact()
-        counts = things.store.database.all("SELECT key, count(DISTINCT document) FROM folded GROUP BY key")  # type: ignore[attr-defined]
-        assert [count for _, count in counts] == [40]
+        [(table,)] = tables_of(things)
+        counted = f"SELECT count(DISTINCT document), (SELECT count(*) FROM folded) FROM {table}"
+        assert things.store.database.one(counted) == (40, 0)  # type: ignore[attr-defined]
         indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND indexdef LIKE '%%hnsw%%'"
         assert things.store.database.one(indexes, schema_of(things))[0] == 3  # type: ignore[attr-defined]
         assert things.verify() == []

@@ -78,7 +78,7 @@ def there(things: Collection) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for number in (1, 2, 3):
         with psycopg.connect(shard(number).url) as connection:
-            names = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'folded%%'"
+            names = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'rows%%'"
             ((name,),) = connection.execute(names, (schema_of(things),)).fetchall()
             found[number] = {
                 row for (row,) in connection.execute(f"SELECT document FROM {schema_of(things)}.{name}").fetchall()
@@ -132,7 +132,7 @@ def test_each_shard_gets_the_limit_and_uses_its_index(
             with psycopg.connect(shard(number).url) as connection:
                 connection.execute("SET hnsw.iterative_scan = relaxed_order")
                 used = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {text}").fetchall())
-            assert re.search(r"Index Scan using folded_\w+ on folded_\w+", used), used
+            assert re.search(r"Index Scan using rows_\w+ on rows_\w+", used), used
 
 
 def test_hnsw_on_shards_finds_what_exact_search_finds_also_with_a_filter(
@@ -280,7 +280,7 @@ def test_rows_that_are_written_twice_are_there_once(things: Collection) -> None:
     assert publisher is not None
     assert calibrated is not None
     for block in things.store.blocks():
-        for piece in publisher._pieces(calibrated, block, things.store):
+        for piece in publisher._pieces(calibrated, block, things.store, None):
             vectors.write(record.key, piece)
     assert [vectors.count(record.key, name, where) for name in ("text", "image", "image+text")] == counts
 

@@ -31,6 +31,7 @@ from isthmus.kinds import KINDS, atoms, joined
 from isthmus.ocr import engine
 from isthmus.ocr.cache import FOLDER
 from isthmus.search import Collection
+from isthmus.storage.postgres.address import PostgresAddress, is_address
 from isthmus.storage.servers import FOLDER as IN_FOLDER
 
 
@@ -57,7 +58,7 @@ def doctor(
         "Extras": [*_extras(), _ocr()],
     }
     if into is not None:
-        sections[f"The collection {into}"] = _collection(into)
+        sections[f"The collection {_without_password(into)}"] = _collection(into)
     found = [one for several in sections.values() for one in several]
     if json:
         echo_json([asdict(one) for one in found])
@@ -191,6 +192,14 @@ def _own_encoder(things: Collection) -> Finding:
         return Finding("its encoder", False, f"{name} cannot be loaded, so the collection cannot be searched: {error}")
     said = "none: it holds vectors of your own" if encoder is None else f"{name} loads: {encoder.dim} dimensions"
     return Finding("its encoder", True, said)
+
+
+def _without_password(place: str) -> str:
+    """Return a folder as it is, and a URL without its password."""
+    try:
+        return str(PostgresAddress.of(place)) if is_address(place) else place
+    except IsthmusError:  # which the check of the collection shows
+        return "of this URL"
 
 
 def _collection(place: str) -> list[Finding]:

@@ -107,7 +107,7 @@ def _postgres(load: Workload, constants: Constants, *, half: bool) -> _Parts:
     texts = load.documents * (constants.of("store_document_bytes") + load.text_bytes)
     return _Parts(
         store=round(texts) + raw,
-        folded=sizes.pg_table_bytes(load.rows, load.width, half=half),
+        folded=sizes.pg_table_bytes(load.rows, load.width),  # of 32 bits: only the index has 16
         index=graph,
         memory=graph,
         basis="page layout, compared with PostgreSQL 18 and pgvector 0.8",

@@ -227,16 +227,20 @@ class Collection:
         With an id instead of a document, the metadata alone: ``update("a", metadata={"lang": "en"})``.
         """
         arguments.change(document, metadata)
-        with self._writing() as writer:
-            name = document if isinstance(document, str) else document.id
-            before = self.get(name)
+        name = document if isinstance(document, str) else document.id
+
+        def changed() -> tuple[Arrival, int]:
+            with self._handle.database.reading():
+                before, file, row = self.get(name), self._store.origin(name), self._store.rows_of([name])[name]
             if isinstance(document, str):
-                changed = {**before.metadata, **(metadata or {})}
-                after = Document.restored(name, before.parts, changed, before.vectors)
+                said = {**before.metadata, **(metadata or {})}
+                after = Document.restored(name, before.parts, said, before.vectors)
             else:
                 after = merged(before, document)
-            file = self._store.origin(name)
-            return writer.add([Arrival(prepared(after), *file)])
+            return Arrival(prepared(after), *file), row
+
+        with self._writing() as writer:
+            return writer.replace(changed)
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete documents; return how many existed."""
@@ -362,8 +366,8 @@ class Collection:
     @contextmanager
     def _writing(self, encoder: Encoder | None = None, *, alone: bool = False) -> Iterator[Writer]:
         """Hold the right to write, with another encoder if one is given; ``alone``: while no other process does."""
-        if not self._handle.database.writable:
-            raise CannotWrite(f"{self.path} cannot be written to: it is read-only for this user.")
+        if (why := self._handle.database.read_only()) is not None:
+            raise CannotWrite(f"{self.path} cannot be written to: {why}.")
         self._handle.database.check_place()  # taking the lock would create a deleted folder again
         with self._store.sole_writer() if alone else self._store.writer():
             self._handle.reload_if_reencoded()
@@ -487,9 +491,9 @@ class Collection:
         ``means``: documents (or their raw vectors, or another fitted calibration) whose means ``center`` and ``dn``
         subtract, such as those of a training split; later re-fits keep them. Default: the collection's own.
         """
-        if not self._handle.database.writable:
+        if (why := self._handle.database.read_only()) is not None:
             raise CannotWrite(
-                f"{self.path} is read-only for this user, so a calibration cannot be saved. Search it as it is (a "
+                f"A calibration of {self.path} cannot be saved: {why}. Search it as it is (a "
                 "search calibrates for its own process where nothing is saved), or calibrate a copy of your own."
             )
         own: Own = arguments.references(queries)
@@ -532,8 +536,8 @@ class Collection:
         known = [str(one.version) for one in self.calibrations()]
         if str(version) not in known:
             raise UnknownName(f"No calibration has the number {shown(version)}. {suggestion(str(version), known)}")
-        if not self._handle.database.writable:
-            raise CannotWrite(f"{self.path} is read-only for this user, so its calibration cannot be changed.")
+        if (why := self._handle.database.read_only()) is not None:
+            raise CannotWrite(f"The calibration of {self.path} cannot be changed: {why}.")
         return self.retry_if_reencoded(lambda: self._snapshots.use_again(version)).calibrated
 
     def refresh(self) -> None:

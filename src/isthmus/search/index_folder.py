@@ -33,7 +33,6 @@ from isthmus.storage.base import State
 
 FORMAT = 3
 FOLDER = "index"
-LOCK = "index.lock"
 ABOUT = "index.json"
 DRAFT = ".tmp"
 

@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from threading import RLock
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from isthmus.calibration import Fitted
-from isthmus.errors import BadSpec, CannotReach, counted
+from isthmus.calibration import Fitted, NeighbourSearch
+from isthmus.errors import BadSpec, CannotReach, CannotWrite, counted
 from isthmus.search.published_index import PublishedIndex
 from isthmus.search.snapshot import Calibrated, Snapshot, folded, known
 from isthmus.storage.base import Block, State
@@ -55,7 +54,6 @@ class Publisher:
 
     server: PublishedVectors
     database: Engine  # with the manifest
-    lock: RLock = field(default_factory=RLock)  # held to build, where the store has no folder for a lock
 
     def records(self) -> list[Publication]:
         """Return the publications that may be on the server, oldest first."""
@@ -77,10 +75,13 @@ class Publisher:
                 return dict(sorted(about.written.items()))
         return {}
 
-    def published(self, calibrated: Calibrated, store: Store, state: State, last: int) -> Snapshot:
+    def published(
+        self, calibrated: Calibrated, store: Store, upto: tuple[State, int], neighbours: NeighbourSearch | None = None
+    ) -> Snapshot:
         """Bring the publication of a calibration up to a state, and return its snapshot; the caller holds the lock.
 
-        What was begun is continued. What is lost, or not of this history, is published anew under another key.
+        ``upto``: the state, and its last row. What was begun is continued. What is lost, or not of this history, is
+        published anew under another key.
         """
         if calibrated.fitted.spec.dynamic:
             raise BadSpec(
@@ -88,9 +89,12 @@ class Publisher:
                 f"{self.server.address} does not store what that needs. Use a calibration that is not dynamic, or keep "
                 "the vectors in the folder: vectors='folder' (--vectors folder)."
             )
-        begun = self._begun(calibrated, store)
+        state, last = upto
+        begun = self.begun(calibrated, store)
+        if begun is None:
+            self.forget(calibrated)  # lost, or of another history
         for block in store.blocks(after=begun[1].last if begun else -1, last=last):
-            pieces = self._pieces(calibrated, known(block, calibrated.fitted), store)
+            pieces = self._pieces(calibrated, known(block, calibrated.fitted), store, neighbours)
             if begun is None and pieces:
                 begun = self._begin(calibrated, state, pieces[0].vectors.shape[1])
             if begun is not None:
@@ -106,13 +110,12 @@ class Publisher:
         self.server.mark(key, about)
         return self._snapshot(calibrated, key, about)
 
-    def _begun(self, calibrated: Calibrated, store: Store) -> tuple[str, About] | None:
-        """Return the publication to continue; None if there is none."""
+    def begun(self, calibrated: Calibrated, store: Store) -> tuple[str, About] | None:
+        """Return the publication to continue, and how far it is; None if there is none."""
         for record in self._of(calibrated):
             about = self.server.about(record.key)
             if about is not None and self._is_own(about, record, store):
                 return record.key, about
-        self.forget(calibrated)  # lost, or of another history
         return None
 
     def _begin(self, calibrated: Calibrated, state: State, width: int) -> tuple[str, About]:
@@ -121,7 +124,9 @@ class Publisher:
         self.server.begin(key, calibrated.fitted.document_modalities, width)
         return key, About(calibrated.identity, state, -1)
 
-    def _pieces(self, calibrated: Calibrated, block: Block, store: Store) -> list[FoldedRows]:
+    def _pieces(
+        self, calibrated: Calibrated, block: Block, store: Store, neighbours: NeighbourSearch | None
+    ) -> list[FoldedRows]:
         """Fold a block of documents, with their metadata."""
         rows = block.rows.tolist()
         facts, names = store.facts(rows), dict(zip(rows, block.ids, strict=True))
@@ -133,7 +138,7 @@ class Publisher:
                 [names[row] for row in piece.rows[:, 0].tolist()],
                 [facts.get(row, ()) for row in piece.rows[:, 0].tolist()],
             )
-            for piece in folded(calibrated.fitted, block, calibrated.sources)
+            for piece in folded(calibrated.fitted, block, calibrated.sources, neighbours)
         ]
 
     def _written(self, key: str, about: About, pieces: Sequence[FoldedRows], last: int) -> tuple[str, About]:
@@ -158,19 +163,22 @@ class Publisher:
         there = {record.key: record for record in self.records() if not record.dropping}
         return all(key in there and there[key].removed <= snapshot.sequence for key in keys)
 
-    def sweep(self, served: str | None) -> None:
-        """Drop every publication but that of the served calibration; the caller holds the lock.
+    def sweep(self, kept: Collection[str]) -> None:
+        """Drop every publication but the last of each of these calibrations; the caller holds the lock.
 
-        What cannot be dropped now, because the server does not answer, is dropped later.
+        What cannot be dropped now, because the server does not answer or it is still read, is dropped later.
         """
-        mine = [record for record in self.records() if record.identity == served and not record.dropping]
-        for record in self.records():
-            if record not in mine[-1:]:
+        records = self.records()
+        newest = {one.identity: one.key for one in records if one.identity in kept and not one.dropping}
+        for record in records:
+            if record.key not in newest.values():
                 self._change(record.key, dropping=True)
                 try:
                     self.server.drop(record.key)
                 except CannotReach:
                     return
+                except CannotWrite:
+                    continue
                 self._forget(record.key)
 
     def problems(self, calibrated: Calibrated, store: Store) -> list[str]:

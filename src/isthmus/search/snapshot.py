@@ -124,6 +124,7 @@ class Calibrated:
     sources: Mapping[str, list[int]] = field(default_factory=dict)  # document → the reference queries made from it
     hybrid: HybridScale | None = None
     identity: str = ""  # random: two calibrations may have one number, in two histories of a store
+    request: str = ""  # of what it was asked for; empty if that cannot be asked for again
 
 
 @dataclass(frozen=True, slots=True, eq=False)

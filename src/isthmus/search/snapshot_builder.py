@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from isthmus.calibration import Fitted, Statistics
 from isthmus.errors import BadFile, CannotFit, CannotWrite, IsthmusError
 from isthmus.index import AUTO, fits
 from isthmus.kinds import TEXT
-from isthmus.search import calibrate, hybrid, index_folder, query_log, references, versions
+from isthmus.search import calibrate, drafts, hybrid, index_folder, query_log, references, versions
 from isthmus.search.calibrate import Means
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
@@ -36,9 +36,6 @@ GROWTH = 2.0  # times as many vectors of a part as at the fit
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
 
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
-
 
 @dataclass(slots=True, eq=False)
 class SnapshotBuilder:
@@ -48,7 +45,6 @@ class SnapshotBuilder:
     store: Store
     spec: str = "auto"  # what a first calibration is
     coming: set[int] = field(default_factory=set, init=False)  # calibrations that this process will serve in a moment
-    lock: BaseFileLock | None = field(default=None, init=False)  # of ``index/``
 
     @property
     def folder(self) -> Path | None:
@@ -126,59 +122,37 @@ class SnapshotBuilder:
 
     @contextmanager
     def building(self) -> Iterator[bool]:
-        """Hold the lock of ``index/``; yields whether this process has it, and may write there, or publish."""
-        from filelock import FileLock, Timeout  # late: readers never need it
-
+        """Hold the lock of indexes; yields whether this thread has it, and may write them, or publish vectors."""
         if not self.writable or (self.folder is None and self.publisher is None):
             yield False
             return
-        if self.folder is None:
-            with self._publishing() as mine:
-                yield mine
-            return
-        self.store.database.check_place()  # taking the lock would create a deleted folder again
-        if self.lock is None:
-            self.lock = FileLock(self.folder / index_folder.LOCK, timeout=0)
-        try:
-            self.lock.acquire()
-        except (Timeout, OSError):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self.lock.release()
-
-    @contextmanager
-    def _publishing(self) -> Iterator[bool]:
-        """Hold the lock of a store that has no folder: no other thread publishes."""
-        if self.publisher is None or not self.publisher.lock.acquire(blocking=False):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self.publisher.lock.release()
+        with self.store.building() as mine:
+            yield mine
 
     def sweep(self) -> None:
-        """Remove drafts of indexes and calibrations that killed processes left, unless another process writes one."""
+        """Remove drafts of indexes and calibrations that killed processes left, unless another process writes one.
+
+        A draft that the next calibration may continue stays.
+        """
         there, version = index_folder.entries(self.folder), self.version()
-        drafts = max(self.store.calibrations.versions(), default=0) > version
+        newer = max(self.store.calibrations.versions(), default=0) > version
         alone = len(there) <= 1 and there == index_folder.of_version(there, version)
         published = 0 if self.publisher is None else len(self.publisher.records())
-        if alone and not drafts and published <= 1:
+        if alone and not newer and published <= 1:
             return  # as nearly always: no lock is needed
         with self.building() as mine:
             if mine:
                 index_folder.keep_only(self.folder, self._newest() if self.publisher is None else None)
-                self.store.calibrations.forget_drafts()
+                unfinished = drafts.begun(self.store, self.publisher)
+                self.store.calibrations.forget_drafts(keep=unfinished.version if unfinished else 0)
                 self.sweep_publications()
 
     def sweep_publications(self) -> None:
-        """Drop publications that are not of the served calibration; the caller holds the lock."""
+        """Drop publications but those of the served calibration, and of one to continue; the caller holds the lock."""
         version = self.version()
         if self.publisher is not None and len(self.publisher.records()) > 1:
-            self.publisher.sweep(self.read(version).identity if version else None)
+            kept = [drafts.begun(self.store, self.publisher), self.read(version) if version else None]
+            self.publisher.sweep([one.identity for one in kept if one is not None])
 
     def _newest(self) -> str | None:
         """Return the name of the newest index that is of this history, by its description."""
@@ -251,6 +225,10 @@ class SnapshotBuilder:
         With ``trim`` the store forgets what only an older index needs to be followed.
         """
         with self.building() as mine, self.store.database.reading():
+            if not mine and self.publisher is not None:
+                there = self.publisher.loaded(calibrated, self.store)  # another process brings it up to date
+                if there is not None:
+                    return there
             state, last = self.store.state(), self.store.last()
             snapshot = self._built_from(calibrated, state, last, on_disk=mine)
             if mine and calibrated.version == self.version() and self.on_disk(snapshot):
@@ -267,7 +245,7 @@ class SnapshotBuilder:
     def _built_from(self, calibrated: Calibrated, state: State, last: int, *, on_disk: bool) -> Snapshot:
         kind = self.index_kind
         if calibrated.version and on_disk and self.publisher is not None:
-            return self.publisher.published(calibrated, self.store, state, last)
+            return self.publisher.published(calibrated, self.store, (state, last), self.opened.neighbours())
         if calibrated.version and on_disk and self.folder is not None:
             try:
                 origin = Origin.of(calibrated, state, last)
@@ -345,7 +323,7 @@ class SnapshotBuilder:
                         "has no place for them. Calibrate again."
                     )
                 state, last = self.store.state(), self.store.last()
-                calibrated = versions.draft(self.store.calibrations, earlier)
+                calibrated = versions.draft(self.store.calibrations, replace(earlier, request=""))
                 snapshot = self._built_from(calibrated, state, last, on_disk=mine)
             with self._about_to_serve(calibrated.version):
                 spec = str(earlier.fitted.spec)
@@ -382,19 +360,36 @@ class SnapshotBuilder:
         encoder = self.opened.load()
         gathered = references.gather(self.store, encoder, [*self.own_queries(), *own])
         progress(1, steps)
-        fitted = calibrate.chosen(spec, gathered, lambda done, of: progress(1 + done * trials // of, steps), means)
+        request = "" if own or means is not None else drafts.request_of(spec, self.store, encoder)
+        begun = self._to_continue(request) if keep and on_disk else None
+        if begun is not None:
+            calibrated = begun
+        else:
+            fitted = calibrate.chosen(spec, gathered, lambda done, of: progress(1 + done * trials // of, steps), means)
+            fitted = replace(fitted, statistics=self.store.statistics())
+            made = datetime.now(UTC).isoformat(timespec="seconds")
+            sources = gathered.real.by_document()
+            calibrated = Calibrated(0, state.sequence, made, fitted, None, sources, request=request)
+            if keep:
+                calibrated = versions.draft(self.store.calibrations, calibrated)
         progress(1 + trials, steps)
-        fitted = replace(fitted, statistics=self.store.statistics())
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        calibrated = Calibrated(0, state.sequence, made, fitted, None, gathered.real.by_document())
-        if keep:
-            calibrated = versions.draft(self.store.calibrations, calibrated)
         built = self._built_from(calibrated, state, last, on_disk=on_disk)
         progress(2 + trials, steps)
         match = calibrate.matched(built, self.store, gathered, encoder)
         joined = hybrid.fit(built, self.store, gathered.real)
         progress(steps, steps)
         return replace(built, calibrated=replace(calibrated, match=match, hybrid=joined))
+
+    def _to_continue(self, request: str) -> Calibrated | None:
+        """Return the draft of a killed process that was asked for the same and still fits the documents; else None."""
+        draft = drafts.begun(self.store, self.publisher)
+        if draft is None:
+            return None
+        fits_still = not unknown(draft.fitted, self.store) and not self.drifted(draft.fitted.statistics)
+        if draft.request == request and fits_still:
+            return draft
+        self.store.calibrations.forget_drafts()
+        return None
 
     def _nothing(self) -> Snapshot:
         """Return an empty collection: nothing to fit, nothing to find."""

@@ -271,8 +271,9 @@ class SnapshotManager(SnapshotBuilder):
         encoding = encodings(self.store.database)
         snapshot = self.latest()
         if self._persists and (self.other_index(snapshot) or not self.on_disk(snapshot)):
-            self._rebuilt(snapshot.calibrated, encoding)
-        self.store.trim(snapshot.sequence)
+            self._rebuilt(snapshot.calibrated, encoding)  # where another process builds, what its index needs stays
+        else:
+            self.store.trim(snapshot.sequence)
         self._drop_others(self)
 
     def problems(self) -> list[str]:

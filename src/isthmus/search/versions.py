@@ -60,6 +60,7 @@ def read(calibrations: Calibrations, version: int) -> Calibrated:
         extras.get("sources", {}),
         _hybrid(extras.get("hybrid")),
         identity,
+        extras.get("request", ""),
     )
 
 
@@ -80,6 +81,7 @@ def _extras(calibrated: Calibrated) -> dict[str, Any]:
         "match": calibrated.match and asdict(calibrated.match),
         "hybrid": calibrated.hybrid and asdict(calibrated.hybrid),
         "identity": calibrated.identity,
+        "request": calibrated.request,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -14,7 +15,7 @@ from isthmus.documents import Document
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import HasSettings
 from isthmus.encoders.base import BATCH as ON_PROCESSOR
-from isthmus.errors import BadFile, BadInput, BadVectors
+from isthmus.errors import BadFile, BadInput, BadVectors, CannotWrite
 from isthmus.kinds import Part, atoms
 from isthmus.search.ingest import Encoding, Prepared, prepared
 from isthmus.search.page_texts import PageTexts, without_read_parts
@@ -28,7 +29,12 @@ Action: TypeAlias = Callable[[Transaction], object]
 
 BATCH = 256  # texts, or half as many pictures, that are encoded and committed together,
 CALLS = 4  # or as many pictures as fill so many batches of the encoder, so that reading and encoding overlap
+TRIES = 100  # of an update: each that fails is one of another process that did not
 BYTES = 32 << 20  # of texts and pictures in a batch, at most
+
+
+class ReplacedMeanwhile(CannotWrite):
+    """A document that another process changed or deleted while it was being updated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,24 @@ class Writer:
             tuple(arrival.id for arrival, keep in zip(arrivals, same, strict=True) if keep),
             tuple(skipped),
         )
+
+    def replace(self, changed: Callable[[], tuple[Arrival, int]]) -> Added:
+        """Store a document in place of that in a row; both are read again if another process has changed it."""
+        for _ in range(TRIES - 1):
+            with suppress(ReplacedMeanwhile):
+                return self._replace(*changed())
+        return self._replace(*changed())
+
+    def _replace(self, arrival: Arrival, row: int) -> Added:
+        def check(_: Transaction) -> None:
+            if self.store.rows_of([arrival.id]).get(arrival.id) != row:
+                raise ReplacedMeanwhile(f"{arrival.id!r} was changed by others, again and again. Update it again.")
+
+        self.before.append(check)
+        try:
+            return self.add([arrival])
+        finally:
+            self.before.clear()
 
     def _loaded(self, load: Callable[[], Encoder]) -> Encoder:
         encoder = load()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import RLock, local
+from threading import Lock, RLock, local
 from typing import Any
 
 from isthmus.documents import Document
@@ -84,6 +84,7 @@ class MemoryEngine:
         self.closed = False
         self.contents = contents or Contents({"schema": 0, "sequence": 0}, states={0: secrets.token_hex(16)})
         self.lock = RLock()
+        self.building = Lock()
         self._thread = local()
 
     @property
@@ -92,6 +93,9 @@ class MemoryEngine:
         if self.closed:
             raise Closed("This collection was closed, and what it held in memory is gone.")
         return getattr(self._thread, "draft", None) or getattr(self._thread, "snapshot", None) or self.contents
+
+    def read_only(self) -> None:
+        """Return None: this process may write."""
 
     def check_place(self) -> None:
         """Do nothing: there is no file that could be deleted."""

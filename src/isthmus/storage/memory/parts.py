@@ -153,7 +153,7 @@ class MemoryCalibrations:
             transaction.calibrations[version] = make(version)
         return version
 
-    def forget_drafts(self) -> None:
+    def forget_drafts(self, keep: int = 0) -> None:
         """Do nothing: a killed process leaves no drafts in memory."""
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:

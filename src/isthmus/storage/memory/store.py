@@ -72,6 +72,16 @@ class MemoryStore:
         """Do nothing: there is one process."""
         return nullcontext(True)
 
+    @contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the lock of publications; yields whether no other thread has it."""
+        mine = self.database.building.acquire(blocking=False)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self.database.building.release()
+
     def published(self, name: str | None) -> None:
         """Return None: folded vectors are in files or in memory, or on another server."""
 
@@ -397,6 +407,7 @@ class _Preview(MemoryEngine):
 
     def __init__(self, contents: Contents, staging: MemoryStaging) -> None:
         super().__init__(contents)
+        self.building = staging.main.database.building
         self._staging = staging
 
     @property

@@ -21,6 +21,11 @@ WRITE = (
     "DO UPDATE SET made = excluded.made, spec = excluded.spec, sequence = excluded.sequence, "
     "fitted = excluded.fitted, extras = excluded.extras, checksum = excluded.checksum"
 )
+# numbers have gaps: the server skips some when it crashes, or when its replica is promoted
+OLDER = (
+    "DELETE FROM calibrations WHERE version < (SELECT min(version) FROM (SELECT version FROM calibrations "
+    "WHERE version <= %s ORDER BY version DESC LIMIT %s) AS kept)"
+)
 NUMBER = "SELECT nextval(pg_get_serial_sequence('calibrations', 'version'))"
 
 
@@ -53,12 +58,12 @@ class PostgresCalibrations:
             _write(connection, make(version))
         return version
 
-    def forget_drafts(self) -> None:
-        """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
-        newer = "FROM calibrations WHERE version > %s"
-        if self.database.one(f"SELECT count(*) {newer}", self.served())[0]:
+    def forget_drafts(self, keep: int = 0) -> None:
+        """Delete drafts that were not published, because their process was killed; earlier ones and ``keep`` stay."""
+        newer = "FROM calibrations WHERE version > %s AND version != %s"
+        if self.database.one(f"SELECT count(*) {newer}", self.served(), keep)[0]:
             with suppress(CannotWrite), self.database.writing(wait=False) as connection:  # else the next one deletes it
-                connection.execute(f"DELETE {newer}", (self.served(),))
+                connection.execute(f"DELETE {newer}", (self.served(), keep))
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
         """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""
@@ -73,7 +78,7 @@ class PostgresCalibrations:
                 return
             _write(connection, made)
             schema.put(connection, calibration=made.version, spec=spec)
-            connection.execute("DELETE FROM calibrations WHERE version <= %s", (made.version - KEPT,))
+            connection.execute(OLDER, (made.version, KEPT))
 
     def replace_all(self, connection: Connection, made: StoredCalibration | None, spec: str) -> None:
         """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""

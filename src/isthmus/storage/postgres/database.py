@@ -73,7 +73,7 @@ class PostgresDatabase:
             self.there = found is not None
             if found is None:
                 return
-            self.writable = schema.may_write(connection)
+            self.writable = schema.read_only(connection) is None
         if schema.check(found, self.path):
             if not self.writable:
                 raise CannotWrite(
@@ -83,6 +83,15 @@ class PostgresDatabase:
             with self.connected() as connection:
                 schema.migrate(connection, self.address.collection, self.path)
         self._birth = self.manifest("birth").get("birth")
+
+    def read_only(self) -> str | None:
+        """Return why this process may not write; None if it may, as after its replica became the primary server."""
+        if self.writable:
+            return None
+        with self.connected() as connection:
+            why = schema.read_only(connection)
+        self.writable = why is None
+        return why
 
     def create(self) -> None:
         """Make the tables; of several processes at once, one makes them and the others wait."""
@@ -201,8 +210,8 @@ class PostgresDatabase:
     def writing(self, *, wait: bool = True) -> Iterator[Connection]:
         """Run a transaction: all of it, or nothing. ``wait=False`` raises at once if another writer is active."""
         self._check_open()
-        if not self.writable:
-            raise CannotWrite(f"{self.path} was opened for reading only: this role may not write there.")
+        if (why := self.read_only()) is not None:
+            raise CannotWrite(f"{self.path} cannot be written to: {why}.")
         begin = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '{WAIT}s'; {TURN}"
         turn = begin if wait else f"{begin} NOWAIT"
         with self.explained(), self._pool.started(lambda connection: _last(connection, turn)) as (connection, rows):
@@ -216,10 +225,11 @@ class PostgresDatabase:
             self._commit(connection)
 
     @contextmanager
-    def apart(self) -> Iterator[Connection]:
+    def apart(self, *, write: bool = True) -> Iterator[Connection]:
         """Run a transaction that takes no turn: for tables that are derived, which writing again does not harm."""
         self._check_open()
-        with self.explained(), self._pool.started(_begin) as (connection, _):
+        begin = f"BEGIN ISOLATION LEVEL READ COMMITTED {'READ WRITE' if write else 'READ ONLY'}"
+        with self.explained(), self._pool.started(lambda connection: connection.execute(begin)) as (connection, _):
             yield connection
             self._commit(connection)
 
@@ -288,10 +298,6 @@ class OwnConnections:
             if self._opened is not None:
                 self._opened.close()
             self._opened = None
-
-
-def _begin(connection: Connection) -> None:
-    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
 
 def _ignore(_: Connection) -> None:

@@ -14,10 +14,10 @@ CONFLICTS = ("40001", "40P01")  # serialization failure, deadlock
 MISSING = ("42P01", "3F000", "42703")  # a table, a schema, a column
 PRIVILEGE = "42501"
 READ_ONLY = "25006"
+TOO_MANY = ("too many c", "connection slots")  # clients or connections; no state comes with it
 STATEMENT_TIMEOUT = "57014"
 LOCKED = "55P03"
 NOT_CONNECTED = "08001"
-IN_RECOVERY = "40001"
 
 
 def explained(error: psycopg.Error, place: str) -> IsthmusError:  # noqa: C901 - one line for each state
@@ -41,7 +41,12 @@ def explained(error: psycopg.Error, place: str) -> IsthmusError:  # noqa: C901 -
         )
     if state == LOCKED:
         return CannotWrite(f"{place} is locked by another writer ({said}). Try again when it has finished.")
-    if state == READ_ONLY:
+    if any(words in said for words in TOO_MANY):
+        return CannotReach(
+            f"{place}: the server takes no more connections ({said}). Close some, or raise max_connections or the "
+            "limit of this role."
+        )
+    if state == READ_ONLY or "during recovery" in said:
         return CannotWrite(f"{place} cannot be written to ({said}). Name the primary server, not a replica.")
     if state == PRIVILEGE:
         return CannotWrite(f"{place}: this role may not do that ({said}). docs/postgres.md lists what a role needs.")

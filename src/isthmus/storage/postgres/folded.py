@@ -1,8 +1,13 @@
 """Folded vectors in the database, searched there by pgvector: exactly while they are few, else by HNSW.
 
-Each publication has, for each modality of many rows, a partial HNSW index: ``WHERE key = … AND modality = …``. A filter
-is part of the same statement. The server may answer it by the index of facts and compare what is left, or walk the
-graph until enough rows pass (``hnsw.iterative_scan``); where the walk ends too early, the search is repeated exactly.
+A publication has a table of its own, made like ``folded``, with a partial HNSW index for each modality of many rows.
+Nobody else writes there, and nobody reads it before it is served or after: indexes are made, and the table is dropped,
+without a search or a writer that waits for it. A role that may make no tables puts its rows into ``folded`` itself,
+where they are searched exactly and deleted in batches.
+
+A filter is part of the same statement. The server may answer it by the index of facts and compare what is left, or walk
+the graph until enough rows pass (``hnsw.iterative_scan``); where the walk ends too early, the search is repeated
+exactly.
 
 ``database-half`` makes the indexes of 16-bit numbers, of half the size. Rows keep their 32 bits: the best by the index
 are compared again with those. Reads and writes are on connections of their own, so a search sees every acknowledged
@@ -12,8 +17,9 @@ write.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,21 +41,50 @@ WIDEST = {"vector": 2_000, "halfvec": 4_000}  # numbers of a vector that HNSW ta
 EF = 100  # candidates of a search by HNSW, at least; 1000 is pgvector's limit
 AGAIN = 2  # times as many candidates from an index of 16-bit numbers
 
+DROPPED = 10_000  # rows that are deleted at once
+PATIENCE = "1s"  # how long to wait for searches on a table that is dropped; what waits blocks those that come
+
 COLUMNS = "key, modality, document, passage, id, facts, vector"
 WRITE = (
-    f"INSERT INTO folded ({COLUMNS}) SELECT {COLUMNS} FROM arriving ON CONFLICT (key, document, passage) DO UPDATE SET "
-    "modality = excluded.modality, id = excluded.id, facts = excluded.facts, vector = excluded.vector"
+    f"INSERT INTO {{table}} ({COLUMNS}) SELECT {COLUMNS} FROM arriving ON CONFLICT (key, document, passage) DO UPDATE "
+    "SET modality = excluded.modality, id = excluded.id, facts = excluded.facts, vector = excluded.vector"
 )
 SEARCH = """
 SELECT document, passage, -(vector <#> {query}) AS inner_product FROM (
-  SELECT d.document, d.passage, d.vector FROM folded d WHERE {where}
+  SELECT d.document, d.passage, d.vector FROM {table} d WHERE {where}
   ORDER BY d.vector::{kind}({width}) <#> {query}::{kind}({width}) LIMIT {limit}) AS best
 ORDER BY inner_product DESC, document, passage LIMIT {k}
 """
+FOUND = "SELECT width, to_regclass(quote_ident(%s)) IS NOT NULL FROM publications WHERE key = %s"
+GRANTS = """
+SELECT privilege_type, CASE WHEN grantee != 0 THEN pg_get_userbyid(grantee) END
+FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner)))
+WHERE oid = 'folded'::regclass AND grantee != current_user::regrole
+"""
+LEFT = """
+SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, 'folded_') AND relname != ALL(%s)
+AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'folded'::regclass)
+"""
+DELETE = """
+DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE key = %s LIMIT %s))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationTable:
+    """Where a publication is, and the length of its vectors."""
+
+    name: str
+    width: int
+
+    @property
+    def sql(self) -> sql.Identifier:
+        """Its name in a statement."""
+        return sql.Identifier(self.name)
 
 
 class PostgresFolded:
-    """The tables ``publications`` and ``folded`` of one collection."""
+    """The publications of one collection."""
 
     def __init__(self, place: PostgresAddress, name: str) -> None:
         self.address = name  # in the manifest of the same database
@@ -68,7 +103,10 @@ class PostgresFolded:
     def begin(self, key: str, modalities: Sequence[str], width: int) -> None:  # noqa: ARG002 - rows bring them
         """Make an empty publication; remains of one with the same key are deleted."""
         self.drop(key)
+        self._drop_left()
         with self._transaction() as connection:
+            with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                _make(connection, sql.Identifier(_name(key)))
             connection.execute("INSERT INTO publications VALUES (%s, %s)", (key, width))
 
     def about(self, key: str) -> About | None:
@@ -87,31 +125,29 @@ class PostgresFolded:
 
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in place of those with the same document and passage."""
-        self._width(key)
-        with self._transaction() as connection:
+        with self._on(key) as (connection, table):
             connection.execute("CREATE TEMP TABLE arriving (LIKE folded) ON COMMIT DROP")
             with connection.cursor() as cursor, cursor.copy(f"COPY arriving ({COLUMNS}) FROM STDIN") as copy:
                 for at, (document, passage) in enumerate(rows.rows.tolist()):
                     facts, vector = listed_json(rows.facts[at]), vector_text(rows.vectors[at])
                     copy.write_row((key, rows.modality, document, passage, rows.ids[at], facts, vector))
-            connection.execute(WRITE)
+            connection.execute(sql.SQL(WRITE).format(table=table.sql))
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents; those that are not there are ignored."""
-        with self._transaction() as connection:
-            statement = "DELETE FROM folded WHERE key = %s AND document = ANY(%s)"
+        with self._on(key) as (connection, table):
+            statement = sql.SQL("DELETE FROM {} WHERE key = %s AND document = ANY(%s)").format(table.sql)
             connection.execute(statement, (key, documents.tolist()))
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return ``(m, k)`` inner products, best first, and ``(m, k, 2)`` documents and passages."""
-        width = self._width(key)
         inner = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k, 2), -1, np.int64)
-        kind, passing = self._kind(width), rows_passing(modality, where)
-        with self._transaction() as connection:
+        passing = rows_passing(modality, where)
+        with self._on(key, write=False) as (connection, table):
             connection.execute(_settings(k))
             for at, query in enumerate(queries):
-                statement, values = _statement(key, passing, (vector_text(query), width, kind, k))
+                statement, values = _statement(key, passing, (vector_text(query), table, self._kind(table.width), k))
                 # never prepared: a plan that is kept would not heed the filter's values, nor the settings
                 found = connection.execute(statement, values, prepare=False).fetchall()
                 if len(found) < k:  # all that may be found, or a walk that ended too early
@@ -125,42 +161,71 @@ class PostgresFolded:
     def count(self, key: str, modality: str, where: RowFilter) -> int:
         """Return how many rows a search may find, exactly."""
         passing = rows_passing(modality, where)
-        statement = f"SELECT count(*) FROM folded d WHERE d.key = %s AND {passing.text}"
-        return int(self._database.one(statement, key, *passing.values)[0])
+        with self._on(key, write=False) as (connection, table):
+            statement = f"SELECT count(*) FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text}"
+            found = connection.execute(statement, (key, *passing.values)).fetchone()
+        return int(found[0]) if found else 0
 
     def pushes(self, condition: Condition) -> bool:  # noqa: ARG002 - all of them
         """Whether the server can apply a condition exactly: every one is compiled to SQL."""
         return True
 
     def drop(self, key: str) -> None:
-        """Delete a publication with its indexes; one that is not there is ignored."""
+        """Delete a publication with its table; one that is not there is ignored."""
+        name = _name(key)
+        if not self._dropped(name):
+            self._delete(name, key)  # the owner drops the table later
+        self._delete("folded", key)
         with self._transaction() as connection:
-            modalities = connection.execute("SELECT DISTINCT modality FROM folded WHERE key = %s", (key,)).fetchall()
-            for (modality,) in modalities:
-                with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
-                    connection.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(_index_name(key, modality)))
-            connection.execute("DELETE FROM folded WHERE key = %s", (key,))
             connection.execute("DELETE FROM publications WHERE key = %s", (key,))
 
+    def _dropped(self, name: str) -> bool:
+        """Drop a table; False, and nothing is done, if this role may not."""
+        with self._transaction() as connection:
+            connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+            try:
+                with connection.transaction():
+                    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)))
+            except psycopg.errors.InsufficientPrivilege:
+                return False
+        return True
+
+    def _delete(self, name: str, key: str) -> None:
+        """Delete the rows of a publication, some at a time."""
+        statement = sql.SQL(DELETE).format(table=sql.Identifier(name))
+        deleted = DROPPED
+        while deleted == DROPPED:
+            with self._transaction() as connection:
+                deleted = connection.execute(statement, (key, DROPPED)).rowcount
+
+    def _drop_left(self) -> None:
+        """Drop the tables of publications that a role without the right to drop them has emptied."""
+        keys = self._database.all("SELECT key FROM publications")
+        for (name,) in self._database.all(LEFT, [_name(key) for (key,) in keys]):
+            with suppress(CannotWrite):
+                self._dropped(name)
+
     def _index(self, key: str) -> None:
-        """Make the HNSW indexes of a publication that has none; exact search does where this role may not."""
-        width = self._width(key)
-        kind = self._kind(width)
-        if width > WIDEST[kind]:
-            return
-        counts = self._database.all("SELECT modality, count(*) FROM folded WHERE key = %s GROUP BY modality", key)
+        """Make the HNSW indexes of a publication that has a table of its own, where they are missing."""
+        with self._on(key) as (connection, table):
+            kind = self._kind(table.width)
+            if table.name == "folded" or table.width > WIDEST[kind]:
+                return
+            statement = sql.SQL("SELECT modality, count(*) FROM {} GROUP BY modality").format(table.sql)
+            counts = connection.execute(statement).fetchall()
+        allowed = suppress(psycopg.errors.InsufficientPrivilege)
         for modality in (name for name, count in counts if count >= EXACT_BELOW):
-            with suppress(CannotWrite), self._transaction() as connection:
+            with self._transaction() as connection, allowed, connection.transaction():
+                connection.execute("SET LOCAL statement_timeout = 0")  # which is meant for searches
                 connection.execute(
                     sql.SQL(
-                        "CREATE INDEX IF NOT EXISTS {} ON folded USING hnsw ((vector::{}({})) {}) "
-                        "WHERE key = {} AND modality = {}"
+                        "CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw ((vector::{}({})) {}) WHERE modality = {}"
                     ).format(
-                        _index_name(key, modality),
+                        sql.Identifier(_name(f"{key} {modality}")),
+                        table.sql,
                         sql.SQL(kind),
-                        sql.Literal(width),
+                        sql.Literal(table.width),
                         sql.SQL(f"{kind}_ip_ops"),
-                        sql.Literal(key),
                         sql.Literal(modality),
                     )
                 )
@@ -169,28 +234,43 @@ class PostgresFolded:
         """Return the type that an index has: 16 bits if that was chosen, or where only they fit."""
         return "halfvec" if self.address == NAMES[1] or width > WIDEST["vector"] else "vector"
 
-    def _width(self, key: str) -> int:
-        found = self._database.one("SELECT width FROM publications WHERE key = %s", key)
-        if found is None:
-            raise self._missing(key)
-        return int(found[0])
+    @contextmanager
+    def _on(self, key: str, *, write: bool = True) -> Iterator[tuple[Connection, PublicationTable]]:
+        """Yield a transaction, and the table of a publication."""
+        with self._transaction(write=write) as connection:
+            found = connection.execute(FOUND, (_name(key), key)).fetchone()
+            if found is None:
+                raise self._missing(key)
+            try:
+                yield connection, PublicationTable(_name(key) if found[1] else "folded", int(found[0]))
+            except psycopg.errors.UndefinedTable:  # dropped meanwhile
+                raise self._missing(key) from None
 
     def _missing(self, key: str) -> NotPublished:
         return NotPublished(f"{self._place} has no publication {key}. It is made again from the collection.")
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
-        return self._database.apart()
+    def _transaction(self, *, write: bool = True) -> AbstractContextManager[Connection]:
+        return self._database.apart(write=write)
 
 
-def _statement(key: str, passing: Sql, asked: tuple[str, int, str, int]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a search: key and modality as literals, because a partial index is used only for those it names."""
-    query, width, kind, k = asked
+def _make(connection: Connection, table: sql.Identifier) -> None:
+    """Make a table like ``folded``; whoever may read or write that may do the same here."""
+    connection.execute(sql.SQL("CREATE TABLE {} (LIKE folded INCLUDING ALL)").format(table))
+    for privilege, role in connection.execute(GRANTS).fetchall():
+        to = sql.SQL("PUBLIC") if role is None else sql.Identifier(role)
+        connection.execute(sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(privilege), table, to))
+
+
+def _statement(key: str, passing: Sql, asked: tuple[str, PublicationTable, str, int]) -> tuple[Any, tuple[Any, ...]]:
+    """Return a search: the modality is a literal, because a partial index is used only for the one it names."""
+    query, table, kind, k = asked
     few = k * AGAIN if kind == "halfvec" else k
     text = SEARCH.format(
         query="%s::vector",
+        table=table.sql.as_string(),
         where=f"d.key = {_literal(key)} AND {passing.text}",
         kind=kind,
-        width=width,
+        width=table.width,
         limit=int(few),
         k=int(k),
     )
@@ -223,8 +303,9 @@ def _settings(k: int) -> str:
     )
 
 
-def _index_name(key: str, modality: str) -> sql.Identifier:
-    return sql.Identifier(f"folded_{hashlib.sha256(f'{key} {modality}'.encode()).hexdigest()[:24]}")
+def _name(text: str) -> str:
+    """Return the name of a publication's table, or of an index."""
+    return f"folded_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
 def vector_text(vector: Matrix) -> str:

@@ -3,6 +3,7 @@
 shared      held while documents are added or deleted: many processes at once
 exclusive   held by ``index``, ``reencode`` and ``compact``, which number files or replace every vector
 fitting     held by the process that fits and builds a calibration: never two at once
+building    held by the thread that publishes folded vectors, or drops those that are not served
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from isthmus.storage.postgres.pool import Connection
 
 WRITING = "writing"
 FITTING = "fitting"
+BUILDING = "building"
 KEY = "hashtextextended(%s, 0)"
 HOLDER = """
 SELECT a.application_name, coalesce(a.client_addr::text, 'this machine'),
@@ -74,9 +76,9 @@ class AdvisoryLock:
 
 
 @contextmanager
-def fitting(database: PostgresDatabase) -> Iterator[bool]:
-    """Hold the lock of re-fits; yields whether this process has it."""
-    with _locked(database, FITTING, shared=False) as connection:
+def only(database: PostgresDatabase, what: str) -> Iterator[bool]:
+    """Hold a lock that is never waited for; yields whether this thread has it."""
+    with _locked(database, what, shared=False) as connection:
         yield connection is not None
 
 

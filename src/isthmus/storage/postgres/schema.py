@@ -12,7 +12,8 @@ skipped       what could not be read, and why
 calibrations  every fitted calibration; the manifest names the one that is served
 query_log     real queries, if the log is on
 publications  which folded vectors there are, and how far they are; with pgvector
-folded        folded vectors, with what filters look at; with pgvector
+folded        folded vectors, with what filters look at; with pgvector. A publication has a table like this one,
+              unless the role that makes it may make no tables
 
 A collection has two schemas with these tables: its own, and one for the vectors of a re-encoding, until they are
 complete. Both are made at once, so that a role that writes needs no right to make tables.
@@ -92,8 +93,7 @@ CREATE TABLE query_log (
   number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, time text NOT NULL, text text NOT NULL
 );
 """
-# Folded vectors, if the database has pgvector: rows of publications, each of one calibration. Every publication has its
-# own partial HNSW index for each modality.
+# Folded vectors, if the database has pgvector: rows of publications, each of one calibration.
 FOLDED = """
 CREATE TABLE publications (key text COLLATE "C" PRIMARY KEY, width integer NOT NULL, about text);
 CREATE TABLE folded (
@@ -143,14 +143,16 @@ def check(version: int, place: str) -> bool:
     return version < VERSION
 
 
-def may_write(connection: Connection) -> bool:
-    """Whether this role may write, on this server: a replica takes no writes."""
+def read_only(connection: Connection) -> str | None:
+    """Return why this role may not write on this server; None if it may."""
     asked = (
-        "SELECT NOT pg_is_in_recovery() AND current_setting('default_transaction_read_only') = 'off' "
+        "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'off' "
         "AND has_table_privilege('manifest', 'UPDATE') AND has_table_privilege('documents', 'INSERT')"
     )
-    row = connection.execute(asked).fetchone()
-    return bool(row and row[0])
+    replica, allowed = connection.execute(asked).fetchone() or (False, False)
+    if replica:
+        return "its server is a replica, so name the primary server"
+    return None if allowed else "it is read-only for this user"
 
 
 def create(connection: Connection, collection: str, place: str) -> None:

@@ -170,7 +170,7 @@ def _add(connection: Connection, shard: Shard, user: Mapping[str, str], count: i
             remainder=sql.Literal(shard.number - 1),
             server=_server(shard),
             name=sql.Literal(shard.schema),
-            folded=sql.Literal(shard.folded_there),
+            folded=sql.Literal(shard.rows_there),
             marks_here=sql.Identifier(shard.marks),
             marks=sql.Literal(shard.marks_there),
         )
@@ -183,10 +183,10 @@ def _on_shard(connection: Connection, shard: Shard) -> sql.Composed:
         place=sql.Identifier(place),
         schema=sql.Identifier(shard.schema),
         vector=sql.Identifier(place, "vector"),
-        folded=sql.Identifier(shard.schema, shard.folded_there),
+        folded=sql.Identifier(shard.schema, shard.rows_there),
         marks=sql.Identifier(shard.schema, shard.marks_there),
-        by_modality=sql.Identifier(f"{shard.folded_there}_by_modality"),
-        by_facts=sql.Identifier(f"{shard.folded_there}_by_facts"),
+        by_modality=sql.Identifier(f"{shard.rows_there}_by_modality"),
+        by_facts=sql.Identifier(f"{shard.rows_there}_by_facts"),
     )
 
 
@@ -203,7 +203,7 @@ def _put_aside(connection: Connection) -> list[Shard]:
 
 def _drop(connection: Connection, shard: Shard) -> None:
     """Delete what a shard has, and its server in the catalog; a shard that does not answer keeps what it has."""
-    tables = (sql.Identifier(shard.schema, name) for name in (shard.folded_there, shard.marks_there))
+    tables = (sql.Identifier(shard.schema, name) for name in (shard.rows_there, shard.marks_there))
     with suppress(psycopg.Error), connection.transaction():  # a savepoint
         remotely(connection, shard, sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(tables)))
     connection.execute(sql.SQL("DROP SERVER {} CASCADE").format(_server(shard)))

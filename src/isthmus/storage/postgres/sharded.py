@@ -146,7 +146,7 @@ class PostgresSharded:
         rows = np.full((len(queries), k, 2), -1, np.int64)
         only = rows_passing(modality, where)
         only = Sql(f"d.key = %s AND {only.text}", (key, *only.values))
-        with self._transaction() as (connection, all_of_them):
+        with self._transaction(write=False) as (connection, all_of_them):
             asked = [shard for shard in all_of_them if shard.name not in where.without]
             width = self._checked(connection, key, asked)
             for at, query in enumerate(queries):
@@ -158,7 +158,7 @@ class PostgresSharded:
     def count(self, key: str, modality: str, where: RowFilter) -> int:
         """Return how many rows a search may find, exactly."""
         only = rows_passing(modality, where)
-        with self._transaction() as (connection, there):
+        with self._transaction(write=False) as (connection, there):
             self._checked(connection, key, there)
             each = [f"SELECT count(*) AS n FROM {shard.table} d WHERE d.key = %s AND {only.text}" for shard in there]
             statement = f"SELECT sum(n)::bigint FROM ({' UNION ALL '.join(each)}) AS counted"
@@ -233,7 +233,7 @@ class PostgresSharded:
         with self._transaction() as (connection, _):  # the first has ended on the shard, which indexes wait for
             for modality in (name for name, count in counts if count >= EXACT_BELOW):
                 remotely(connection, shard, _index_of(connection, shard, key, modality, kind, width))
-            remotely(connection, shard, sql.SQL("ANALYZE {}").format(sql.Identifier(shard.schema, shard.folded_there)))
+            remotely(connection, shard, sql.SQL("ANALYZE {}").format(sql.Identifier(shard.schema, shard.rows_there)))
 
     def _kind(self, width: int) -> str:
         """Return the type that an index has: 16 bits if that was chosen, or where only they fit."""
@@ -243,10 +243,10 @@ class PostgresSharded:
         return NotPublished(f"{self._place} has no publication {key}. It is made again from the collection.")
 
     @contextmanager
-    def _transaction(self) -> Iterator[tuple[Connection, list[Shard]]]:
+    def _transaction(self, *, write: bool = True) -> Iterator[tuple[Connection, list[Shard]]]:
         """Run a transaction on the coordinator and on the shards that it touches; errors of a shard name it."""
         try:
-            with self._database.apart() as connection:
+            with self._database.apart(write=write) as connection:
                 yield connection, listed(connection.execute(LISTED).fetchall())
         except IsthmusError as error:
             cause = error.__cause__
@@ -308,7 +308,7 @@ def _index_of(connection: Connection, shard: Shard, key: str, modality: str, kin
         "WHERE key = {key} AND modality = {modality}"
     ).format(
         name=sql.Identifier(f"{_prefix(shard, key)}{hashlib.sha256(modality.encode()).hexdigest()[:12]}"),
-        table=sql.Identifier(shard.schema, shard.folded_there),
+        table=sql.Identifier(shard.schema, shard.rows_there),
         kind=sql.Identifier(schema_of(connection, "vector"), kind),
         width=sql.Literal(width),
         operators=sql.Identifier(schema_of(connection, "vector"), f"{kind}_ip_ops"),
@@ -319,7 +319,7 @@ def _index_of(connection: Connection, shard: Shard, key: str, modality: str, kin
 
 def _prefix(shard: Shard, key: str) -> str:
     """Return how the names of a publication's indexes begin."""
-    return f"{shard.folded_there}_{hashlib.sha256(key.encode()).hexdigest()[:12]}_"
+    return f"{shard.rows_there}_{hashlib.sha256(key.encode()).hexdigest()[:12]}_"
 
 
 def _indexes(connection: Connection, shard: Shard, key: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The shard servers of a collection, as the coordinator's catalog has them.
 
     coordinator                                     shard n, a server of its own
-    sharded         a table partitioned by hash     things.folded_TOKEN_n   folded vectors of a part of the documents
+    sharded         a table partitioned by hash     things.rows_TOKEN_n     folded vectors of a part of the documents
     sharded_n       its partitions: foreign tables  things.marks_TOKEN_n    the last change of each publication there
     marks_n         foreign tables
     sharded_publications    which publications there are, how far they are, and the last change of each
@@ -61,9 +61,9 @@ class Shard:
         return f"marks_{self.number}"
 
     @property
-    def folded_there(self) -> str:
-        """The name of the table of folded vectors on the shard."""
-        return f"folded_{self.token}_{self.number}"
+    def rows_there(self) -> str:
+        """The name of the table of folded vectors on the shard; publications of one database are ``folded_…``."""
+        return f"rows_{self.token}_{self.number}"
 
     @property
     def marks_there(self) -> str:
@@ -72,7 +72,7 @@ class Shard:
 
     def is_named_in(self, context: str) -> bool:
         """Whether a statement that was sent to a shard names a table of this one."""
-        return any(f"{name} " in f"{context} " for name in (self.folded_there, self.marks_there))
+        return any(f"{name} " in f"{context} " for name in (self.rows_there, self.marks_there))
 
 
 def listed(rows: Sequence[tuple[int, str, Sequence[str], Sequence[str]]]) -> list[Shard]:

@@ -74,7 +74,11 @@ class PostgresStore(PostgresDocuments):
 
     def fitting(self) -> AbstractContextManager[bool]:
         """Hold the lock of re-fits; yields whether this process has it."""
-        return lock.fitting(self.database)
+        return lock.only(self.database, lock.FITTING)
+
+    def building(self) -> AbstractContextManager[bool]:
+        """Hold the lock of publications; yields whether no other thread or process has it."""
+        return lock.only(self.database, lock.BUILDING)
 
     @cached_property
     def ledger(self) -> PostgresLedger:

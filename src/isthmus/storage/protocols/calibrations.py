@@ -27,8 +27,8 @@ class Calibrations(Protocol):
         """Write a calibration under a new number, not served yet; return the number."""
         ...
 
-    def forget_drafts(self) -> None:
-        """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
+    def forget_drafts(self, keep: int = 0) -> None:
+        """Delete drafts that were not published, because their process was killed; earlier ones and ``keep`` stay."""
         ...
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:

@@ -15,6 +15,10 @@ class Engine(Protocol):
     writable: bool
     closed: bool
 
+    def read_only(self) -> str | None:
+        """Return why this process may not write, found out again where that may change; None if it may."""
+        ...
+
     @property
     def path(self) -> Place:
         """Where it is, for messages."""

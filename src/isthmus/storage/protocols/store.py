@@ -47,6 +47,10 @@ class Store(DocumentTable, VectorTable, Protocol):
         """Hold the right to fit a calibration and publish it; yields whether no other process has it."""
         ...
 
+    def building(self) -> AbstractContextManager[bool]:
+        """Hold the right to write indexes, or publish vectors; yields whether no other thread or process has it."""
+        ...
+
     @property
     def ledger(self) -> Ledger:
         """The files that documents came from, and skipped inputs."""

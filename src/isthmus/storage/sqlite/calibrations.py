@@ -42,12 +42,12 @@ class SqliteCalibrations:
             self._write(connection, make(version))
         return version
 
-    def forget_drafts(self) -> None:
-        """Delete the drafts of processes that were killed before they published them; earlier calibrations stay."""
-        newer = "FROM calibrations WHERE version > ?"
-        if self.database.one(f"SELECT count(*) {newer}", self.served())[0]:
+    def forget_drafts(self, keep: int = 0) -> None:
+        """Delete drafts that were not published, because their process was killed; earlier ones and ``keep`` stay."""
+        newer = "FROM calibrations WHERE version > ? AND version != ?"
+        if self.database.one(f"SELECT count(*) {newer}", self.served(), keep)[0]:
             with suppress(CannotWrite), self.database.writing(wait=False) as connection:  # else the next one deletes it
-                connection.execute(f"DELETE {newer}", (self.served(),))
+                connection.execute(f"DELETE {newer}", (self.served(), keep))
 
     def publish(self, made: StoredCalibration, spec: str, *, over: int | None, encoding: int | None) -> None:
         """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""

@@ -133,6 +133,10 @@ class Database:
             return None
         return status.st_dev, status.st_ino
 
+    def read_only(self) -> str | None:
+        """Return why this process may not write; None if it may."""
+        return None if self.writable else "it is read-only for this user"
+
     def check_place(self) -> None:
         """Raise an error if the file at this path is no longer the open one."""
         if self._identity() != self._place:

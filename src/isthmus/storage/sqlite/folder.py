@@ -15,6 +15,8 @@ from isthmus.storage.sqlite.lock import WriterLock
 from isthmus.storage.sqlite.staging import SqliteStaging
 from isthmus.storage.sqlite.store import SqliteStore
 
+INDEX_LOCK = "index.lock"
+
 
 @dataclass(slots=True, eq=False)
 class FolderStore(SqliteStore):
@@ -46,6 +48,23 @@ class FolderStore(SqliteStore):
     def fitting(self) -> AbstractContextManager[bool]:
         """Let every process fit: the first to publish wins."""
         return nullcontext(True)
+
+    @contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the lock of ``index/``; yields whether no other thread or process has it."""
+        from filelock import FileLock, Timeout  # late: readers never need it
+
+        self.database.check_place()  # taking the lock would create a deleted folder again
+        lock = FileLock(self.folder / INDEX_LOCK, timeout=0)
+        try:
+            lock.acquire()
+        except (Timeout, OSError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
 
     def published(self, name: str | None) -> None:
         """Return None: folded vectors are in files or in memory, or on another server."""
