@@ -17,7 +17,7 @@ import pytest
 
 import postgres_server
 from isthmus import Collection, Document, Query
-from isthmus.errors import BadInput, CannotReach
+from isthmus.errors import BadInput, CannotReach, CannotWrite
 from isthmus.storage.postgres import folded, shard_servers, sharded
 from isthmus.storage.postgres.filters import Sql
 from isthmus.storage.protocols import RowFilter, ShardsDown
@@ -25,7 +25,7 @@ from postgres_server import PASSWORD, Server, server, shard
 from stock import Counting, mixed
 
 psycopg = pytest.importorskip("psycopg")
-DOCS = Path(__file__).parent.parent / "docs" / "sharding.md"
+DOCS = Path(__file__).parent.parent / "docs"
 pytestmark = pytest.mark.install
 
 
@@ -446,11 +446,16 @@ def administered(one: Server, *statements: str) -> None:
             connection.execute(statement)
 
 
+def granted(page: str, name: str) -> list[str]:
+    """Return the SQL of a page of the documentation, for roles with names of their own."""
+    blocks = re.findall(r"```sql\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    return [block.replace("'…'", f"'{PASSWORD}'").replace("isthmus_", f"{name}_") for block in blocks]
+
+
 def test_roles_without_special_rights_make_shards_and_search_them(counting: Counting) -> None:
-    """As docs/sharding.md grants them."""
+    """As the documentation grants them."""
     name = f"o{os.getpid()}"
-    makes = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)[:3]
-    owner, at_shard, reader = (one.replace("'…'", f"'{PASSWORD}'").replace("isthmus_", f"{name}_") for one in makes)
+    owner, at_shard, reader, shards_too = granted("sharding.md", name)[:4]
     administered(server(), owner.replace("library", "postgres"))
     for number in (1, 2):
         administered(shard(number), at_shard.replace("vectors", "postgres"))
@@ -462,4 +467,14 @@ def test_roles_without_special_rights_make_shards_and_search_them(counting: Coun
     administered(server(), reader.replace("things", name))
     with Collection.open(server().database(user=f"{name}_reader", collection=name), counting) as reading:
         assert answers(reading) == expected
-        assert isinstance(of_shards(reading), sharded.PostgresSharded)
+        assert of_shards(reading).address == "shards"
+        with pytest.raises(CannotWrite, match="read-only"):
+            reading.add(mixed(1))
+    administered(server(), granted("postgres.md", name)[1].replace("things", name), shards_too.replace("things", name))
+    with Collection.open(server().database(user=f"{name}_writer", collection=name), counting, follow=False) as writing:
+        writing.add(mixed(10, seed=4))
+        writing.calibrate("center+nnn(k=4)")
+        writing.delete(["d0-1"])
+        writing.refresh()
+        assert len(answers(writing)) == 49
+        assert writing.verify() == []
