@@ -60,7 +60,8 @@ CREATE TABLE sharded ({COLUMNS}) PARTITION BY HASH (document);
 FOREIGN = f"""
 CREATE FOREIGN TABLE {{part}} PARTITION OF sharded FOR VALUES WITH (MODULUS {{count}}, REMAINDER {{remainder}})
   SERVER {{server}} OPTIONS (schema_name {{name}}, table_name {{folded}});
-CREATE FOREIGN TABLE {{marks_here}} ({MARKS}) SERVER {{server}} OPTIONS (schema_name {{name}}, table_name {{marks}});
+CREATE FOREIGN TABLE {{marks_here}} ({MARKS}) SERVER {{server}}
+  OPTIONS (schema_name {{name}}, table_name {{marks}}, use_remote_estimate 'false');
 """
 BEHIND = """
 SELECT p.key FROM sharded_publications p LEFT JOIN {marks} m ON m.key = p.key WHERE (m.change >= p.change) IS NOT TRUE
