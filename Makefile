@@ -10,6 +10,8 @@ SERVERS_VENV ?= .venv-servers
 ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo unshare --net tests/servers/loopback)
 AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
+PROXIES = $(TEST_VENV)/proxies# programs of Debian, unpacked and not installed: no service is started
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check docs tables bench reproduce reproduce-list clean
 
@@ -27,9 +29,12 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[test-all]'
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || echo "chromium could not be installed"
+	@test -x $(PROXIES)/usr/bin/caddy || ! command -v apt-get >/dev/null || { mkdir -p $(PROXIES) && cd $(PROXIES) \
+	  && { apt-get update -qq; apt-get download -qq nginx caddy; } && for each in *.deb; do dpkg -x $$each .; done; } 2>/dev/null \
+	  || echo "nginx and caddy could not be fetched"
 	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
 	  || echo "axe-core could not be installed"
-	@$(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_schema.py tests/test_serve_browser.py tests/test_engines.py tests/test_postgres.py tests/test_postgres_faults.py tests/test_postgres_refits.py tests/test_postgres_limits.py tests/test_postgres_replica.py tests/test_postgres_writers.py tests/test_postgres_shards.py tests/test_plan.py tests/test_ray.py
+	@PATH="$$PATH:/usr/sbin:$(abspath $(PROXIES))/usr/sbin:$(abspath $(PROXIES))/usr/bin" $(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_proxy.py tests/test_serve_spans.py tests/test_bench_serve.py tests/test_deploy.py tests/test_serve_schema.py tests/test_serve_browser.py tests/test_engines.py tests/test_postgres.py tests/test_postgres_faults.py tests/test_postgres_refits.py tests/test_postgres_limits.py tests/test_postgres_replica.py tests/test_postgres_writers.py tests/test_postgres_shards.py tests/test_plan.py tests/test_ray.py
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks

@@ -11,9 +11,10 @@ batches    16 and 32 clients that search for words, with batches and without, in
 rates      8 clients that search by a vector: isthmus, Chroma, and a FastAPI route that returns the same bytes, in turns
 kill       `kill -9` under writes and a restart, and a graceful stop: what was acknowledged is there
 
-Read the ratios, not the milliseconds; on a busy machine, those of processor time. The exit status is 1 if a request
-failed with anything but 429 and 503, or something acknowledged was lost. Clients are threads of one Python process,
-which takes its share of the cores. It all takes about three times --seconds, and ends after six times in any case.
+Read the ratios, not the milliseconds; on a busy machine, those of processor time. The exit status is 1 if a target was
+missed: a ratio, a request that failed with anything but 429 and 503, something acknowledged that was lost. Clients are
+threads of one Python process, which takes its share of the cores. It all takes about three times --seconds, and ends
+after six times in any case.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any
 
 import numpy as np
 from serve_process import Client, Load, Process, asking, bare, chroma, filled_chroma, isthmus, together
+from targets import Row, told
 
 from isthmus import Collection, Document
 from isthmus.encoders.bank import queries
@@ -44,6 +46,7 @@ READERS, WRITERS, SLOW = 4, 2, 200
 DIM = 64
 TURNS = 4  # of what is compared, so that a change of the machine's load meets both
 VOCABULARY = np.array(sorted({word.lower() for query in queries() for word in re.findall("[A-Za-z]{3,}", query)}))
+FLAT = 1.1  # memory that does not grow
 ENOUGH = 50  # writes that are acknowledged before a server is killed
 HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/%s\r\nContent-Length: 100000\r\n\r\n"
 
@@ -149,12 +152,7 @@ def lost(server: Process, acknowledged: list[str]) -> int:
     return len(set(acknowledged) - found)
 
 
-def row(name: str, value: str, aim: str = "") -> None:
-    """Print a row of the table."""
-    print(f"| {name} | {value} | {aim} |", flush=True)
-
-
-def measure_mixed(root: Path, seconds: float) -> bool:
+def measure_mixed(root: Path, seconds: float) -> Iterator[Row]:
     copy = root.parent / "library" / "things.isthmus"
     shutil.copytree(root / "things.isthmus", copy)
     acknowledged: list[str] = []
@@ -170,24 +168,21 @@ def measure_mixed(root: Path, seconds: float) -> bool:
         memory.append(server.memory())
         missing = lost(server, acknowledged)
     errors = {**ours.errors, **wrote.errors}
-    for share, aim in ((0.5, "1.5"), (0.99, "3")):
-        ratio = ours.quantile(share) / bare_call.quantile(share)
-        row(f"mixed reads and writes: p{share * 100:.0f} of a search, of the library's", f"{ratio:.2f}", aim)
-    announced = sum(each.statuses.get(status, 0) for each in (ours, wrote) for status in ("429", "503"))
-    row(f"of {len(ours.seconds):,} searches and {len(wrote.seconds):,} writes: errors", str(sum(errors.values())), "0")
-    row("429 and 503", str(announced))
-    row("acknowledged and lost", str(missing), "0")
-    row(
-        "memory at the end, of the start; of the middle",
-        f"{memory[-1] / memory[0]:.2f}; {memory[-1] / memory[2]:.2f}",
-        "1",
-    )
     if errors:
         print(f"errors: {errors}", file=sys.stderr)
-    return not errors and not missing
+    for share, most in ((0.5, 1.5), (0.99, 3)):
+        ratio = ours.quantile(share) / bare_call.quantile(share)
+        yield Row(f"mixed reads and writes: p{share * 100:.0f} of a search, of the library's", ratio, most=most)
+    yield Row(
+        f"of {len(ours.seconds):,} searches and {len(wrote.seconds):,} writes: errors", sum(errors.values()), most=0
+    )
+    yield Row("429 and 503", sum(each.statuses.get(status, 0) for each in (ours, wrote) for status in ("429", "503")))
+    yield Row("acknowledged and lost", missing, most=0)
+    yield Row("memory at the end, of the start", memory[-1] / memory[0])
+    yield Row("memory at the end, of the middle", memory[-1] / memory[2], most=FLAT)
 
 
-def measure_one(root: Path, seconds: float) -> None:
+def measure_one(root: Path, seconds: float) -> Iterator[Row]:
     ratios: list[tuple[float, float]] = []
     with isthmus(root) as server, Collection.open(root / "things.isthmus", threads=1) as things:
         search = asking(server.port, SEARCH, lambda client, number: {"query": words(client, number)})
@@ -203,11 +198,11 @@ def measure_one(root: Path, seconds: float) -> None:
             ours, bare_call = (together(1, seconds / 10, work) for work in (search, call))
             ratios.append(tuple(ours.quantile(share) / bare_call.quantile(share) for share in (0.5, 0.99)))  # type: ignore[arg-type]
     middle = np.median(ratios, axis=0)
-    row("one client: p50 of a search, of the library's", f"{middle[0]:.2f}", "1.5")
-    row("one client: p99", f"{middle[1]:.2f}", "3")
+    yield Row("one client: p50 of a search, of the library's", float(middle[0]), most=1.5)
+    yield Row("one client: p99", float(middle[1]), most=3)
 
 
-def measure_batches(root: Path, seconds: float) -> None:
+def measure_batches(root: Path, seconds: float) -> Iterator[Row]:
     body = lambda client, number: {"query": words(client, number), "k": 3}  # noqa: E731
     with isthmus(root) as batched, isthmus(root, "--batch", "1") as alone:
         for clients in (16, 32):
@@ -221,14 +216,12 @@ def measure_batches(root: Path, seconds: float) -> None:
                         rates[name].append(load.rate)
                         costs[name].append((server.cpu() - before) / len(load.seconds))
             ratio = np.median(rates["with"]) / np.median(rates["without"])
-            row(f"{clients} clients: rate with batches, of without", f"{ratio:.2f}", "2")
-            row(
-                "processor time of a search without, of with",
-                f"{np.median(costs['without']) / np.median(costs['with']):.2f}",
-            )
+            yield Row(f"{clients} clients: rate with batches, of without", float(ratio), least=2)
+            cost = float(np.median(costs["without"]) / np.median(costs["with"]))
+            yield Row("processor time of a search without, of with", cost)
 
 
-def measure_rates(root: Path, seconds: float, documents: int, program: str | None) -> None:
+def measure_rates(root: Path, seconds: float, documents: int, program: str | None) -> Iterator[Row]:
     rows = vectors(documents)
 
     def numbers(client: int, number: int) -> list[float]:
@@ -258,8 +251,8 @@ def measure_rates(root: Path, seconds: float, documents: int, program: str | Non
                 if turn:
                     found[name].append(load.rate)
     ours = float(np.median(found["isthmus"]))
-    row("8 clients by vector: rate, of a bare FastAPI route", f"{ours / np.median(found['bare']):.2f}")
-    row("the same, of Chroma's server", f"{ours / np.median(found['chroma']):.2f}" if program else "not measured")
+    yield Row("8 clients by vector: rate, of a bare FastAPI route", ours / float(np.median(found["bare"])))
+    yield Row("the same, of Chroma's server", ours / float(np.median(found["chroma"])) if program else None)
 
 
 def writing_until(server: Process, number: int, acknowledged: list[str]) -> Callable[..., Iterator[str]]:
@@ -281,8 +274,7 @@ def writing_until(server: Process, number: int, acknowledged: list[str]) -> Call
     return write
 
 
-def measure_kill(root: Path, seconds: float) -> bool:
-    missing = 0
+def measure_kill(root: Path, seconds: float) -> Iterator[Row]:
     for name, number in (("kill -9", signal.SIGKILL), ("graceful stop", signal.SIGTERM)):
         acknowledged: list[str] = []
         with isthmus(root) as server:
@@ -290,11 +282,9 @@ def measure_kill(root: Path, seconds: float) -> bool:
             server.process.wait(60)
         with isthmus(root) as server:
             gone = lost(server, acknowledged)
-        missing += gone
         half = {kind: count for kind, count in load.statuses.items() if not kind.isdigit()}
-        row(f"{name} under writes: of {len(acknowledged):,} acknowledged, lost", str(gone), "0")
         print(f"{name}: connections ended with {half}", file=sys.stderr)
-    return not missing
+        yield Row(f"{name} under writes: of {len(acknowledged):,} acknowledged, lost", gone, most=0)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -304,8 +294,7 @@ def main(options: argparse.Namespace) -> int:
         root = Path(scratch, "served")
         root.mkdir()
         made(root, options.documents)
-        print("| | value | aim |\n| --- | ---: | ---: |")
-        measures: dict[str, Callable[[], bool | None]] = {
+        measures: dict[str, Callable[[], Iterator[Row]]] = {
             "mixed": lambda: measure_mixed(root, seconds),
             "one": lambda: measure_one(root, seconds / 4),
             "batches": lambda: measure_batches(root, seconds / 2),
@@ -315,8 +304,7 @@ def main(options: argparse.Namespace) -> int:
         chosen = options.only.split(",") if options.only else list(measures)
         if unknown := set(chosen) - set(measures):
             raise SystemExit(f"There is no {min(unknown)}. Choose from {', '.join(measures)}.")
-        results = [measures[name]() for name in chosen]
-    return int(False in results)
+        return 0 if told(row for name in chosen for row in measures[name]()) else 1
 
 
 if __name__ == "__main__":

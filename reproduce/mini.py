@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import flickr8k
@@ -22,7 +21,6 @@ from isthmus import encoders
 from isthmus.calibration import ndcg_at_10
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
-from isthmus.types import Vectors
 
 PER_PHOTO = 5  # captions
 OPTIONS = {"packs": "folder of the packed sets"}
@@ -48,26 +46,10 @@ def scifact(encoder: Encoder, folder: Path) -> float:
     return float(ndcg_at_10(queries @ documents.T, relevant).mean())
 
 
-@dataclass(frozen=True)
-class MadeBase:
-    """`base` of a training: its own pictures, with the texts of the `mini` beside it."""
-
-    base: Encoder
-    mini: Encoder
-
-    def encode_documents(self, documents: Sequence[Document]) -> Vectors:
-        """Encode pictures."""
-        return self.base.encode_documents(documents)
-
-    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        """Encode words."""
-        return self.mini.encode_queries(queries)
-
-
 def made(data: Path, packs: Path, out: Path) -> list[Row]:
     """Measure both encoders that a training made, on the test sets."""
     mini = encoders.load(f"onnx:{out / 'mini'}", batch=64)
-    base = MadeBase(encoders.load(f"onnx:{out / 'base'}", batch=64, device="auto"), mini)
+    base = encoders.load(f"onnx:{out / 'base'}", batch=64, device="auto")
     several: dict[str, packed.PicturesAndWords] = {"mini": mini, "base": base}
     measured = {name: recalls(encoder, data, packs, ("test",)) for name, encoder in several.items()}
     rows: list[Row] = [

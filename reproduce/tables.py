@@ -68,6 +68,9 @@ def compared(name: str, rows: list[Row], write: bool) -> int:
             writer.writerow(columns)
             writer.writerows([_cell(value) for value in row.values()] for row in rows)
         return 0
+    if not path.exists():
+        print(f"\nno values to compare with yet: --write makes {path.name}", file=sys.stderr)
+        return 0
     with path.open(newline="") as file:
         expected = list(csv.DictReader(file))
     if len(rows) != len(expected):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
 import uvicorn
 from PIL import Image
@@ -24,6 +31,17 @@ from isthmus.serve.settings import ServeLimits, ServeSettings
 from stock import mixed, pixels
 
 THINGS = "/v1/collections/things"
+JSON = {"Content-Type": "application/json"}
+PATIENCE = 120.0  # seconds until a test that waits has failed
+Found = TypeVar("Found")
+
+
+def until(ready: Callable[[], Found | None]) -> Found:
+    """Ask again and again until the answer is true, and return it."""
+    end = monotonic() + PATIENCE
+    while not (found := ready()):
+        assert monotonic() < end, "what is waited for does not happen"
+    return found
 
 
 def png(seed: int) -> bytes:
@@ -97,3 +115,48 @@ def serving_pictures(answers: Sequence[Answer]) -> Iterator[int]:
             over.set()
             server.shutdown()
             thread.join()
+
+
+@dataclass
+class Process:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def ask(self, method: str, place: str, body: Any = None) -> tuple[int, Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, place, None if body is None else json.dumps(body), {} if body is None else JSON)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null")
+        finally:
+            connection.close()
+
+
+@contextmanager
+def started(root: Path, *options: str) -> Iterator[Process]:
+    """Start `isthmus serve` on a folder."""
+    with command("serve", str(root), "--port", "0", *options) as process:
+        yield process
+
+
+@contextmanager
+def command(*words: str) -> Iterator[Process]:
+    """Start a command that serves, and wait until it says where."""
+    line = [sys.executable, "-m", "isthmus", *words]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env={**os.environ, "ISTHMUS_THREADS": "1"})
+    assert process.stderr is not None
+    said = ""
+    while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/", said)):
+        said += (more := process.stderr.readline())
+        assert more, said  # it has ended
+    drained = Thread(target=process.stderr.read)
+    drained.start()
+    try:
+        yield Process(process, int(found[1]))
+    finally:
+        process.kill()
+        process.wait()
+        drained.join()
+        process.stderr.close()

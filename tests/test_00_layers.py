@@ -7,7 +7,19 @@ from pathlib import Path
 import isthmus
 
 LAYERS = [
-    {"types", "errors", "_optional", "atomic", "budget", "checksums", "devices", "files", "prefetch", "service"},
+    {
+        "types",
+        "errors",
+        "_optional",
+        "atomic",
+        "budget",
+        "checksums",
+        "devices",
+        "files",
+        "prefetch",
+        "service",
+        "spans",
+    },
     {"isolated", "ocr"},
     {"registry", "kinds", "documents", "samples"},
     {"sources", "encoders", "calibration", "index", "queries", "words"},

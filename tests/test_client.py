@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -62,6 +63,38 @@ def test_both_kinds_of_collections_have_one_interface(things: RemoteCollection, 
     with Collection.open(tmp_path / "c", tiny) as local:
         several: list[SearchInterface] = [things, local]
         assert all(isinstance(one, SearchInterface) for one in several)
+
+
+def methods(kind: type) -> dict[str, list[tuple[str, object, object]]]:
+    """Return the public methods of a class, each with the names, kinds and defaults of its parameters."""
+    return {
+        name: [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def returned(kind: type, name: str) -> object:
+    return inspect.signature(getattr(kind, name)).return_annotation
+
+
+@pytest.mark.parametrize("kind", [Collection, RemoteCollection, AsyncRemoteCollection])
+def test_a_collection_takes_what_the_common_interface_takes_and_more_only_by_default(kind: type) -> None:
+    own = methods(kind)
+    for name, wanted in methods(SearchInterface).items():
+        assert [one for one in own[name] if one in wanted] == wanted, name
+        assert all(one[2] is not inspect.Parameter.empty for one in own[name] if one not in wanted), name
+        assert returned(kind, name) == returned(SearchInterface, name)
+
+
+def test_both_clients_have_the_same_methods_with_the_same_parameters_and_those_of_a_collection() -> None:
+    here, there, waiting = (methods(kind) for kind in (Collection, RemoteCollection, AsyncRemoteCollection))
+    as_methods = {"count", "has", "calibration", "calibration_spec", "drifted"}  # len, in, and properties
+    assert waiting == there | {name: waiting[name] for name in as_methods}
+    assert set(there) - set(here) == {"load"}
+    for name in set(there) & set(here):
+        assert [one for one in here[name] if one in there[name]] == there[name], name
+        assert returned(AsyncRemoteCollection, name) == returned(RemoteCollection, name), name
 
 
 def test_a_collection_is_found_by_its_name_its_url_or_because_it_is_the_only_one(address: str, tmp_path: Path) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
+import signal
+import subprocess
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from isthmus import samples
 from isthmus.cli import app
 from isthmus.search import Collection
+from serving import command
 
 ROOT = Path(__file__).parent.parent
 LINE = re.compile(r"^\s*(\d+)  .{10} +(?:(\d+)%|–) +(-?[\d.]+)  (\S+) +(\S+)", re.MULTILINE)
@@ -57,3 +63,30 @@ def test_every_answer_of_the_sample_questions_is_a_document(shown: tuple[str, st
         assert {answer for question in samples.queries() for answer in question.right} <= known
         kinds = {document.id: document.modality for document in things}
         assert all(kinds[question.right[0]] == question.kind for question in samples.queries())
+
+
+def test_the_demo_serves_its_folder_with_a_page_until_it_is_stopped() -> None:
+    with command("demo", "--serve", "--port", "0", "--quiet") as demo:
+        with urlopen(f"http://127.0.0.1:{demo.port}/") as page:
+            assert b"<html" in page.read()
+        (one,) = demo.ask("GET", "/v1/collections")[1]["collections"]
+        asked = {"query": "a red parrot on a branch", "k": 1}
+        (hit,) = demo.ask("POST", f"/v1/collections/{one['name']}/search", asked)[1]["hits"]
+        assert (one["name"], hit["id"]) == ("demo", "photos/macaw.jpg")
+        demo.process.send_signal(signal.SIGTERM)
+        assert demo.process.wait(60) in (0, -signal.SIGTERM)
+
+
+def test_make_demo_ends_with_the_command_that_opens_the_page() -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    steps = subprocess.run(
+        [make, "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert steps[-1].startswith("echo; echo ")
+    said = subprocess.run(["/bin/sh", "-c", steps[-1]], capture_output=True, text=True, check=True).stdout.splitlines()
+    words = said[-1].partition(":  ")[2].split()
+    assert words[0].endswith("bin/isthmus")
+    verb = get_command(app).commands[words[1]]  # type: ignore[attr-defined]  # it is a group
+    assert verb.make_context(words[1], words[2:]).params["serve"] is True

@@ -1,6 +1,6 @@
 """One battery over every engine that a collection can live on: what is promised, and that they answer alike.
 
-A collection on a server, through the client, is one of them; tests of what only a collection in this process can do
+A collection on a server, through either client, is one of them; tests of what only a collection in this process can do
 take ``local``.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import postgres_server
+from awaited import awaited
 from isthmus import Collection, Document, Query, connect
 from isthmus.client.remote import RemoteCollection
 from isthmus.encoders import Encoder
@@ -39,7 +41,7 @@ SERVERS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 ON_SERVERS = [pytest.param(name, marks=pytest.mark.install) for name in SERVERS]
 PLACES = {**ENGINES, **SERVERS}
-SERVED = "served"
+SERVED, AWAITED = "served", "served, asynchronously"
 NUMBERS = count()
 QUERIES = [Query("a red cat"), Query(image=pixels(500)), Query("dog", image=pixels(501))]
 FILTERS: list[dict[str, Any]] = [
@@ -69,9 +71,12 @@ def address(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Iterator[str
         yield address
 
 
-def connected(address: str, encoder: str) -> RemoteCollection:
+def connected(client: str, address: str, encoder: str) -> RemoteCollection:
     """Make a collection on the server."""
-    return connect(address, f"c{next(NUMBERS)}", create=True, encoder=encoder)
+    name = f"c{next(NUMBERS)}"
+    if client == AWAITED:
+        return awaited(address, name, encoder)
+    return connect(address, name, create=True, encoder=encoder)
 
 
 @pytest.fixture
@@ -82,23 +87,23 @@ def local(engine: str, tmp_path: Path, counting: Counting) -> Iterator[Collectio
         yield opened
 
 
-@pytest.fixture(params=[*ENGINES, SERVED, *ON_SERVERS])
+@pytest.fixture(params=[*ENGINES, SERVED, AWAITED, *ON_SERVERS])
 def things(
     request: pytest.FixtureRequest, tmp_path: Path, counting: Counting, address: str, tiny: str
 ) -> Iterator[Collection | RemoteCollection]:
     at = PLACES.get(request.param)
     if at is None:
-        opened: Collection | RemoteCollection = connected(address, tiny)
+        opened: Collection | RemoteCollection = connected(request.param, address, tiny)
     else:
         opened = Collection.open(encoder=counting, calibration="center+nnn(k=4)", follow=False, **at(tmp_path))
     with opened:
         opened.add(mixed(40))
-        if isinstance(opened, RemoteCollection):
+        if not isinstance(opened, Collection):
             opened.calibrate("center+nnn(k=4)")
         yield opened
 
 
-@pytest.fixture(scope="module", params=[SERVED, *ON_SERVERS])
+@pytest.fixture(scope="module", params=[SERVED, AWAITED, *ON_SERVERS])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, encoder: Encoder, address: str, tiny: str
 ) -> Iterator[list[Collection | RemoteCollection]]:
@@ -108,16 +113,17 @@ def both(
     made: list[Collection | RemoteCollection] = [
         Collection.open(encoder=encoder, calibration="center", follow=False, **at(tmp_path)) for at in places
     ]
-    if request.param == SERVED:
-        made.append(connected(address, tiny))
+    if request.param in (SERVED, AWAITED):
+        made.append(connected(request.param, address, tiny))
     for one in made:
         one.add(mixed(40))
         one.delete(["d0-3", "d0-4"])
         one.add([Document("d0-5", "a red cat on a red sofa", metadata={"number": 5, "tags": ["a", "b"]})])
         one.calibrate("center+nnn(k=4)")
-    yield made
-    for one in made:
-        one.close()
+    with ExitStack() as stack:
+        for one in made:
+            stack.enter_context(one)
+        yield made
 
 
 def answers(things: Collection | RemoteCollection, **options: Any) -> list[list[tuple[object, ...]]]:

@@ -23,6 +23,7 @@ def hook(event, arguments):
         hook_armed = False
         os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with Ctrl-C ignored
 hook_armed = True
 EVENT, WHAT, *sys.argv[1:] = sys.argv[1:]
 sys.addaudithook(hook)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -31,7 +32,7 @@ from isthmus.search import SearchInterface
 from isthmus.serve.keys import create_key
 from isthmus.serve.run import bind, configured, url_of
 from isthmus.serve.settings import ServeSettings
-from serving import address_of, fill, png
+from serving import address_of, command, fill, png
 
 Work = Callable[[Client], Awaitable[None]]
 
@@ -154,6 +155,33 @@ def test_over_http_keys_are_asked_for_if_there_are_some(root: Path, tmp_path: Pa
         for token, status in ((tokens[1], 403), ("wrong", 401)):
             answer = httpx2.post(url, json={}, headers={"Authorization": f"Bearer {token}"})
             assert (answer.status_code, answer.json()["error"]["type"]) == (status, "Refused")
+
+
+def test_the_command_over_http_lets_keys_that_may_write_add_documents_and_no_others(tmp_path: Path, tiny: str) -> None:
+    fill(tmp_path, tiny, count=3)
+    keys = tmp_path / "keys.json"
+    reads, writes = (create_key(keys, scope, scope, ["things"])[1] for scope in ("read", "write"))
+    options = ("--http", "--port", "0", "--write", "--keys", str(keys))
+
+    async def work(url: str) -> None:
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {writes}"}) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            assert "add" in {tool.name for tool in (await client.list_tools()).tools}
+            (report,) = texts(await client.call_tool("add", {"documents": [{"id": "new", "text": "a red cat"}]}))
+            assert report["added"] == ["new"]
+            assert texts(await client.call_tool("get", {"id": "new"}))[0]["text"] == "a red cat"
+
+    with command("mcp", str(tmp_path / "things.isthmus"), *options) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        asyncio.run(work(url))
+        for headers, status in (({"Authorization": f"Bearer {reads}"}, 403), ({}, 401)):
+            assert httpx2.post(url, json={}, headers=headers).status_code == status
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+    with Collection.open(tmp_path / "things.isthmus", follow=False) as things:
+        assert things.get("new").text == "a red cat"
 
 
 def test_a_collection_on_a_server_has_the_same_tools(root: Path) -> None:

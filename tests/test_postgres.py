@@ -237,7 +237,10 @@ def test_a_reader_searches_and_writes_nothing(things: Collection, counting: Coun
 
 
 @install
-def test_a_writer_does_everything_but_make_and_drop_tables(things: Collection, counting: Counting, other: str) -> None:
+def test_a_writer_does_everything_but_make_and_drop_tables(
+    things: Collection, counting: Counting, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folded, "DROPPED", 7)
     name = schema_of(things)
     writer = roles()[1].replace("things", name).replace("'…'", f"'{PASSWORD}'").replace("isthmus_writer", f"w_{name}")
     administered(writer)

@@ -15,6 +15,7 @@ from isthmus import Collection, Document, Query
 from isthmus.storage.postgres import folded
 from isthmus.storage.protocols import FoldedRows
 from postgres_server import server
+from stock import Counting, mixed
 
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.install
@@ -217,3 +218,25 @@ def test_compaction_during_anothers_refit_leaves_what_its_vectors_need(
         assert len(found(opened)) == 100
         assert not seen  # nothing is published again
         assert opened.verify() == []
+
+
+def test_a_reencoding_does_not_continue_a_killed_calibration_of_the_old_vectors(
+    url: str, counting: Counting, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Collection.open(url, counting, "center", follow=False) as things:
+        things.add(mixed(40))
+        things.calibrate("center")
+        with monkeypatch.context() as patch:
+            patch.setattr(folded.PostgresFolded, "_index", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                things.calibrate("center")
+        assert len(tables_of(things)) == 2
+        assert things.reencode(other, force=True).encoded == 40
+        assert len(things.search("a red cat", k=100)) == 40
+        things.calibrate("center")
+        assert len(tables_of(things)) == 1
+        assert things.verify() == []
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

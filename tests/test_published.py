@@ -233,6 +233,28 @@ def test_a_calibration_that_could_not_be_published_is_not_served(things: Collect
     assert len(server.publications) == 1
 
 
+def test_a_calibration_that_was_interrupted_is_continued_by_the_next_process(
+    things: Collection, server: Recording, tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    things.calibrate("center")
+    expected = [(hit.id, round(hit.score, 5)) for hit in things.search("dog", 100)]
+    things.calibrate("none")
+    monkeypatch.setattr(type(things.store), "blocks", _small_blocks(type(things.store).blocks))
+    server.writes_left, server.written = 8, []
+    with pytest.raises(CannotReach, match="went away"):
+        things.calibrate("center")
+    server.writes_left = 10**9
+    things.close()
+    with opened(tmp_path, counting, server) as again:
+        assert len(server.publications) == 2
+        again.calibrate("center")
+        assert len(server.written) < 2 * 40
+        assert len(set(server.written)) == 40
+        assert [(hit.id, round(hit.score, 5)) for hit in again.search("dog", 100)] == expected
+        assert len(server.publications) == 1
+        assert again.verify() == []
+
+
 @pytest.mark.parametrize("damage", ["lost", "foreign", "rows"])
 def test_vectors_that_are_lost_or_not_its_own_are_published_again(
     things: Collection, server: Recording, damage: str
@@ -298,6 +320,25 @@ def test_reencoding_publishes_the_new_vectors(things: Collection, server: Record
     assert only.width > 12
     things.delete("d0-1")
     assert len(ids(things)) == 39
+
+
+def test_reencoding_does_not_continue_a_calibration_of_the_old_vectors(
+    things: Collection, server: Recording, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    things.calibrate("center")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(things.store), "blocks", _small_blocks(type(things.store).blocks))
+        server.writes_left = 8
+        with pytest.raises(CannotReach, match="went away"):
+            things.calibrate("center")
+    server.writes_left = 10**9
+    assert things.reencode(other, force=True).encoded == 40
+    assert len(things.search("a red cat", k=100)) == 40
+    assert things.calibration is not None
+    assert things.calibration.fitted.dim == 12
+    assert things.verify() == []
+    things.calibrate("center")
+    assert len(server.publications) == 1
 
 
 def test_vectors_move_to_a_server_and_back(tmp_path: Path, counting: Counting, server: Recording) -> None:

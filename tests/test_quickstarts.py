@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,21 @@ def test_the_curl_commands_do_what_the_page_says(address: str) -> None:
     assert curl(add, address).json()["added"] == 1
     assert [hit["id"] for hit in curl(search, address).json()["hits"]] == ["note-1"]
     assert curl(delete, address).status_code == 204
+
+
+def test_curl_itself_sends_the_commands_of_the_page(address: str) -> None:
+    program = shutil.which("curl")
+    if program is None:
+        pytest.skip("curl is not installed")
+    answers = []
+    for words in [words for block in blocks("curl", "sh") for words in commands(block)]:
+        sent = [program, "--noproxy", "*", "--fail-with-body", *(word.replace(SERVER, address) for word in words[1:])]
+        done = subprocess.run(sent, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        answers.append(json.loads(done.stdout or "null"))
+    first, added, found, deleted = answers
+    assert (first["hits"][0]["id"], added["added"], deleted) == ("photos/macaw.jpg", 1, None)
+    assert [hit["id"] for hit in found["hits"]] == ["note-1"]
 
 
 def test_the_python_example_runs(address: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from shutil import copytree
+from threading import Event, Thread
 from urllib.parse import quote
 
 import pytest
@@ -16,11 +17,11 @@ from starlette.testclient import TestClient
 
 from isthmus import Collection, Document, Query
 from isthmus.kinds import Image as Picture
-from isthmus.search import Hits, SearchRequest
+from isthmus.search import Hits, SearchRequest, Stats
 from isthmus.search.json_forms import hit_json
 from isthmus.serve.content import ContentReader
 from isthmus.serve.pictures import PartSender
-from isthmus.serve.settings import ServeSettings
+from isthmus.serve.settings import ServeLimits, ServeSettings
 from serving import THINGS, client_of, data_url, fill, png
 
 
@@ -236,14 +237,67 @@ def test_no_answer_shows_a_path_of_this_machine(client: TestClient, root: Path, 
     assert not [one.text for one in answers if str(tmp_path) in one.text]
 
 
-def test_statistics_health_and_counters_are_served(client: TestClient) -> None:
+def test_statistics_and_health_are_served(client: TestClient) -> None:
     stats = client.get(f"{THINGS}/stats").json()
     assert (stats["path"], stats["documents"]) == ("things", {"image": 10, "image+text": 10, "text": 10})
     assert "number" in stats["fields"]
     assert client.get("/health").json()["status"] == "ok"
     assert client.get("/ready").json()["status"] == "ready"
-    counters = client.get("/metrics").text
-    assert 'isthmus_requests_total{method="GET",route="/v1/collections/{name}/stats",status="200"} 1.0' in counters
+
+
+def test_counters_say_how_many_requests_of_which_route_ended_how(root: Path) -> None:
+    with client_of(root) as client:
+        for word in ("cat", "dog"):
+            client.post(f"{THINGS}/search", json={"query": word})
+        client.post(f"{THINGS}/search", json={"query": ""})
+        client.get(f"{THINGS}/documents/none")
+        client.get("/no/such/page")
+        client.request("BREW", "/health")
+        lines = set(client.get("/metrics").text.splitlines())
+    total, search = "isthmus_requests_total", 'route="/v1/collections/{name}/search"'
+    wanted = [
+        f'{total}{{method="POST",{search},status="200"}} 2.0',
+        f'{total}{{method="POST",{search},status="400"}} 1.0',
+        f'{total}{{method="GET",route="/v1/collections/{{name}}/documents/{{id}}",status="404"}} 1.0',
+        f'{total}{{method="GET",route="page",status="404"}} 1.0',
+        f"isthmus_request_seconds_count{{{search}}} 3.0",
+        f'isthmus_request_seconds_bucket{{le="+Inf",{search}}} 3.0',
+        "isthmus_search_batch_size_count 2.0",
+        "isthmus_search_batch_size_sum 2.0",
+        "isthmus_busy 0.0",
+        f"# TYPE {total.removesuffix('_total')}_total counter",
+    ]
+    assert [line for line in wanted if line not in lines] == [], sorted(lines)
+    assert any(line.startswith(f'{total}{{method="other"') for line in lines)
+
+
+def test_a_server_is_not_ready_while_it_has_too_many_requests_or_stops(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go = Event(), Event()
+    stats = Collection.stats
+
+    def slow(things: Collection) -> Stats:
+        began.set()
+        go.wait()
+        return stats(things)
+
+    monkeypatch.setattr(Collection, "stats", slow)
+    with client_of(root, limits=ServeLimits(waiting=1)) as client:
+        assert client.get("/ready").status_code == 200
+        busy = Thread(target=client.get, args=(f"{THINGS}/stats",))
+        busy.start()
+        began.wait()
+        refused = client.get("/ready")
+        assert client.get("/health").status_code == 200
+        go.set()
+        busy.join()
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert client.get("/ready").status_code == 200
+        client.app.state.server.stopping = True  # type: ignore[attr-defined]  # as close does
+        refused = client.get("/ready")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert refused.json()["error"]["message"] == "The server is stopping."
 
 
 def test_every_route_stands_in_openapi_with_its_forms(client: TestClient) -> None:
@@ -252,6 +306,22 @@ def test_every_route_stands_in_openapi_with_its_forms(client: TestClient) -> Non
     used = set(json.dumps(described).split("#/components/schemas/")[1:])
     names = {one.split('"')[0] for one in used}
     assert names <= set(described["components"]["schemas"])
+
+
+def test_every_route_describes_its_errors_and_what_it_sends_if_that_is_no_json(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for place, operations in paths.items():
+        for method, one in operations.items():
+            assert {"4XX", "5XX"} <= set(one["responses"]), (method, place)
+
+    def sent(place: str, method: str, status: str) -> list[str]:
+        return list(paths[place][method]["responses"][status].get("content", {}))
+
+    documents = "/v1/collections/{name}/documents"
+    assert sent("/metrics", "get", "200") == ["text/plain"]
+    assert sent(f"{documents}/{{id}}/parts/{{part}}", "get", "200") == ["*/*"]
+    assert sent(documents, "post", "200") == sent(documents, "post", "202") == ["application/json"]
+    assert sent(f"{documents}/{{id}}", "delete", "204") == []
 
 
 def test_uploaded_files_become_documents(client: TestClient) -> None:

@@ -1,15 +1,14 @@
-"""The clients of OpenAI and Cohere, and OpenTelemetry, work with the server. ``make test-all`` installs them."""
+"""The clients of OpenAI and Cohere work with the server. ``make test-all`` installs them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from isthmus import encoders
-from serving import address_of, client_of, fill
+from serving import address_of, fill
 
 pytestmark = pytest.mark.install
 
@@ -52,18 +51,3 @@ def test_coheres_clients_rerank(address: str, tiny: str, version: str) -> None:
         found = client.rerank(model=tiny, query="red cat", documents=["a dog runs", "a red cat"], top_n=1)
     assert [one.index for one in found.results] == [1]
     assert 0.5 < found.results[0].relevance_score <= 1
-
-
-def test_opentelemetry_gets_a_span_of_each_request(tmp_path: Path, tiny: str) -> None:
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    spans, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    trace.set_tracer_provider(provider)
-    fill(tmp_path, tiny, count=3)
-    with client_of(tmp_path) as client:
-        client.get("/v1/collections/things")
-    assert "GET /v1/collections/{name}" in [span.name for span in spans.get_finished_spans()]

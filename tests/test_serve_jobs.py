@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from isthmus import Collection
 from isthmus.search import references
-from isthmus.serve.jobs import ATTEMPTS, Job, JobRunner, Progress
-from serving import THINGS, client_of, fill
+from isthmus.serve.jobs import ATTEMPTS, UNFINISHED, Job, JobRunner, Progress
+from serving import THINGS, client_of, fill, until
 
 LINES = {"Content-Type": "application/x-ndjson"}
 
@@ -48,9 +48,12 @@ def ended(client: TestClient, answer: Any) -> dict[str, Any]:
     """Wait until a job has ended."""
     assert answer.status_code == 202, answer.text
     place = answer.headers["location"]
-    while (job := client.get(place).json())["state"] in ("queued", "running"):
-        pass
-    return dict(job)
+    return until(lambda: over(client.get(place).json()))
+
+
+def over(job: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a job that has ended."""
+    return None if job["state"] in UNFINISHED else job
 
 
 def test_a_calibration_is_fitted_and_an_earlier_one_is_used_again(client: TestClient) -> None:
@@ -116,9 +119,8 @@ class Steps:
 
 
 def finished(runner: JobRunner, job: Job) -> Job:
-    while (now := runner.get(job.id)).state in ("queued", "running"):
-        pass
-    return now
+    until(lambda: runner.get(job.id).state not in UNFINISHED)
+    return runner.get(job.id)
 
 
 def test_a_job_is_cancelled_at_its_next_step_or_before_it_begins(tmp_path: Path) -> None:
@@ -132,6 +134,21 @@ def test_a_job_is_cancelled_at_its_next_step_or_before_it_begins(tmp_path: Path)
     assert finished(runner, first).state == "cancelled"
     runner.close()
     assert steps.began == 1
+
+
+def test_a_running_job_is_cancelled_over_http_and_the_next_one_runs(client: TestClient) -> None:
+    steps = Steps()
+    jobs: JobRunner = client.app.state.server.jobs  # type: ignore[attr-defined]
+    jobs.kinds = {**jobs.kinds, "diagnose": steps}
+    first, second = (client.post(f"{THINGS}/diagnose", json={}) for _ in range(2))
+    steps.waits.wait()
+    place = first.headers["location"]
+    asked = client.delete(place)
+    assert (asked.status_code, asked.json()["state"]) == (200, "running")
+    steps.go.set()
+    assert ended(client, first)["state"] == "cancelled"
+    assert (ended(client, second)["state"], steps.began) == ("done", 2)
+    assert client.delete(place).status_code == 409
 
 
 def test_a_job_that_a_stop_interrupts_goes_on_after_the_restart(tmp_path: Path) -> None:

@@ -138,8 +138,9 @@ def test_work_that_takes_too_long_is_answered_and_keeps_its_place_until_it_ends(
             await small.run(go.wait)
         assert small.busy == 1
         go.set()
-        while small.busy:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while small.busy:
+                await asyncio.sleep(0)
         return refused.value
 
     small = WorkPool(1, 5, 0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from isthmus import encoders
 from isthmus.cli import app
 from isthmus.documents import Document, Query
+from isthmus.encoders import folder
 from isthmus.encoders.projection import ClipProjection
 from isthmus.errors import BadInput
 from isthmus.train import augment, averaging, base, checkpoint, make, mini, pictures
@@ -113,8 +115,15 @@ def test_training_writes_both_encoders_on_one_text_tower_and_resumes(
     assert encoder.encode_queries([Query(text="a cat")]).dim == 32
     projection = tmp_path / "out" / "base" / "projection.npz"
     assert ClipProjection.from_bytes(projection.read_bytes(), projection).dim == 32
+    described = folder.describe(projection.parent)
+    assert described.owner.folder == tmp_path / "out" / "base" / "../mini"  # texts of both are read by the new tower
+    assert described.owner.identities["text"] == folder.describe(tmp_path / "out" / "mini").identities["text"]
     run()  # resumes at the end: nothing is left to do
     assert [log.read_text() for log in logs] == written
+    others = (replace(BASE, steps=3), MINI), (BASE, replace(MINI, batch=16))
+    for recipes, said in zip(others, ("steps [(]2, now 3", "batch [(]8, now 16"), strict=True):
+        with pytest.raises(BadInput, match=said):
+            make.make_mini(data, tmp_path / "out", device="cpu", weights=weights, recipes=recipes, clip=clip)
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(

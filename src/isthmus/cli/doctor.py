@@ -195,11 +195,10 @@ def _own_encoder(things: Collection) -> Finding:
 
 
 def _without_password(place: str) -> str:
-    """Return a folder as it is, and a URL without its password."""
     try:
         return str(PostgresAddress.of(place)) if is_address(place) else place
-    except IsthmusError:  # which the check of the collection shows
-        return "of this URL"
+    except IsthmusError:  # `_collection` says why it cannot be read
+        return "on a PostgreSQL server"
 
 
 def _collection(place: str) -> list[Finding]:

@@ -46,6 +46,7 @@ def serve(  # noqa: PLR0913 - one name per option
     max_body: Annotated[int, typer.Option(min=1, help="largest JSON body, line or file, in MiB")] = 64,
     max_upload: Annotated[int, typer.Option(min=1, help="largest stream of documents or upload, in MiB")] = 1024,
     max_pixels: Annotated[int, typer.Option(min=1, help="largest picture, in millions of pixels")] = 50,
+    max_duration: Annotated[float, typer.Option(min=0.1, help="longest sound or video, in minutes")] = 120.0,
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds that the work of a request may take")] = 60.0,
     rate: Annotated[
         float | None,
@@ -78,6 +79,7 @@ def serve(  # noqa: PLR0913 - one name per option
         body=max_body * MIB,
         upload=max_upload * MIB,
         pixels=max_pixels * 1_000_000,
+        duration=max_duration * 60,
         seconds=timeout,
         rate=(50.0 if keys else 0.0) if rate is None else rate,
         waiting=waiting,

@@ -22,6 +22,7 @@ from isthmus.files import digest_regular, read_regular
 from isthmus.registry import suggestion
 
 DESCRIPTION = "encoder.toml"
+RELATIVE = "../"  # how the name of a folder beside this one starts
 CHOICES = {
     "layout": ("nhwc", "nchw"),
     "dtype": ("uint8", "float32"),
@@ -29,7 +30,6 @@ CHOICES = {
     "resample": ("bicubic", "bilinear", "lanczos"),
     "pool": ("none", "mean", "first"),
     "sides": (1, 2),
-    "encoder": SHARED_TEXTS,
 }
 Done = TypeVar("Done")
 Section = TypeVar("Section", "TextSection", "SharedTextSection", "ImageSection", "ClipSection", "FusionSection")
@@ -56,7 +56,7 @@ class TextSection:
 class SharedTextSection:
     """The table ``[text]`` of an encoder that uses the text tower of another."""
 
-    encoder: str
+    encoder: str  # the name of an embedded encoder, or a folder relative to this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,19 @@ def _shared(path: Path, table: Mapping[str, Any]) -> Description | None:
     if not isinstance(text, dict) or "encoder" not in text:
         return None
     section = _section(path, "text", table, SharedTextSection)
-    return describe(EMBEDDED[section.encoder]) if section else None
+    if section is None:
+        return None
+    if section.encoder in SHARED_TEXTS:
+        return describe(EMBEDDED[section.encoder])
+    if not section.encoder.startswith(RELATIVE):
+        raise BadFile(
+            f"{path}: text.encoder is {section.encoder!r}; it must be one of {SHARED_TEXTS}, or a folder beside this "
+            f"one, such as {RELATIVE}mini."
+        )
+    below = describe(path.parent / section.encoder)
+    if below.text is None:
+        raise BadFile(f"{path}: text.encoder is {section.encoder!r}, which has no text tower.")
+    return below.owner
 
 
 def checksum(path: Path) -> str:

@@ -36,7 +36,7 @@ name = "{name}"
 dim = {dim}
 
 [text]
-encoder = "mini"
+encoder = "{text}"
 
 [clip]
 projection = "{file}"
@@ -99,15 +99,21 @@ class ClipProjection:
 
     @classmethod
     def write(
-        cls, folder: Path, arrays: Mapping[str, NDArray[Any]], *, name: str = "base", size: int = 224
+        cls,
+        folder: Path,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        name: str = "base",
+        size: int = 224,
+        text: str = "mini",
     ) -> ClipProjection:
-        """Write an encoder's folder: this projection of CLIP's tower, with the text tower of ``mini``; in 16 bits."""
+        """Write an encoder's folder: this projection of CLIP's tower, with the text tower of ``text``; in 16 bits."""
         content = BytesIO()
         np.savez_compressed(content, **{key: np.asarray(array, np.float16) for key, array in arrays.items()})  # type: ignore[arg-type]
         made = cls.from_bytes(content.getvalue(), folder / FILE)
         folder.mkdir(parents=True, exist_ok=True)
         sha256 = hashlib.sha256(content.getvalue()).hexdigest()
-        table = TABLE.format(name=name, dim=made.dim, size=size, file=FILE, sha256=sha256)
+        table = TABLE.format(name=name, text=text, dim=made.dim, size=size, file=FILE, sha256=sha256)
         for path, written in ((folder / FILE, content.getvalue()), (folder / DESCRIPTION, table.encode())):
             with replacing(path) as draft:
                 draft.write_bytes(written)

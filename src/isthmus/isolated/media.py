@@ -1,7 +1,8 @@
 """In the worker: sounds as blocks of samples, videos as key frames; by soundfile, or else by PyAV.
 
-A file is read in blocks, so its length does not matter for memory. Playlists and files that refer to other files are
-not read: ffmpeg gets an open file, no protocol, and a list of containers.
+A file is read in blocks, so its length does not matter for memory. One that is longer than the request allows is
+refused: by its header before anything is decoded, or else where the limit is reached. Playlists and files that refer to
+other files are not read: ffmpeg gets an open file, no protocol, and a list of containers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from isthmus._optional import need
-from isthmus.budget import MEDIA_SECONDS
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.isolated.open_files import OpenFiles
@@ -38,6 +38,7 @@ APART = 2.0  # seconds between two frames at least
 EVERY = 5.0  # seconds between two frames of a video whose key frames are too far apart
 SPARSE = 10.0  # seconds between key frames that are too far apart
 PROBE = 60.0  # seconds of a video whose packets are looked at
+UNKNOWN = 2**62  # libsndfile counts as many samples where the header does not say how many there are
 AT_ONCE = 8  # frames in one answer,
 TURN = 1.5  # or as many as were decoded in so many seconds
 
@@ -45,11 +46,13 @@ TURN = 1.5  # or as many as were decoded in so many seconds
 class MediaReading:
     """A file that is being read: pieces in their order, and how many were given."""
 
-    def __init__(self, path: str, first: int, rate: int | None) -> None:
+    def __init__(self, path: str, first: int, rate: int | None, longest: float) -> None:
         self._stream = open_regular(path)
         self.next = 0
         try:
-            self._pieces: Iterator[Any] = _frames(self._stream) if rate is None else _sound(self._stream, rate)
+            self._pieces: Iterator[Any] = (
+                _frames(self._stream, longest) if rate is None else _sound(self._stream, rate, longest)
+            )
             while self.next < first and next(self._pieces, None) is not None:  # those that an earlier worker gave
                 self.next += 1
         except BaseException:
@@ -81,10 +84,14 @@ def answer(request: dict[str, Any], _: list[bytes]) -> tuple[object, list[bytes]
         return _tracks(request["path"]), []
     first = request["first"]
     rate = request["rate"] if what == "sound" else None
-    reading = readings.get(number, lambda: MediaReading(request["path"], first, rate))
+
+    def opened() -> MediaReading:
+        return MediaReading(request["path"], first, rate, request["longest"])
+
+    reading = readings.get(number, opened)
     if reading.next > first:  # an answer was lost
         readings.drop(number)
-        reading = readings.get(number, lambda: MediaReading(request["path"], first, rate))
+        reading = readings.get(number, opened)
     if what == "sound":
         block = reading.take()
         return {"end": block is None}, [] if block is None else [block.tobytes()]
@@ -108,13 +115,13 @@ def _tracks(path: str) -> dict[str, bool]:
         return {"audio": bool(container.streams.audio), "video": bool(container.streams.video)}
 
 
-def _sound(stream: Any, rate: int) -> Iterator[Any]:
+def _sound(stream: Any, rate: int, longest: float) -> Iterator[Any]:
     """Yield blocks of mono samples, ``rate`` per second; the last may be shorter."""
-    blocks = _with_soundfile(stream, rate) if find_spec("soundfile") is not None else None
-    empty = True
-    for number, block in enumerate(blocks if blocks is not None else _with_av(stream, rate)):
-        if (number + 1) * BLOCK > MEDIA_SECONDS:
-            raise BadInput(f"is longer than {MEDIA_SECONDS // 3600} hours. Split it")
+    blocks = _with_soundfile(stream, rate, longest) if find_spec("soundfile") is not None else None
+    empty, count = True, 0
+    for block in blocks if blocks is not None else _with_av(stream, rate, longest):
+        count += len(block)
+        _check_length(count / rate, longest)
         empty = empty and not len(block)
         if len(block):
             yield np.nan_to_num(block, posinf=0, neginf=0).astype(np.float32)
@@ -122,7 +129,12 @@ def _sound(stream: Any, rate: int) -> Iterator[Any]:
         raise BadInput("has no sound in it (0 samples)")
 
 
-def _with_soundfile(stream: Any, rate: int) -> Iterator[Any] | None:
+def _check_length(seconds: float, longest: float) -> None:
+    if seconds > longest:
+        raise BadInput(f"is longer than {longest / 60:g} minutes. Split it")
+
+
+def _with_soundfile(stream: Any, rate: int, longest: float) -> Iterator[Any] | None:
     """Return the blocks; None where libsndfile does not know the format and PyAV may."""
     import soundfile
 
@@ -137,6 +149,7 @@ def _with_soundfile(stream: Any, rate: int) -> Iterator[Any] | None:
         stream.seek(0)
         return None
     _check(file.samplerate, file.channels)
+    _check_length(file.frames / file.samplerate if file.frames < UNKNOWN else 0.0, longest)
     return _resampled(file, rate)
 
 
@@ -177,13 +190,14 @@ def _container(stream: Any) -> Any:
         raise BadInput(f"is damaged, or not a sound or a video ({error.strerror})") from None
 
 
-def _with_av(stream: Any, rate: int) -> Iterator[Any]:
+def _with_av(stream: Any, rate: int, longest: float) -> Iterator[Any]:
     with _container(stream) as container:
         if not container.streams.audio:
             raise BadInput("has no sound track")
         av: Any = need("av", extra="video")
         track = container.streams.audio[0]
         _check(track.codec_context.sample_rate, track.codec_context.channels)
+        _check_length(_duration(container, track), longest)
         resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
         held: list[Any] = []
         count = 0
@@ -217,7 +231,7 @@ def _decoded(container: Any, track: Any) -> Iterator[Any]:
         yield from frames
 
 
-def _frames(stream: Any) -> Iterator[tuple[float, float, Any]]:
+def _frames(stream: Any, longest: float) -> Iterator[tuple[float, float, Any]]:
     """Yield key frames, each with the span until the next: (start, stop, pixels)."""
     with _container(stream) as container:
         if not container.streams.video:
@@ -225,6 +239,7 @@ def _frames(stream: Any) -> Iterator[tuple[float, float, Any]]:
         track = container.streams.video[0]
         if track.codec_context.width * track.codec_context.height > PIXELS:
             raise BadInput(f"has frames of more than {PIXELS:,} pixels")
+        _check_length(_duration(container, track), longest)
         sparse = _sparse(container, track)
         track.codec_context.skip_frame = "DEFAULT" if sparse else "NONKEY"
         container.seek(0)
@@ -232,8 +247,7 @@ def _frames(stream: Any) -> Iterator[tuple[float, float, Any]]:
         last = 0.0
         for frame in _decoded(container, track):
             last = max(last, float(frame.time or 0.0))
-            if last > MEDIA_SECONDS:
-                raise BadInput(f"is longer than {MEDIA_SECONDS // 3600} hours. Split it")
+            _check_length(last, longest)
             if held is None or last - held[0] >= (EVERY if sparse else APART):
                 if held is not None:
                     yield held[0], last, held[1]

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
 from os import PathLike
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isthmus._optional import require
-from isthmus.budget import MIB
+from isthmus.budget import MEDIA_SECONDS, MIB
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.isolated.worker import Worker
@@ -29,6 +30,16 @@ Content: TypeAlias = str | PathLike[str] | bytes
 WORKER = Worker("media", 1024 * MIB)
 RATE = 16_000  # samples per second, unless another rate is asked for
 _numbers = count()
+
+
+@dataclass(slots=True)
+class LengthLimit:
+    """The longest recording that this process decodes, in seconds; for pictures Pillow has ``MAX_IMAGE_PIXELS``."""
+
+    seconds: float = MEDIA_SECONDS
+
+
+LIMIT = LengthLimit()
 
 
 class KeyFrame(NamedTuple):
@@ -73,9 +84,10 @@ def _answers(content: Content, what: str, rate: int = RATE) -> Iterator[Any]:
     reading = str(next(_numbers))
     given = 0
     with _path(content) as path:
+        asked = {"reading": reading, "what": what, "path": path, "rate": rate, "longest": LIMIT.seconds}
         try:
             while True:
-                answer = WORKER.ask({"reading": reading, "what": what, "path": path, "first": given, "rate": rate})
+                answer = WORKER.ask({**asked, "first": given})
                 given += len(answer.blobs)
                 yield answer
         finally:

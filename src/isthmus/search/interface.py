@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from isthmus.documents import Document, Query
@@ -47,7 +47,7 @@ class SearchInterface(Protocol):
     def search(self, query: str | Query | SearchRequest) -> Hits:
         """Find documents; options are in the request."""
 
-    def search_many(self, queries: Iterable[str | Query | SearchRequest]) -> Sequence[Hits]:
+    def search_many(self, queries: Iterable[str | Query | SearchRequest]) -> list[Hits]:
         """Search for several queries at once."""
 
     def stats(self) -> Stats:

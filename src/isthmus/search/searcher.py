@@ -9,6 +9,7 @@ at a time; a batch that meets a change of encoder is searched again from the sta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -36,6 +37,7 @@ from isthmus.search.results import Answer, Fetched, grouped
 from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
 from isthmus.search.writer import BATCH
+from isthmus.spans import stage
 from isthmus.storage.protocols import NotPublished, ShardsDown, Store
 from isthmus.storage.sqlite.database import ChangedMeanwhile
 from isthmus.storage.where import parse
@@ -71,7 +73,8 @@ class Searcher:
 
     def _together(self, asked: Sequence[Query], request: SearchRequest) -> list[Hits]:
         reranker = None if request.rerank is None else self.rerankers.get(request.rerank)
-        aligned = self.aligners.aligned(asked, request.align)
+        with stage("align", len(asked)) if request.align is not None else nullcontext():
+            aligned = self.aligners.aligned(asked, request.align)
         searched = asked if aligned is None else [one.query for one in aligned]
         arguments.check_lengths(searched)
         if reranker is None:
@@ -79,7 +82,8 @@ class Searcher:
         else:
             check_words(searched)
             first, missing = self._found(searched, request.from_the_first())
-            found = [again[request.offset :] for again in reranked(reranker, searched, first)]
+            with stage("rerank", len(searched)):
+                found = [again[request.offset :] for again in reranked(reranker, searched, first)]
         found = found if aligned is None else explain.with_alignment(found, aligned)
         return [Hits(hits, missing) for hits in found]
 
@@ -171,7 +175,8 @@ def _answered(
     snapshot = view.raw or view.snapshot
     if not snapshot.all_indexes:
         return [[] for _ in asked]
-    vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
+    with stage("encode", len(asked)):
+        vectors = query_vectors(asked, load, snapshot.calibrated.fitted.dim)
     for modality in vectors.modalities:
         if modality not in snapshot.calibrated.fitted.query_modalities:
             raise UnknownModality(
@@ -179,10 +184,12 @@ def _answered(
                 "things.calibrate(queries=[Query(vectors={…}), …])."
             )
     allowed = _allowed(store, request.where)
-    answers = _shown(snapshot, store, asked, vectors, request, allowed)
-    before = explain.ranks_before(store, snapshot, vectors) if request.explain else None
-    fetched = Fetched.of(store, snapshot, vectors, answers, before)
-    return [fetched.hits(at, answer, request.offset) for at, answer in enumerate(answers)]
+    with stage("rank", len(asked)):
+        answers = _shown(snapshot, store, asked, vectors, request, allowed)
+    with stage("fetch", len(asked)):
+        before = explain.ranks_before(store, snapshot, vectors) if request.explain else None
+        fetched = Fetched.of(store, snapshot, vectors, answers, before)
+        return [fetched.hits(at, answer, request.offset) for at, answer in enumerate(answers)]
 
 
 def _shown(

@@ -12,13 +12,13 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from isthmus import __version__
 from isthmus.serve.bodies import LINES, UPLOAD
 from isthmus.serve.errors import LOG, add_handlers
-from isthmus.serve.guards import BodyGuard, OriginGuard, RequestGuard
-from isthmus.serve.limits import pixel_limit
+from isthmus.serve.guards import QUERY, BodyGuard, OriginGuard, RequestGuard
+from isthmus.serve.limits import length_limit, pixel_limit
 from isthmus.serve.routes import (
     calibration,
     collections,
@@ -39,13 +39,23 @@ PAGE = Path(__file__).parent / "page"
 METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
 
 
+class Application(FastAPI):
+    """Keeps what follows the ? of an address, such as the words of a search, out of the spans that FastAPI sends."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; ``RequestGuard`` takes the query back."""
+        if scope["type"] == "http":
+            scope = {**scope, "query_string": b"", QUERY: scope["query_string"]}
+        await super().__call__(scope, receive, send)
+
+
 def create_app(settings: ServeSettings) -> FastAPI:
     """Return the ASGI application of a server."""
     server = Server(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        with pixel_limit(settings.limits.pixels):
+        with pixel_limit(settings.limits.pixels), length_limit(settings.limits.duration):
             try:
                 await asyncio.to_thread(server.jobs.start)
                 yield
@@ -61,7 +71,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         Middleware(OriginGuard, settings=settings),
         Middleware(BodyGuard, settings=settings, uploads=(*LINES, UPLOAD)),
     ]
-    app = FastAPI(
+    app = Application(
         title="isthmus",
         version=__version__,
         description="One search over text, images and documents that hold both, ranked fairly.",

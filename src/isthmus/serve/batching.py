@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
 from isthmus.search import Collection, Hits, SearchRequest
 from isthmus.serve.work import WorkPool
+from isthmus.spans import stage
 
 LANES = 2  # batches of a collection that run at the same time
 LARGE = 8  # searches that begin beside a running batch: more save little
@@ -27,6 +29,7 @@ class WaitingSearch:
     request: SearchRequest
     finish: Callable[[Hits], bytes]
     done: asyncio.Future[bytes]
+    context: Context = field(default_factory=copy_context)  # of its request, whose span is in it
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +77,7 @@ class SearchBatcher:
         ordered = grouped(batch)
         try:
             self.told(len(ordered))
-            found = await self.pool.run(lambda: _answers(self.things, ordered))
+            found = await self.pool.run(lambda: _together(self.things, ordered), ordered[0].context)
             for one, answered in zip(ordered, found, strict=True):
                 if one.done.done():
                     continue
@@ -101,6 +104,14 @@ def grouped(batch: Sequence[WaitingSearch]) -> list[WaitingSearch]:
         else:
             same.append(one)
     return [one for group in groups for one in group]
+
+
+def _together(things: Collection, batch: Sequence[WaitingSearch]) -> list[bytes | Exception]:
+    """Answer a batch, in the trace of its first search; those of the others are linked to it."""
+    if len(batch) == 1:
+        return _answers(things, batch)
+    with stage("batch", len(batch), [one.context for one in batch[1:]]):
+        return _answers(things, batch)
 
 
 def _answers(things: Collection, batch: Sequence[WaitingSearch]) -> list[bytes | Exception]:

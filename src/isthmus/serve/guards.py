@@ -42,6 +42,7 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 API = ("/v1", "/v2", "/health", "/ready", "/metrics", "/openapi.json")
 CLOSE: Mapping[str, str] = MappingProxyType({"Connection": "close"})  # what is left of the body is not read
 SLASH = "\0"  # a slash inside one piece of a path, until the route has matched; no id contains it
+QUERY = "isthmus.query"  # where the application keeps the query of the address until a request is here
 Seen = Callable[[Scope, int, float], None]  # a finished request: its status, and its seconds
 
 
@@ -61,6 +62,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope["query_string"] = scope.pop(QUERY)
         given = Headers(scope=scope).get("x-request-id", "")
         scope["isthmus.request_id"] = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
         began, status = time.perf_counter(), 500

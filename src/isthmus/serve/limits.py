@@ -1,4 +1,4 @@
-"""Rates: each client has a bucket of requests that fills again with time."""
+"""Limits that a server keeps itself: requests per second of each client, pixels and seconds of what is decoded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from isthmus.isolated import recordings
 
 CLIENTS = 10_000  # clients that are remembered; the longest unseen one is forgotten first
 BURST = 2.0  # seconds of the rate that may come at once
@@ -45,3 +47,14 @@ def pixel_limit(pixels: int) -> Iterator[None]:
         yield
     finally:
         Image.MAX_IMAGE_PIXELS = before
+
+
+@contextmanager
+def length_limit(seconds: float) -> Iterator[None]:
+    """Limit the seconds of sounds and videos that this process decodes."""
+    before = recordings.LIMIT.seconds
+    recordings.LIMIT.seconds = min(before, seconds)
+    try:
+        yield
+    finally:
+        recordings.LIMIT.seconds = before

@@ -6,10 +6,12 @@ pydantic reads those of ``typing`` from Python 3.12 on only, so the few types th
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
 
 from isthmus import __version__
 from isthmus.serve import forms
@@ -58,14 +60,24 @@ def components(form: Any) -> dict[str, Any]:
     return {form.__name__: own} | {name: one for hint in hints.values() for name, one in components(hint).items()}
 
 
-def described(answer: Any = None, body: Any = None, *, status: int = 200) -> dict[str, Any]:
-    """Return the arguments of a route that describe its body and its answer in OpenAPI."""
+def described(
+    answer: Any = None, body: Any = None, *, status: int = 200, media: str = "", also: Mapping[int, Any] = {}
+) -> dict[str, Any]:
+    """Return the arguments of a route that describe its body and its answer in OpenAPI.
+
+    An answer of a ``media`` type is not JSON; ``also`` are the answers of other statuses.
+    """
     error = {"description": "An error.", "content": _content(ErrorJson)}
     responses: dict[int | str, dict[str, Any]] = {"4XX": error, "5XX": error}
-    if answer is not None:
+    for other, form in also.items():
+        responses[other] = {"description": "Done."} | ({} if form is None else {"content": _content(form)})
+    if media:
+        binary = {"schema": {"type": "string"} | ({} if media.startswith("text/") else {"format": "binary"})}
+        responses[status] = {"description": "Done.", "content": {media: binary}}
+    elif answer is not None:
         responses[status] = {"description": "Done.", "content": _content(answer)}
     extra = {} if body is None else {"requestBody": {"required": True, "content": _content(body)}}
-    return {"responses": responses, "openapi_extra": extra, "status_code": status}
+    return {"responses": responses, "openapi_extra": extra, "status_code": status, "response_class": Response}
 
 
 def _content(form: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -22,6 +22,7 @@ class ServeLimits:
     body: int = 64 * MIB  # a JSON body, a line of NDJSON, a file of an upload
     upload: int = 1024 * MIB  # a whole NDJSON stream, or all files of an upload
     pixels: int = 50_000_000  # a picture
+    duration: float = 7200.0  # a sound or a video, of those that are decoded
     seconds: float = 60.0  # the work of a request
     slow: float = 20.0  # between two pieces of a body, and for the headers of a request
     rate: float = 0.0  # requests per second and client; 0: no limit
@@ -32,9 +33,9 @@ class ServeLimits:
     inputs: int = 2048  # texts of /v1/embeddings, documents of /v1/rerank
 
     def __post_init__(self) -> None:
-        for name in ("body", "upload", "pixels", "seconds", "slow", "waiting", "hits", "depth", "queries", "inputs"):
-            if getattr(self, name) <= 0:
-                raise BadInput(f"The limit {name} is {getattr(self, name)}; it must be more than 0.")
+        for name, value in asdict(self).items():
+            if name != "rate" and not value > 0:
+                raise BadInput(f"The limit {name} is {value}; it must be more than 0.")
         if self.rate < 0:
             raise BadInput(f"The rate is {self.rate}; it must not be negative. 0 sets no limit.")
 

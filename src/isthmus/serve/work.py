@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from typing import TypeVar
 
 from isthmus.serve.errors import Refused
@@ -23,11 +24,12 @@ class WorkPool:
         self.busy = 0  # running or waiting; changed on the event loop alone
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="isthmus-serve")
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Run a function on a thread and return its result."""
+    async def run(self, work: Callable[[], Result], context: Context | None = None) -> Result:
+        """Run a function on a thread and return its result; in a context that runs nothing else, or the caller's."""
         self.check()
         self.busy += 1
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        context = copy_context() if context is None else context  # the span of the request is in it
+        future = asyncio.get_running_loop().run_in_executor(self._executor, context.run, work)
         future.add_done_callback(self._done)
         await asyncio.wait({future}, timeout=self.seconds)
         if not future.done():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,9 @@ SAVED, TOLD = 60.0, 10.0  # seconds between two checkpoints, and between two lin
 
 
 class AveragedRecipe(Protocol):
-    """The settings of the loop."""
+    """The settings of the loop: a dataclass with these among them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def steps(self) -> int: ...  # noqa: D102
@@ -51,7 +54,8 @@ def train_averaged(
     rates = [group["lr"] for group in optimiser.param_groups]
     rng = torch.Generator(device).manual_seed(recipe.seed)
     out.mkdir(parents=True, exist_ok=True)
-    step = checkpoint.resume(out, [module, average], optimiser, rng)
+    settings = asdict(recipe)
+    step = checkpoint.resume(out, [module, average], optimiser, rng, settings)
     save, tell = Due(SAVED), Due(TOLD)
     module.train()
     while step < recipe.steps:
@@ -68,7 +72,7 @@ def train_averaged(
         if logged:
             checkpoint.log(out, {"step": step, **{name: round(each.item(), 4) for name, each in shown.items()}})
         if save(anyway=logged):
-            checkpoint.keep(out, step, [module, average], optimiser, rng)
+            checkpoint.keep(out, step, [module, average], optimiser, rng, settings)
         if tell(anyway=logged) and progress is not None:
             progress(step, recipe.steps)
     return average.eval()

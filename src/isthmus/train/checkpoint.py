@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from isthmus.atomic import replacing
+from isthmus.errors import BadInput
 from isthmus.train import noise
 
 CHECKPOINT = "checkpoint.pt"
@@ -51,11 +52,25 @@ def log(out: Path, row: Mapping[str, Any]) -> None:
         file.write(json.dumps(row) + "\n")
 
 
+def check_recipe(out: Path, saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
+    """Reject the checkpoint of a training with other settings."""
+    before = saved["recipe"]
+    if other := changed(before, recipe):
+        told = ", ".join(f"{name} ({before[name]}, now {recipe[name]})" for name in other)
+        raise BadInput(f"{out} has a training with another {told}. Continue with that, or write to another folder.")
+
+
 def keep(
-    out: Path, step: int, models: Sequence[nn.Module], optimiser: torch.optim.Optimizer, rng: torch.Generator
+    out: Path,
+    step: int,
+    models: Sequence[nn.Module],
+    optimiser: torch.optim.Optimizer,
+    rng: torch.Generator,
+    recipe: Mapping[str, Any],
 ) -> None:
-    """Save the whole state of a training loop."""
+    """Save the whole state of a training loop, and its settings."""
     state = {
+        "recipe": dict(recipe),
         "step": step,
         "models": [model.state_dict() for model in models],
         "optimiser": optimiser.state_dict(),
@@ -65,11 +80,18 @@ def keep(
     save(out, state)
 
 
-def resume(out: Path, models: Sequence[nn.Module], optimiser: torch.optim.Optimizer, rng: torch.Generator) -> int:
-    """Restore what ``keep`` saved; return the number of steps done."""
+def resume(
+    out: Path,
+    models: Sequence[nn.Module],
+    optimiser: torch.optim.Optimizer,
+    rng: torch.Generator,
+    recipe: Mapping[str, Any],
+) -> int:
+    """Restore what ``keep`` saved with the same settings; return the number of steps done."""
     saved = load(out, next(models[0].parameters()).device)
     if saved is None:
         return 0
+    check_recipe(out, saved, recipe)
     for model, state in zip(models, saved["models"], strict=True):
         model.load_state_dict(state)
     optimiser.load_state_dict(saved["optimiser"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from isthmus.align.retrievers import Bm25
@@ -53,7 +54,7 @@ def make_mini(
     student = mini.train(for_mini, model, lesson, out / "runs" / "mini", progress=TrainingPace("mini", report))
     report("writing the encoders")
     export(student, pretrained.text / "tokenizer.json", out / "mini", name="mini", size=for_mini.size)
-    ClipProjection.write(out / "base", taught.projection.arrays())
+    ClipProjection.write(out / "base", taught.projection.arrays(), text="../mini")  # the text tower made here
 
 
 def installed_clip() -> FrozenClip:
@@ -75,6 +76,8 @@ def _base(
     """Train ``base``'s text tower and projection, or read them if the run is complete."""
     model = base.begin(recipe, text, clip, device)
     saved = checkpoint.load(run, device)
+    if saved is not None:
+        checkpoint.check_recipe(run, saved, asdict(recipe))
     if saved is not None and saved["step"] >= recipe.steps:
         model.load_state_dict(saved["models"][1])
         return model.eval().requires_grad_(False)

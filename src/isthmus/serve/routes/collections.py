@@ -52,7 +52,7 @@ async def get_collection(name: Name, server: Shared) -> Response:
     return answer(await server.pool.run(lambda: collection_json(server, name)))
 
 
-@router.delete("/{name}", dependencies=[allow("admin")], status_code=204)
+@router.delete("/{name}", dependencies=[allow("admin")], **described(status=204))
 async def delete_collection(name: Name, server: Shared) -> Response:
     """Delete a collection with all its documents."""
     await server.pool.run(lambda: server.catalog.delete(name))

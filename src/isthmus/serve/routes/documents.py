@@ -21,6 +21,7 @@ from isthmus.serve.forms import (
     ChangeJson,
     DeletedJson,
     IdsJson,
+    JobJson,
     NewDocumentJson,
     NewDocumentsJson,
     PageJson,
@@ -35,7 +36,11 @@ LARGEST_PAGE = 200
 WithIds = Annotated[bool, Query(description="list the ids that were added, updated and left unchanged, too")]
 
 
-@router.post("", dependencies=[allow("write")], **described(AddedJson, NewDocumentJson | NewDocumentsJson))
+@router.post(
+    "",
+    dependencies=[allow("write")],
+    **described(AddedJson, NewDocumentJson | NewDocumentsJson, also={202: JobJson}),
+)
 async def add(
     name: Name,
     server: Shared,
@@ -176,7 +181,7 @@ async def change(
     return answer(await server.pool.run(changed))
 
 
-@router.delete("/{id}", dependencies=[allow("write")], status_code=204)
+@router.delete("/{id}", dependencies=[allow("write")], **described(status=204))
 async def delete(name: Name, document: Id, server: Shared) -> Response:
     """Delete a document."""
     things = await server.collection(name)
@@ -189,7 +194,7 @@ async def delete(name: Name, document: Id, server: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{id}/parts/{part}", dependencies=[allow("read")])
+@router.get("/{id}/parts/{part}", dependencies=[allow("read")], **described(media="*/*", also={206: None, 304: None}))
 async def get_part(
     name: Name,
     document: Id,

@@ -31,7 +31,7 @@ async def ready(server: Shared) -> Response:
     return answer({"status": "ready", "version": __version__})
 
 
-@router.get("/metrics", dependencies=[allow("read")])
+@router.get("/metrics", dependencies=[allow("read")], **described(media="text/plain"))
 async def metrics(server: Shared) -> Response:
     """Return counters in Prometheus's format."""
     server.metrics.busy.set(server.pool.busy)

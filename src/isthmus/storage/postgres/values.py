@@ -9,12 +9,12 @@ from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.values import COUNTED, LONGEST, FieldValues, Range, field_values
 from isthmus.storage.where import COLUMNS
 
-# ``number`` is NULL for a text, ``said`` for a number: 5 and 5.0 are one number.
+# ``number`` is NULL for a text, ``said`` for a number: 5 and 5.0 are one number in two spellings.
 OF_FACTS = """
 WITH listed AS (
   SELECT DISTINCT row, value FROM documents, jsonb_array_elements(facts -> %s) AS value
 ), each AS (
-  SELECT value, CASE WHEN jsonb_typeof(value) != 'number' THEN value #>> '{}' END AS said,
+  SELECT value, CASE WHEN jsonb_typeof(value) <> 'number' THEN value #>> '{}' END AS said,
     CASE WHEN jsonb_typeof(value) = 'number' THEN (value #>> '{}')::float8 END AS number FROM listed
 )
 """
