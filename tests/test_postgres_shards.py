@@ -257,6 +257,29 @@ def test_a_write_that_only_some_shards_have_is_not_seen_and_is_written_again(
     assert things.verify() == []
 
 
+def test_a_calibration_that_is_replaced_leaves_no_rows_and_no_index_on_the_shards(
+    things: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharded, "EXACT_BELOW", 2)
+    monkeypatch.setattr(sharded, "DROPPED", 3)
+    for spec in ("center", "none", "center+nnn(k=4)"):
+        things.calibrate(spec)
+    things.compact()
+    (key,) = publications(things)
+    for number in (1, 2, 3):
+        with psycopg.connect(shard(number).url) as connection:
+            names = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'rows%%'"
+            ((name,),) = connection.execute(names, (schema_of(things),)).fetchall()
+            there = connection.execute(
+                f"SELECT key, count(DISTINCT modality) FROM {schema_of(things)}.{name} GROUP BY key"
+            )
+            ((found, modalities),) = there.fetchall()
+            indexes = "SELECT count(*) FROM pg_indexes WHERE tablename = %s AND indexdef LIKE '%%hnsw%%'"
+            assert found == key
+            assert connection.execute(indexes, (name,)).fetchone() == (modalities,)
+    assert len(answers(things)) == 40
+
+
 def test_calibrating_while_a_shard_is_down_fails_and_the_served_calibration_stays(
     things: Collection, faults: Faults
 ) -> None:

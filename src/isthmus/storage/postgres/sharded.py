@@ -45,6 +45,9 @@ from isthmus.types import Matrix, Rows
 
 NEXT = "SELECT nextval('sharded_changes')"
 TURN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+PATIENT = "SET LOCAL statement_timeout = 0"  # which is meant for searches
+DROPPED = 10_000  # rows that are deleted at once
+DELETE = "DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE key = {key} LIMIT {most}))"
 EXACTLY = "d.vector <#> %s::vector"
 NEAREST = """
 (SELECT {number} AS shard, d.document, d.passage, {columns} FROM {table} d WHERE {where} ORDER BY near LIMIT {limit})
@@ -171,12 +174,17 @@ class PostgresSharded:
     def drop(self, key: str) -> None:
         """Delete a publication with its indexes; one that is not there is ignored."""
         with self._transaction() as (connection, there):
+            connection.execute(PATIENT)
             for shard in there:
                 for name in _indexes(connection, shard, key):
                     place = sql.Identifier(shard.schema, name)
                     remotely(connection, shard, sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(place))
+                some = sql.SQL(DELETE).format(
+                    table=sql.Identifier(shard.schema, shard.rows_there), key=sql.Literal(key), most=DROPPED
+                )
+                while remotely(connection, shard, some) == f"DELETE {DROPPED}":
+                    pass
         with self._transaction() as (connection, there):
-            connection.execute("DELETE FROM sharded WHERE key = %s", (key,))
             for shard in there:
                 connection.execute(f"DELETE FROM {shard.marks} WHERE key = %s", (key,))
             connection.execute("DELETE FROM sharded_publications WHERE key = %s", (key,))
@@ -203,10 +211,7 @@ class PostgresSharded:
         )
         behind = [shard.name for shard in asked if marks.get(shard.number, -1) < found[1]]
         if behind:
-            with (
-                suppress(IsthmusError),
-                self._database.apart() as other,
-            ):  # a role that only reads leaves that to others
+            with suppress(IsthmusError), self._database.apart() as other:  # a reader leaves that to others
                 other.execute("DELETE FROM sharded_publications WHERE key = %s", (key,))
             raise NotPublished(
                 f"{self._place}: {', '.join(behind)} lacks changes that were made there before. Its vectors are "
@@ -219,8 +224,7 @@ class PostgresSharded:
         found = self._database.one("SELECT width FROM sharded_publications WHERE key = %s", key)
         if found is None:
             raise self._missing(key)
-        with self._transaction() as (_, there):
-            pass
+        there = listed(self._database.all(LISTED))
         with ThreadPoolExecutor(max(1, len(there))) as pool:
             for done in [pool.submit(self._index_shard, shard, key, int(found[0])) for shard in there]:
                 done.result()
@@ -231,6 +235,7 @@ class PostgresSharded:
         with self._transaction() as (connection, _):
             counts = connection.execute(counted, (key,)).fetchall() if width <= WIDEST[kind] else []
         with self._transaction() as (connection, _):  # the first has ended on the shard, which indexes wait for
+            connection.execute(PATIENT)
             for modality in (name for name, count in counts if count >= EXACT_BELOW):
                 remotely(connection, shard, _index_of(connection, shard, key, modality, kind, width))
             remotely(connection, shard, sql.SQL("ANALYZE {}").format(sql.Identifier(shard.schema, shard.rows_there)))
@@ -282,8 +287,8 @@ class PostgresSharded:
     def _answers(self, shard: Shard) -> bool:
         try:
             self._database.all(f"SELECT 1 FROM {shard.marks} LIMIT 1")
-        except CannotReach:
-            return False
+        except IsthmusError as error:
+            return not isinstance(error, CannotReach)
         return True
 
 
