@@ -6,10 +6,15 @@ TEST_VENV ?= .venv-test
 TEST = $(TEST_VENV)/bin
 FRAMEWORKS_VENV ?= .venv-frameworks
 SERVERS_VENV ?= .venv-servers
+OPEN_CLIP = $(TEST_VENV)/open-clip
 # Milvus listens on all addresses: it runs in a network of its own, or where there may be none, not at all.
 ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo unshare --net tests/servers/loopback)
-AXE = $(TEST_VENV)/axe/node_modules/axe-core/axe.min.js
 
+# The tests, by file, that install more or need a server, a browser or the package index.
+HEAVY = mteb encoders install speech \
+  serve_clients serve_proxy serve_spans serve_schema serve_browser serve_screens bench_serve deploy \
+  engines copy postgres postgres_faults postgres_limits postgres_refits postgres_replica postgres_shards postgres_writers \
+  plan ray
 PROXIES = $(TEST_VENV)/proxies# programs of Debian, unpacked and not installed: no service is started
 
 .DEFAULT_GOAL := help
@@ -32,12 +37,14 @@ test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), 
 	@test -x $(PROXIES)/usr/bin/caddy || ! command -v apt-get >/dev/null || { mkdir -p $(PROXIES) && cd $(PROXIES) \
 	  && { apt-get update -qq; apt-get download -qq nginx caddy; } && for each in *.deb; do dpkg -x $$each .; done; } 2>/dev/null \
 	  || echo "nginx and caddy could not be fetched"
-	@test -f $(AXE) || npm install --prefix $(TEST_VENV)/axe --silent --no-audit --no-fund axe-core@4 \
-	  || echo "axe-core could not be installed"
-	@PATH="$$PATH:/usr/sbin:$(abspath $(PROXIES))/usr/sbin:$(abspath $(PROXIES))/usr/bin" $(TEST)/python -m pytest -m '' -rs tests/test_mteb.py tests/test_encoders.py tests/test_install.py tests/test_speech.py tests/test_serve_clients.py tests/test_serve_proxy.py tests/test_serve_spans.py tests/test_bench_serve.py tests/test_deploy.py tests/test_serve_schema.py tests/test_serve_browser.py tests/test_engines.py tests/test_postgres.py tests/test_postgres_faults.py tests/test_postgres_refits.py tests/test_postgres_limits.py tests/test_postgres_replica.py tests/test_postgres_writers.py tests/test_postgres_shards.py tests/test_plan.py tests/test_ray.py
+	@PATH="$$PATH:/usr/sbin:$(abspath $(PROXIES))/usr/sbin:$(abspath $(PROXIES))/usr/bin" \
+	  $(TEST)/python -m pytest -m '' -rs $(HEAVY:%=tests/test_%.py)
 	@$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	@$(FRAMEWORKS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-frameworks]'
 	@$(FRAMEWORKS_VENV)/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+	@$(TEST)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(OPEN_CLIP) \
+	  'open_clip_torch>=3,<4' ftfy timm wcwidth $$($(TEST)/python tools/torchvision_version.py)
+	@PYTHONPATH=$(OPEN_CLIP) $(TEST)/python -m pytest -rs tests/test_open_clip_encoder.py
 	@$(PYTHON) -m venv $(SERVERS_VENV)
 	@$(SERVERS_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[test-servers]'
 	@$(ALONE) $(SERVERS_VENV)/bin/python -m pytest -c tests/stores/pytest.ini -rs tests/stores

@@ -118,9 +118,15 @@ LAYOUTS: dict[str, tuple[Callable[[Sheet], None], ...]] = {
 
 def screens(data: Path, group: str, count: int, seed: int) -> Iterator[bytes]:
     """Yield pictures of a group, as PNG."""
+    return (picture for picture, _ in screens_and_words(data, group, count, seed))
+
+
+def screens_and_words(data: Path, group: str, count: int, seed: int) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield pictures of a group, as PNG, with their words; the word after the end of a line is not drawn."""
     rng = np.random.default_rng(seed)
     texts = (json.loads(line)["text"] for line in (data / "scifact" / "corpus.jsonl").read_text("utf-8").splitlines())
-    words = (word for text in texts for word in text.split())
+    used: list[str] = []
+    words = _noted((word for text in texts for word in text.split()), used)
     for at in range(count):
         paper, ink = GROUNDS[group][at % 3]
         face = SCREENS[group][int(rng.integers(len(SCREENS[group])))]
@@ -131,4 +137,11 @@ def screens(data: Path, group: str, count: int, seed: int) -> Iterator[bytes]:
         layouts[int(rng.integers(len(layouts)))](sheet)
         out = io.BytesIO()
         sheet.image.save(out, "PNG")
-        yield out.getvalue()
+        yield out.getvalue(), [*used]
+        used.clear()
+
+
+def _noted(words: Iterator[str], used: list[str]) -> Iterator[str]:
+    for word in words:
+        used.append(word)
+        yield word

@@ -3,10 +3,10 @@
     python reproduce/quantised.py --data DIR        (needs emb/clip_pairs.npz and flickr8k/)
 
 Documents are rounded to 8 bits, to one bit (the sign), or cut to their first numbers; queries stay float. *alone*: the
-share of the first ten by float vectors that are among the first ten. *of 40*, *of 100*: the first 40 or 100 are scored
-again by their float vectors. *centred*: a mean is subtracted from documents and from queries first, as `center` does.
-CLIP: 500 captions asked of 1,090 photos, and the photos asked of the captions. `mini`: 500 captions asked of 5,000
-captions of other photos. Neither was trained to be cut.
+share of the first ten by float vectors that are among the first ten; *both*: the same with queries rounded as documents
+are. *of 40*, *of 100*: the first 40 or 100 are scored again by their float vectors. *centred*: a mean is subtracted
+from documents and from queries first, as `center` does. CLIP: 500 captions asked of 1,090 photos, and the photos asked
+of the captions. `mini`: 500 captions asked of 5,000 captions of other photos. Neither was trained to be cut.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def measured(documents: Matrix, queries: Matrix, form: Callable[[Matrix], Matrix
     """Return the recall without and with re-scoring."""
     exact = queries @ documents.T  # (queries, documents)
     right, rough = first(exact, K), queries @ form(documents).T
-    row = {"alone": recall(first(rough, K), right)}
+    row = {"both": recall(first(form(queries) @ form(documents).T, K), right), "alone": recall(first(rough, K), right)}
     for count in AGAIN:
         some = first(rough, count)
         again = np.full_like(exact, -np.inf)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
+
+from isthmus import Collection, Document, samples
+from recordings import noise, video, write
+from recordings import siren as siren_of
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = which("chromium")
-AXE = Path(sys.prefix, "axe", "node_modules", "axe-core", "axe.min.js")  # where `make test-all` puts it
+CHROMIUM = which("chromium") or which("google-chrome")  # Debian's; or that of a machine that runs CI
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 COUNT_URLS = """
@@ -37,11 +45,39 @@ TRANSFER = """
     }
   }
 """
+WIDER = """
+  [document.documentElement, ...document.querySelectorAll("dialog[open]")]
+    .filter((one) => one.scrollWidth > Math.min(one.clientWidth + 1, innerWidth))
+    .map((one) => `${one.tagName} ${one.scrollWidth}`)
+"""
 File = tuple[str, str, bytes]  # name, media type, content
+WIDTHS = {390: 844, 768: 1024, 1440: 900}  # of a phone, a tablet and a desktop, with their heights
+SCHEMES = ("light", "dark")
+EVERYTHING = "ISTHMUS_TEST_ALL"  # where it is set, a test that cannot run fails
+
+
+def missing() -> str | None:
+    """Return what these tests need and this machine lacks, or None."""
+    if find_spec("playwright") is None or find_spec("axe_playwright_python") is None:
+        return "Playwright or axe is not installed: make test-all installs both"
+    if CHROMIUM is None:
+        return "chromium is not installed: apt-get install chromium"
+    return None
+
+
+def need_browser() -> None:
+    """Skip a test without a browser; where everything has to run, fail."""
+    why = missing()
+    if why is None:
+        return
+    if os.environ.get(EVERYTHING):
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
+    need_browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -74,16 +110,42 @@ def transfer(page: Page, kind: str, files: Sequence[File], on: str = "body") -> 
     page.evaluate(TRANSFER, {"type": kind, "files": sent, "on": on})
 
 
+def drop(page: Page, files: Sequence[Path]) -> None:
+    """Drop files and folders of this machine onto the page, as the window system does."""
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "dragOver", "drop"):  # the second one is over what the page shows by then
+        session.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 300, "data": data})
+
+
 def ids(page: Page) -> list[str]:
     """Return the ids of the documents in the grid, in order."""
     found: list[str] = page.eval_on_selector_all("#grid li[data-id]", "all => all.map((one) => one.dataset.id)")
     return found
 
 
+def few_samples(root: Path) -> None:
+    """Make a collection of samples, with the encoder that has maps; and of a recording and a video."""
+    siren = write(root / "street.wav", np.concatenate([noise(30), siren_of(10), noise(8, 1)]))
+    film = video(root / "film.mp4", [(4, (200, 30, 30)), (4, (30, 160, 60))], noise(8))
+    with Collection.open(root / "few.isthmus", follow=False) as few:
+        for name in ("photos/lake.jpg", "photos/bee.jpg", "notes/glaciers.md", "notes/espresso.md"):
+            file = samples.folder() / name
+            few.add([Document(name, image=file) if file.suffix == ".jpg" else Document(name, file.read_text("utf-8"))])
+        few.add([Document("lake+words", "Snow above a lake.", samples.folder() / "photos/lake.jpg")])
+        few.add([Document("street.wav", audio=siren), Document("film.mp4", video=film, audio=film)])
+        few.search("a cat")
+
+
+def too_wide(page: Page) -> list[str]:
+    """Return what is wider than the window: the page, or a dialog that is open."""
+    return list(page.evaluate(WIDER))
+
+
 def serious(page: Page) -> list[str]:
     """Return what axe finds that is serious or critical."""
     page.evaluate("Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)))")
-    page.evaluate(AXE.read_text("utf-8"))
+    page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8"))
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     bad = [one for one in found if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in bad]

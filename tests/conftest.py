@@ -1,7 +1,9 @@
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 from types import MappingProxyType
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -110,3 +112,15 @@ def photos(tmp_path: Path) -> Path:
         Image.fromarray(pixels(ord(name))).save(tmp_path / "photos" / f"{name}.png")
     (tmp_path / "photos" / "note.txt").write_text("a red cat")
     return tmp_path / "photos"
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any network call fails the test."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a network call")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)

@@ -11,7 +11,7 @@ import numpy as np
 
 from endpoint import Answer
 
-DIM = 6
+DIM = 8
 ROLES = {"search_query": "query", "search_document": "document", "retrieval.query": "query", "query": "query"}
 
 
@@ -22,7 +22,7 @@ def vector(content: str) -> list[float]:
 
 
 def quantised(numbers: list[float], output: str) -> list[float]:
-    """The numbers in 8 bits, or as packed bits (eight of them: the last two are 0)."""
+    """The numbers in 8 bits, or as packed bits."""
     if output == "int8":
         return [int(number * 30) for number in numbers]
     assert output in ("float", "ubinary")

@@ -76,7 +76,7 @@ class Server:
             os.close(end)
         (self._data / "postmaster.pid").unlink()  # where nobody waits for ended processes, it seems to be there still
 
-    def replica(self) -> Server:
+    def replica(self, **settings: object) -> Server:
         """Start a streaming replica of this server, with all its data so far."""
         assert self.programs is not None
         folder = _folder()
@@ -84,7 +84,7 @@ class Server:
         _run(
             self.programs, "pg_basebackup", "-d", source, "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast"
         )
-        return _started(self.programs, folder)
+        return _started(self.programs, folder, **settings)
 
     def promote(self) -> None:
         """Make a replica a server that takes writes."""
@@ -132,11 +132,17 @@ def _made(programs: Path) -> Server:
     return _started(programs, folder)
 
 
-def _started(programs: Path, folder: Path) -> Server:
+def _started(programs: Path, folder: Path, **more: object) -> Server:
     """Start a server on the data in a folder, on a port of its own; it is stopped when the tests end."""
     port = _free_port()
     made = Server(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres", programs, folder / "data")
-    settings = {"port": port, "listen_addresses": "'127.0.0.1'", "unix_socket_directories": "''", "fsync": "off"}
+    settings = {
+        "port": port,
+        "listen_addresses": "'127.0.0.1'",
+        "unix_socket_directories": "''",
+        "fsync": "off",
+        **more,
+    }
     with (folder / "data" / "postgresql.auto.conf").open("a") as file:
         file.writelines(f"{name} = {value}\n" for name, value in settings.items())
     made.start()
@@ -156,7 +162,7 @@ def replica() -> Iterator[Server]:
     primary = server()
     if primary.programs is None:
         pytest.skip(f"the server of {VARIABLE} gets no replica")
-    made = primary.replica()
+    made = primary.replica(max_standby_streaming_delay=-1)  # changes wait for a read, and never cancel it
     try:
         yield made
     finally:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable
+from contextlib import chdir
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import numpy as np
+import pytest
 
 from isthmus import stores
+from isthmus.cli import main
 from isthmus.stores import Fold, StoreOptions
 from isthmus.types import Matrix, Vectors
-from store_clients import CLIENTS, Rows
+from store_clients import CLIENTS, Rows, place_of
 
 SPEC = "center+nnn(k=8)+standardize"
 HALF = 40  # images, and as many texts
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "stores.md"
+IMPORTS = {  # before the lines of the docs
+    "parquet": "import pyarrow.parquet",
+    "faiss": "import faiss",
+    "clip-retrieval": "import faiss",
+    "chroma": "import chromadb",
+    "lancedb": "import lancedb",
+    "milvus": "from pymilvus import MilvusClient",
+    "qdrant": "from qdrant_client import QdrantClient",
+    "pgvector": "import psycopg; connection = psycopg.connect(where)",
+}
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,80 @@ def check_searches(name: str, target: str, fold: Fold, some: World, tolerance: f
     ranks = [1 + int((row > row[number]).sum()) for number, row in enumerate(expected[:8])]
     assert np.median(ranks) <= 3  # of the right image; raw, all texts come first
     assert share_of_images(found) > 0.05
+
+
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what runs the command line, which has to succeed, and returns its output."""
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["isthmus", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert not ended.value.code, said.err
+        return said.out
+
+    return run
+
+
+def check_command_line(name: str, folder: Path, run: Callable[..., str]) -> None:
+    """The command line diagnoses a store, calibrates it, says what that has changed, and follows it."""
+    some, client = world(), CLIENTS[name]
+    source, target, fold = client.build(folder, some.rows), client.target(folder), str(folder / "fair.fold")
+    np.save(folder / "queries.npy", some.references)
+    given = ("--queries", str(folder / "queries.npy"))
+    before = run("diagnose", source, *given)
+    assert "Some kinds of documents hardly get into the top 10" in before
+    assert "calibrated" not in before.split("most frequent")[0].split("top 10   ")[1]
+    assert json.loads(run("diagnose", source, "--json"))["level"] == "unfair"  # asked by rows of the store
+    said = run("calibrate", source, "--into", target, "--fold", fold, *given)
+    assert "80 rows written" in said
+    assert "fair.fold" in said
+    after = json.loads(run("diagnose", source, "--fold", fold, *given, "--json"))
+    assert after["level"] in ("corrected", "fair")
+    again = json.loads(run("calibrate", source, "--into", target, "--fold", fold, "--update", "--json"))
+    assert (again["written"], again["deleted"], again["refitted"]) == (0, 0, False)
+    check_searches(name, target, stores.load(fold), some, tolerance=1e-3)
+
+
+def lines_in_the_docs(name: str, where: str, table: str) -> str:
+    """Return the lines of Python that the docs give for a store, with the place and the columns of the test's store."""
+    sections = {part.split("\n")[0].lower(): part for part in DOCS.read_text().split("\n## ")}
+    lines = dropwhile(lambda line: not line.startswith("    "), sections[name].splitlines())
+    text = dedent("\n".join(takewhile(lambda line: line.startswith("    "), lines)))
+    here = {"data/chroma": where, "data/lance": where, "http://localhost:19530": where, '"photos_fair"': f'"{table}"'}
+    here |= {'"http://localhost:6333"': f"path={where!r}", '["vector"]': '["embedding"]', " embedding <#>": " v <#>"}
+    for said, put in here.items():
+        text = text.replace(said, put)
+    return text
+
+
+def check_docs(name: str, folder: Path) -> None:
+    """The lines of the docs return the best rows, with the scores of isthmus."""
+    some, client = world(), CLIENTS[name]
+    source, target, file = client.build(folder, some.rows), client.target(folder), folder / "photos_fair.fold"
+    stores.calibrate(source, target, file, options(folder, some.references))
+    where, table = place_of(target)
+    fold = stores.load(file)
+    expected = own_scores(fold, some)[0]
+    if name == "clip-retrieval":
+        write_index_of_images(Path(where, table), folder / "indices_fair")
+        expected = expected[:HALF]
+    names: dict[str, Any] = {"np": np, "fold": fold, "vector": some.queries[0], "where": where}
+    with chdir(folder):
+        exec(f"{IMPORTS[name]}\n{lines_in_the_docs(name, where, table)}", names)  # noqa: S102 - our own docs
+    assert np.allclose(-np.sort(-names["scores"])[:10], -np.sort(-expected)[:10], atol=1e-3)
+
+
+def write_index_of_images(embeddings: Path, out: Path) -> None:
+    """Make the index that `clip-retrieval index` makes of pictures."""
+    import faiss
+
+    shard = np.load(embeddings / "img_emb" / "img_emb_0.npy")
+    index = faiss.IndexFlatIP(shard.shape[1])
+    index.add(shard)
+    out.mkdir()
+    faiss.write_index(index, str(out / "image.index"))
 
 
 def grown(some: Rows, change: int) -> Rows:

@@ -87,6 +87,19 @@ def test_a_collection_of_texts_is_searched_and_pictures_are_refused(folder: Path
             things.search(Query(image=np.zeros((4, 4), np.uint8)))
 
 
+def test_blank_text_is_no_part_and_300_words_become_passages_that_fit(folder: Path, tmp_path: Path) -> None:
+    encoder: Any = encoders.load(f"clap:{folder}")
+    bark = recordings.write(tmp_path / "bark.wav", recordings.siren(1))
+    assert encoder.encode_documents([Document(id="a", text=" \n", audio=bark)]).modality.tolist() == ["audio"]
+    with pytest.raises(BadInput, match="neither text nor image"):
+        encoder.encode_queries([""])
+    long = " ".join(["cat", "dog", "sofa"] * 100)
+    passages = encoder.text.split([long], "document")[0]
+    assert "".join(long[one.start : one.end] for one in passages) == long
+    assert all(len(one.tokens) <= encoder.text.splitter.length for one in passages)
+    assert len(encoder.encode_passages([Document(id="a", text=long)])[1]) == len(passages) > 10
+
+
 @pytest.fixture(scope="module")
 def recordings_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sounds at three rates, a damaged one, and a note."""

@@ -181,6 +181,7 @@ def test_the_tables_of_the_mixed_corpus_are_what_reproduce_expects(page: str) ->
         ("queries", "tagger"),
         ("lens", "lens"),
         ("mini", "text_tower"),
+        ("pages", "pages_forms"),
     ],
 )
 def test_the_tables_of_a_page_are_what_reproduce_expects(page: str, name: str) -> None:

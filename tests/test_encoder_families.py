@@ -1,23 +1,59 @@
-"""A collection of the sample folder, made and searched with each family of encoders."""
+"""Collections of the sample folder, made, calibrated and searched with each family of encoders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from shutil import copy
 
 import pytest
 
 import embedding_service
+import recordings
 import tiny_towers
 import tiny_vlm
 from endpoint import Service, serving
 from isthmus import Collection, Query, encoders, samples
+from isthmus.encoders.vlm_prompts import PROMPTS
+from isthmus.encoders.wire_formats import FORMATS
 from test_clap_encoder import tiny_clap
+from test_http_encoders import MODELS
+from test_vlm_encoder import FAMILIES
 from tiny import write_encoder
 
-FAMILIES = ("hf clip", "st clip", "vlm vlm2vec", "http voyage")
-FEW = ("mini", "mini-fusion", "onnx", "matryoshka", "clap")  # with a few of its files
+Maker = Callable[[Path, Service], str]  # (folder for a model, service) → the encoder's name
+FILES = [
+    *("photos/tabby.jpg", "photos/snow.jpg", "drawings/house.png"),
+    *(f"photos/{name}.{end}" for name in ("coins", "lake", "otters") for end in ("jpg", "txt")),
+    *(f"notes/{name}.md" for name in ("glaciers", "sharks", "sleep", "espresso", "inflation", "green-tea")),
+]
+WORDS_ONLY = {"http:openai", "clap"}
+
+
+def _hf(make: Callable[[Path], Path], folder: Path, _: Service) -> str:
+    return f"hf:{make(folder)}"
+
+
+def _vlm(family: str, folder: Path, _: Service) -> str:
+    return f"vlm:{family}:{FAMILIES[family](folder)}"
+
+
+def _http(name: str, _: Path, service: Service) -> str:
+    return f"http:{name}:{MODELS[name]}@{service.url}"
+
+
+MADE: dict[str, Maker] = {
+    **{f"hf:{make.__name__}": partial(_hf, make) for make in tiny_towers.MADE},
+    **{f"vlm:{family}": partial(_vlm, family) for family in PROMPTS},
+    **{f"http:{name}": partial(_http, name) for name in FORMATS},
+    "st:clip": lambda folder, _: f"st:{tiny_towers.sentence_clip(folder)}",
+    "clap": lambda folder, _: f"clap:{tiny_clap(folder)}",
+    "onnx": lambda folder, _: f"onnx:{write_encoder(folder)}",
+    "matryoshka": lambda folder, _: f"matryoshka:4:onnx:{write_encoder(folder)}",
+    "mini": lambda *_: "mini",
+    "mini-fusion": lambda *_: "mini-fusion",
+}
 ELSEWHERE = {"base", "mteb", "open_clip"}  # which need weights or packages that are not here: other tests make them
 
 
@@ -27,19 +63,45 @@ def service() -> Iterator[Service]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of the sample folder: pictures alone, photos with words beside them, notes."""
+    folder = tmp_path_factory.mktemp("few")
+    for name in FILES:
+        copy(samples.folder() / name, folder)
+    return folder
+
+
 def test_every_family_is_here_or_elsewhere() -> None:
-    assert {family.split()[0] for family in FAMILIES} | {*FEW} | ELSEWHERE == set(encoders.KINDS)
+    assert {name.partition(":")[0] for name in MADE} | ELSEWHERE == set(encoders.KINDS)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_sample_folder_is_indexed_calibrated_and_searched(family: str, tmp_path: Path, service: Service) -> None:
-    made = {
-        "hf clip": lambda: f"hf:{tiny_towers.clip(tmp_path / 'model')}",
-        "st clip": lambda: f"st:{tiny_towers.sentence_clip(tmp_path / 'model')}",
-        "vlm vlm2vec": lambda: f"vlm:vlm2vec:{tiny_vlm.qwen2_vl(tmp_path / 'model')}",
-        "http voyage": lambda: f"http:voyage:voyage-multimodal-3@{service.url}",
-    }
-    with Collection.open(tmp_path / "c", encoder=made[family](), calibration="center", follow=False) as things:
+@pytest.mark.parametrize("family", MADE)
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(
+    family: str, few: Path, tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_vlm.few_pixels(monkeypatch)
+    name = MADE[family](tmp_path / "model", service)
+    with Collection.open(tmp_path / "c", encoder=name, calibration="center+standardize", follow=False) as things:
+        skipped = things.index(few, ocr="never").skipped
+        assert len(skipped) == (6 if family in WORDS_ONLY else 0)
+        things.calibrate("center+standardize")
+    with Collection.open(tmp_path / "c", follow=False) as things:
+        assert len(things) == (6 if family in WORDS_ONLY else 12)
+        hits = things.search("glaciers move slowly", k=20)
+        assert {hit.id for hit in hits} == {document.id for document in things}
+        assert any(abs(hit.score - hit.similarity) > 1e-3 for hit in hits)
+        if family not in WORDS_ONLY:
+            found = things.search(Query(image=few / "tabby.jpg"), k=1, modalities=["image"])[0]
+            assert found.id == "tabby.jpg"
+
+
+@pytest.mark.parametrize("family", ["hf:clip", "vlm:vlm2vec"])
+def test_the_whole_sample_folder_is_indexed_calibrated_and_searched(
+    family: str, tmp_path: Path, service: Service
+) -> None:
+    name = MADE[family](tmp_path / "model", service)
+    with Collection.open(tmp_path / "c", encoder=name, calibration="center", follow=False) as things:
         done = things.index(samples.folder())
         assert not done.skipped
         assert len(things) > 50
@@ -47,24 +109,26 @@ def test_the_sample_folder_is_indexed_calibrated_and_searched(family: str, tmp_p
     with Collection.open(tmp_path / "c", follow=False) as things:
         photo = samples.folder() / "photos" / "tabby.jpg"
         assert things.search(Query(image=photo), k=1)[0].id == "photos/tabby.jpg"
-        hits = things.search("a tabby cat", k=10)
-        assert len(hits) == 10
+        assert len(things.search("a tabby cat", k=10)) == 10
 
 
-@pytest.mark.parametrize("family", FEW)
-def test_a_few_files_of_the_sample_folder_are_indexed_and_searched(family: str, tmp_path: Path) -> None:
-    made = {
-        "onnx": lambda: f"onnx:{write_encoder(tmp_path / 'model')}",
-        "matryoshka": lambda: f"matryoshka:4:onnx:{write_encoder(tmp_path / 'model')}",
-        "clap": lambda: f"clap:{tiny_clap(tmp_path / 'model')}",
-    }
-    (tmp_path / "few").mkdir()
-    few = ("photos/tabby.jpg", "drawings/house.png", "notes/glaciers.md", "notes/sharks.md")
-    for name in few:
-        copy(samples.folder() / name, tmp_path / "few")
-    encoder = made[family]() if family in made else family
-    with Collection.open(tmp_path / "c", encoder=encoder, calibration="none", follow=False) as things:
-        things.index(tmp_path / "few", ocr="never")
-        assert len(things) == (2 if family == "clap" else 4)  # CLAP reads no pictures
+def test_sounds_beside_the_samples_are_calibrated_with_clap(few: Path, tmp_path: Path, service: Service) -> None:
+    (tmp_path / "heard").mkdir()
+    for note in few.glob("*.md"):
+        copy(note, tmp_path / "heard")
+    for seed in range(4):
+        recordings.write(tmp_path / "heard" / f"noise-{seed}.wav", recordings.noise(1.5, seed))
+    recordings.write(tmp_path / "heard" / "siren.wav", recordings.siren(2.5))
+    name = MADE["clap"](tmp_path / "model", service)
+    with Collection.open(tmp_path / "c", encoder=name, calibration="none", follow=False) as things:
+        assert not things.index(tmp_path / "heard").skipped
+        fitted = things.calibrate("center+standardize").fitted
+        assert set(fitted.document_modalities) == {"audio", "text"} <= set(fitted.query_modalities)
     with Collection.open(tmp_path / "c", follow=False) as things:
-        assert len(things.search("glaciers move slowly", k=10)) == len(things)
+        raw = things.search("sharks have no bones", k=20, calibration="none")
+        fair = things.search("sharks have no bones", k=20)
+        assert {hit.id for hit in raw} == {hit.id for hit in fair} == {document.id for document in things}
+        assert {hit.id: hit.score for hit in raw} != {hit.id: hit.score for hit in fair}
+        heard = things.search(Query(audio=tmp_path / "heard" / "siren.wav"), k=1, modalities=["audio"])[0]
+        assert heard.id == "siren.wav"
+        assert heard.moment is not None

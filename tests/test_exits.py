@@ -111,9 +111,9 @@ def test_a_collection_that_may_only_be_read_is_not_calibrated(things: Path, monk
 
     from isthmus.cli import app
     from isthmus.errors import CannotWrite
-    from isthmus.search import handle
+    from isthmus.search import engines
 
-    monkeypatch.setattr(handle, "_may_write", lambda _: False)
+    monkeypatch.setattr(engines, "_may_write", lambda _: False)
     before = (things / "collection.sqlite").read_bytes()
     done = CliRunner().invoke(app, ["calibrate", "none", "--in", str(things)])
     assert isinstance(done.exception, CannotWrite)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +16,12 @@ import transformers as hub
 from huggingface_hub.errors import HFValidationError
 from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-from typer.testing import CliRunner
 
 import recordings
 import tiny_hf
 import tiny_towers
 from isthmus import Collection, Document, Query, encoders
 from isthmus.budget import CHARACTERS
-from isthmus.cli import app
 from isthmus.devices import torch_device
 from isthmus.encoders.base import Settings
 from isthmus.encoders.hf_towers import ARCHITECTURES
@@ -192,7 +188,7 @@ def test_blank_text_is_no_part(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["hf:clip", "hf:siglip2", "st:clip"])
+@pytest.mark.parametrize("name", [*(f"hf:{make.__name__}" for make in tiny_towers.MADE), "st:clip"])
 def test_half_precision_gives_nearly_the_same_vectors_under_the_same_identity(
     name: str, precision: str, folders: dict[str, Path]
 ) -> None:
@@ -321,44 +317,6 @@ def test_a_model_that_is_not_here_is_asked_for_once_and_the_error_is_plain(
     assert asked == [{"st:clip": "sentence-transformers/clip"}.get(name, name.rpartition(":")[2])]
 
 
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any network call fails the test."""
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("a network call")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
-@pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("variable", ["ISTHMUS_OFFLINE", "HF_HUB_OFFLINE", None])
-def test_a_folder_is_loaded_and_searched_without_a_network(
-    variable: str | None, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if variable is not None:  # a folder needs no network in any case
-        monkeypatch.setenv(variable, "1")
-    for name in ("clip", "siglip"):
-        with Collection.open(tmp_path / name, encoder=f"hf:{folders[name]}", calibration="none") as things:
-            things.add([Document(id="a", text="a cat"), Document(id="b", image=picture((20, 20)))])
-            assert things.search(Query(image=picture((20, 20))), k=1)[0].id == "b"
-
-
-@pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("name", ["hf:openai/clip-vit-base-patch32", "st:clip-ViT-B-32"])
-def test_offline_a_name_that_was_not_downloaded_is_refused_without_a_network(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notes").mkdir()
-    command = ["index", str(tmp_path / "notes"), "--into", str(tmp_path / "c"), "--encoder", name]
-    done = CliRunner().invoke(app, ["--offline", *command])
-    assert isinstance(done.exception, BadFile)
-    assert "Offline is set: check the path, or download the model first" in str(done.exception)
-    assert "ISTHMUS_OFFLINE" not in os.environ
-
-
 def test_a_document_of_both_parts_is_the_sum_of_both_vectors(tmp_path: Path) -> None:
     """As for models such as BGE-VL, a CLIP whose text and image vectors are added."""
     encoder = encoders.load(f"hf:{tiny_towers.clip(tmp_path / 'model')}")
@@ -397,8 +355,10 @@ def test_many_texts_are_split_on_another_thread_with_the_same_vectors(
     assert refused == [13, 13]
 
 
-def test_a_video_is_read_by_its_key_frames(tmp_path: Path) -> None:
-    encoder = encoders.load(f"hf:{tiny_towers.clip(tmp_path / 'model')}")
+@pytest.mark.parametrize("kind", ["hf", "st", "onnx"])
+def test_a_video_is_read_by_its_key_frames(kind: str, tmp_path: Path) -> None:
+    made = {"hf": tiny_towers.clip, "st": tiny_towers.sentence_clip, "onnx": write_encoder}
+    encoder = encoders.load(f"{kind}:{made[kind](tmp_path / 'model')}")
     film = recordings.video(tmp_path / "film.mp4", [(4, (200, 20, 20)), (4, (20, 20, 200))])
     vectors, owner = encoder.encode_passages([Document(id="film", video=film)])
     frames = list(key_frames(film))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isthmus import Collection, Query
+from isthmus import Collection, Query, index
 from isthmus.cli import app
 from isthmus.errors import BadInput, MissingExtra, UnknownName
 from stock import own, unit
@@ -23,7 +23,7 @@ def kinds(things: Collection) -> set[str]:
     return {index.engine.kind for index in things.snapshot().built}  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("kind", ["exact", "ivf-sq8", "hnsw"])
+@pytest.mark.parametrize("kind", sorted(index.KINDS))
 def test_a_chosen_index_is_built_kept_and_shown(tmp_path: Path, kind: str) -> None:
     with Collection.open(tmp_path / "c", "none", "none", index=kind) as things:
         things.add(own(ROWS))
@@ -77,3 +77,24 @@ def test_the_command_line_chooses_an_index_and_shows_it(tmp_path: Path) -> None:
     given = ["index", str(tmp_path / "rows.jsonl"), "--into", place, "--encoder", "none", "--calibration", "none"]
     assert CliRunner().invoke(app, [*given, "--index", "hnsw"]).exit_code == 0
     assert "index        text: hnsw, 40 rows" in CliRunner().invoke(app, ["stats", "--in", place]).stdout
+
+
+@pytest.mark.parametrize("kind", ["ivf-sq8", "ivf-rabitq"])
+def test_rounded_indexes_find_what_float_vectors_find_in_a_calibrated_collection(kind: str, tmp_path: Path) -> None:
+    """Hits are scored by the float vectors, whatever the index holds. Fewer rows would be scanned."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((40, 96))
+    rows = unit(centres[rng.integers(0, 40, 9_000)] + rng.standard_normal((9_000, 96)) + 2)  # in one cone
+    asked = [Query(vectors={"text": row}) for row in unit(rows[:60] + 0.05 * rng.standard_normal((60, 96)))]
+    found = []
+    for which in ("exact", kind):
+        with Collection.open(tmp_path / which, "none", "none", index=which, follow=False) as things:
+            things.add(own(rows))
+            things.calibrate("center", queries=[Query("a", vectors={"text": row}) for row in rows[60:400]])
+            assert kinds(things) == {which}
+            found.append([{hit.id: hit.score for hit in hits} for hits in things.search_many(asked, k=10)])
+    shared = [len(one.keys() & other.keys()) for one, other in zip(*found, strict=True)]
+    assert np.mean(shared) / 10 >= 0.95
+    assert all(
+        one[name] == other[name] for one, other in zip(*found, strict=True) for name in one.keys() & other.keys()
+    )

@@ -11,12 +11,14 @@ import math
 import os
 import re
 import shlex
+import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from PIL import Image
@@ -45,6 +47,7 @@ SAMPLES = [
 HIDDEN = [  # what differs from run to run, and from machine to machine
     (r"\d{4}-\d\d-\d\dT[\d:+]+", "TIME"),
     (r"checksum [0-9a-f]{12}", "checksum …"),
+    (r"SHA-256 [0-9a-f]{64}", "SHA-256 …"),
     (r"[█▏▎▍▌▋▊▉]+ *", "▇▇▇ "),
     (r"[+-]?\d+\.\d+", "0.00"),
     (r"\b\d+%", "0%"),
@@ -162,6 +165,23 @@ isthmus restore copy again
 isthmus restore files anew
 CHANGE backup
 isthmus restore copy anew
+# copy
+isthmus copy nowhere twin
+isthmus copy things twin
+isthmus copy things twin
+isthmus copy things things
+isthmus copy things files
+isthmus copy empty twin
+isthmus copy things :memory:
+isthmus copy things anew --vectors qdrant:here
+CHANGE things
+isthmus copy things twin
+CHANGE unfinished
+isthmus search cat --in begun
+isthmus copy empty begun
+isthmus copy things begun
+CHANGE twin
+isthmus copy things begun
 # doctor
 isthmus doctor --in things
 CHANGE requirements
@@ -183,6 +203,8 @@ INTERRUPT index
 isthmus index files --into things
 INTERRUPT reencode
 isthmus reencode --in things --encoder onnx:other
+INTERRUPT copy_to
+isthmus copy things later
 """
 
 
@@ -244,6 +266,15 @@ def change(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "watchfiles", None)
     elif what == "requirements":
         monkeypatch.setattr(doctor, "requires", lambda _: ["no-such-package>=1"])
+    elif what == "things":
+        with Collection.open("things", follow=False) as things:
+            things.add([Document("new.txt", "a new house")])
+    elif what == "unfinished":
+        with Collection.open("things", follow=False) as things, pytest.raises(KeyboardInterrupt):
+            things.copy_to("begun", progress=lambda _: interrupted)
+    elif what == "twin":
+        with closing(sqlite3.connect("begun/collection.sqlite")) as connection, connection:
+            connection.execute("UPDATE segments SET vector = zeroblob(32) WHERE document = 1")
     elif what == "backup":
         with Path("copy/collection.sqlite").open("ab") as copy:
             copy.write(b"0")
@@ -306,7 +337,7 @@ def played(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
                 yield f"[exit code {ended.value.code}]"
 
 
-def interrupted(*_: Any, **__: Any) -> Callable[[], None]:
+def interrupted(*_: Any, **__: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,8 @@
-"""``open_clip:``: without the library the error says what to run; with it, the vectors are the library's own."""
+"""``open_clip:``: without the library the error says what to run; with it, the vectors are the library's own.
+
+open_clip needs torchvision, of the same build as torch, so it is no part of the tests' environment. `make test-all`
+puts both into a folder of their own and runs this file with it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isthmus import Collection, Document, Query, encoders
-from isthmus.errors import BadInput, MissingExtra, UnknownName
+import recordings
+from isthmus import Collection, Document, Query, encoders, samples
+from isthmus.errors import BadFile, BadInput, MissingExtra, UnknownName
+from isthmus.isolated.recordings import frames as key_frames
+from isthmus.train.export_encoder import export_encoder
 
 TEXTS = ["a cat on the sofa", "dog", "the red house"]
 CONFIG = {
@@ -20,9 +27,20 @@ CONFIG = {
     "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 16, "head_width": 16},
     "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
 }
-needs_library = pytest.mark.skipif(
-    find_spec("open_clip") is None, reason="open_clip is not installed: it needs torchvision, which CI has not"
-)
+
+
+def missing() -> str:
+    """Say why open_clip cannot be imported; empty where it can."""
+    if find_spec("open_clip") is None:
+        return "open_clip is not installed: make test-all installs it"
+    try:
+        import open_clip  # noqa: F401
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"torchvision is of another build than torch: {error}"
+    return ""
+
+
+needs_library = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 def test_without_the_library_the_error_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +48,14 @@ def test_without_the_library_the_error_says_what_to_run(monkeypatch: pytest.Monk
     with pytest.raises(
         MissingExtra, match=r"This needs 'open_clip'. Install it with: pip install 'isthmus\[open-clip\]'"
     ):
+        encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
+
+
+def test_a_torchvision_of_another_build_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open_clip.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "open_clip", raising=False)
+    with pytest.raises(BadFile, match=r"nms does not exist Its torchvision must be of the same build as torch"):
         encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
 
 
@@ -82,6 +108,51 @@ def test_300_words_are_split_and_half_precision_is_close(name: str) -> None:
     assert len(encoder.encode_passages([Document(id="a", text=long)])[1]) == len(spans) > 20
     one, other = (encoders.load(name, precision=p).encode_queries(TEXTS).parts["text"] for p in ("full", "half"))
     assert ((one * other).sum(axis=1) > 0.98).all()
+
+
+@needs_library
+def test_the_sample_folder_is_indexed_calibrated_and_searched(name: str, tmp_path: Path) -> None:
+    with Collection.open(tmp_path / "c", encoder=name, calibration="center", follow=False) as things:
+        assert not things.index(samples.folder(), ocr="never").skipped
+        things.calibrate("center")
+    with Collection.open(tmp_path / "c", follow=False) as things:
+        photo = samples.folder() / "photos" / "tabby.jpg"
+        assert things.search(Query(image=photo), k=1)[0].id == "photos/tabby.jpg"
+        assert len(things.search("a tabby cat", k=10)) == 10
+
+
+@needs_library
+def test_a_video_is_read_by_its_key_frames_and_blank_text_is_no_part(name: str, tmp_path: Path) -> None:
+    encoder = encoders.load(name)
+    film = recordings.video(tmp_path / "film.mp4", [(4, (200, 20, 20)), (4, (20, 20, 200))])
+    vectors, owner = encoder.encode_passages([Document(id="film", video=film)])
+    frames = list(key_frames(film))
+    alone = encoder.encode_documents([Document(id=str(at), image=key.pixels) for at, key in enumerate(frames)])
+    assert len(owner) == len(frames) > 1
+    np.testing.assert_allclose(vectors.parts["video"], alone.parts["image"], atol=1e-5)
+    with pytest.raises(BadInput, match="neither text nor image"):
+        encoder.encode_queries([""])
+
+
+@needs_library
+@pytest.mark.usefixtures("no_network")
+def test_a_file_of_weights_is_loaded_without_a_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
+    assert len(encoders.load(name).encode_queries(TEXTS)) == 3
+    with pytest.raises(BadFile, match="would download 'laion2b_s34b_b79k', and offline is set"):
+        encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
+
+
+@needs_library
+def test_it_is_exported_as_a_folder_with_the_same_vectors(name: str, tmp_path: Path) -> None:
+    exported = export_encoder(name, tmp_path / "out")
+    encoder = encoders.load(name)
+    sizes = [(32, 32), (40, 66), (66, 40), (9, 7)]
+    asked: list[str | Query] = [*TEXTS, "A Cat  on the house, 1234 it's"]
+    asked += [Query(image=np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)) for size in sizes]
+    one, other = encoder.encode_queries(asked), exported.encode_queries(asked)
+    for part, matrix in one.parts.items():
+        np.testing.assert_allclose(other.parts[part], matrix, atol=1e-4)
 
 
 @needs_library

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from isthmus import Collection, Document
@@ -21,7 +21,7 @@ from isthmus.ocr import engine
 from isthmus.ocr.page import bands
 from isthmus.search import Indexed, page_texts
 from isthmus.search.page_test import page_test
-from scans import page, photo, png
+from scans import LETTER, page, photo, png
 
 reads = pytest.mark.skipif(importlib.util.find_spec("rapidocr") is None, reason="needs isthmus[align]")
 
@@ -172,6 +172,80 @@ def test_a_page_that_takes_too_long_is_kept_as_a_picture_and_listed(
     assert done.added == ("slow",)
     assert "its text was not read" in done.skipped[0].why
     assert things.get("slow").modality == "image"
+
+
+FRAGILE = """
+import importlib, os, sys
+from pathlib import Path
+
+here = Path(__file__).parent
+del sys.modules["rapidocr"]
+sys.path.remove(str(here))
+real = importlib.import_module("rapidocr")
+whole = real.RapidOCR.__call__
+
+
+def read(self, pixels, *args, **more):
+    (here / f"{os.getpid()}.pid").touch()
+    if pixels[0, 0].tolist() == [0, 0, 255]:  # BGR
+        os.abort()
+    return whole(self, pixels, *args, **more)
+
+
+real.RapidOCR.__call__ = read
+"""
+
+
+@reads
+def test_a_page_that_crashes_the_engine_ends_one_of_two_workers_and_the_rest_is_read(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is the real one, which ends its process at a page with a red corner."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "rapidocr.py").write_text(FRAGILE)
+    monkeypatch.syspath_prepend(tmp_path / "engine")
+    monkeypatch.setenv("ISTHMUS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "pages").mkdir()
+    for number in range(6):
+        page((f"Letter number {number}", "to the town hall"), (320, 160)).save(tmp_path / "pages" / f"{number}.png")
+    bad = page(("Opening hours", "from nine to five"), (320, 160))
+    bad.putpixel((0, 0), (255, 0, 0))
+    bad.save(tmp_path / "pages" / "0-bad.png")
+    with Collection.open(tmp_path / "c", tiny, calibration="none", threads=2) as things:
+        report = things.index(tmp_path / "pages", ocr="always")
+        assert (report.added, report.pages.read) == (7, 6)
+        (skipped,) = report.skipped
+        assert skipped.id == "0-bad.png"
+        assert "its text was not read, only the picture was indexed" in skipped.why
+        assert "crashed the process that reads it" in skipped.why
+        assert things.get("0-bad.png").modality == "image"
+        texts = [things.get(f"{number}.png").text for number in range(6)]
+    assert texts == [f"Letter number {number}\nto the town hall" for number in range(6)]
+    assert len(list((tmp_path / "engine").glob("*.pid"))) == 3  # two, and the one that took the place of the dead
+
+
+@reads
+def test_a_table_of_contents_and_a_page_with_a_figure_are_pages_like_any_other(
+    things: Collection, tmp_path: Path
+) -> None:
+    contents = page(("Contents", "1 The harbour . . . . . 3", "2 The bridge . . . . . 17", "Index . . . . . . . . 90"))
+    figure = page((*LETTER[1:7], "", "", "", "", "Figure 4: visitors per year"))
+    pen = ImageDraw.Draw(figure)
+    for bar in range(5):
+        pen.rectangle((60 + 60 * bar, 440 - 20 * bar, 100 + 60 * bar, 480), fill="steelblue")
+    (tmp_path / "pages").mkdir()
+    for name, made in (("letter", page()), ("contents", contents), ("figure", figure)):
+        made.save(tmp_path / "pages" / f"{name}.png")
+    report = things.index(tmp_path / "pages")
+    assert (report.added, report.skipped, report.pages.read) == (3, [], 3)
+    found = {document.id: document for document in things}
+    assert {(document.modality, tuple(sorted(document.metadata))) for document in found.values()} == {
+        ("image+text", tuple(sorted(found["letter.png"].metadata)))
+    }
+    assert "The bridge" in (found["contents.png"].text or "")
+    assert "Figure 4: visitors per year" in (found["figure.png"].text or "")
+    assert things.search("visitors per year", k=1, hybrid=True)[0].id == "figure.png"
+    assert things.search("contents index", k=1, hybrid=True)[0].id == "contents.png"
 
 
 def test_without_the_extra_pages_are_counted_and_the_command_says_what_to_install(

@@ -31,7 +31,10 @@ def rows(n: int, dim: int) -> Matrix:
     return np.random.default_rng(0).standard_normal((n, dim), dtype=np.float32)
 
 
-@pytest.mark.parametrize(("kind", "estimated"), [("hnsw", sizes.hnsw_bytes), ("ivf-sq8", sizes.ivf_bytes)])
+@pytest.mark.parametrize(
+    ("kind", "estimated"),
+    [("hnsw", sizes.hnsw_bytes), ("ivf-sq8", sizes.ivf_bytes), ("ivf-rabitq", sizes.rabitq_bytes)],
+)
 @pytest.mark.parametrize("dim", [65, 130])
 def test_files_of_indexes_have_the_estimated_size(kind: str, estimated: object, dim: int, tmp_path: Path) -> None:
     assert callable(estimated)

@@ -43,7 +43,7 @@ def nodes() -> Iterator[Any]:
         started.add_node(num_cpus=1, object_store_memory=100_000_000)
     yield started
     ray.shutdown()
-    started.shutdown()
+    started.shutdown()  # type: ignore[no-untyped-call, unused-ignore]
 
 
 @pytest.fixture(scope="module")

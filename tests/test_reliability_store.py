@@ -243,7 +243,7 @@ def test_a_calibration_that_is_under_way_is_not_swept_away(folder: Path, monkeyp
 def test_whoever_may_not_write_is_told_that_a_calibration_cannot_be_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isthmus.search.handle._may_write", lambda _: False)
+    monkeypatch.setattr("isthmus.search.engines._may_write", lambda _: False)
     with Collection.open(folder, follow=False) as things:
         with pytest.raises(CannotWrite, match="cannot be saved"):
             things.calibrate("none")

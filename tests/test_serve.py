@@ -43,6 +43,22 @@ def client(root: Path, tiny: str) -> Iterator[TestClient]:
         yield client
 
 
+def test_an_unfinished_copy_is_listed_when_it_is_complete(client: TestClient, root: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def listed() -> list[str]:
+        return [one["name"] for one in client.get("/v1/collections").json()["collections"]]
+
+    with Collection.open(root / "things.isthmus", create=False, follow=False) as things:
+        with pytest.raises(KeyboardInterrupt):
+            things.copy_to(root / "copy.isthmus", progress=lambda _: interrupt)
+        assert listed() == ["things"]
+        assert client.get("/v1/collections/copy").status_code == 503
+        things.copy_to(root / "copy.isthmus")
+    assert listed() == ["copy", "things"]
+
+
 def test_collections_are_made_listed_and_deleted(client: TestClient, root: Path, tiny: str) -> None:
     made = client.post("/v1/collections", json={"name": "new", "encoder": tiny, "calibration": "center"})
     assert (made.status_code, made.json()["documents"]) == (201, 0)

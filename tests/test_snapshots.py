@@ -217,7 +217,7 @@ def immutable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collect
             return cast("sqlite3.Connection", broken)
         return connection
 
-    monkeypatch.setattr("isthmus.search.handle._may_write", lambda _: False)
+    monkeypatch.setattr("isthmus.search.engines._may_write", lambda _: False)
     monkeypatch.setattr(Database, "connect", refused)
     with Collection.open(folder, follow=False) as things:
         yield things

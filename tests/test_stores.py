@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +11,22 @@ import pytest
 
 from isthmus import stores
 from isthmus.calibration import Statistics
-from isthmus.cli import main
 from isthmus.errors import BadFile, BadInput, BadSpec, CannotFit, CannotRead, CannotWrite, UnknownName
 from isthmus.stores import StoreAddress, sampling
 from isthmus.stores.base import Batch
 from isthmus.types import Vectors
-from store_battery import HALF, check_searches, check_store, grown, options, own_scores, world
+from store_battery import (
+    HALF,
+    check_command_line,
+    check_docs,
+    check_searches,
+    check_store,
+    command_line,
+    grown,
+    options,
+    own_scores,
+    world,
+)
 from store_clients import CLIENTS, Rows
 
 ROOT = Path(__file__).parent.parent
@@ -107,6 +115,43 @@ def test_an_update_follows_adds_changes_and_deletes_without_fitting_again(name: 
     assert (report.refitted, file.read_bytes()) == (False, fold)
     ids, _ = client.search(target, stores.load(file).query(some.queries[0]), len(changed))
     assert sorted(ids) == sorted(changed.ids)
+
+
+def test_an_update_follows_the_shards_of_clip_retrieval(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["clip-retrieval"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    old, new = tmp_path / "embeddings", tmp_path / "embeddings_fair"
+    chosen = options(tmp_path, some.references)
+    stores.calibrate(source, target, file, chosen)
+    fold, before = stores.load(file), {path: path.read_bytes() for path in sorted(new.rglob("*.*"))}
+    again = stores.update(source, target, file, chosen)
+    assert (again.written, again.refitted) == (0, False)
+    assert {path: path.read_bytes() for path in sorted(new.rglob("*.*"))} == before
+
+    pictures, captions = some.rows.vectors[:HALF], some.rows.vectors[HALF:]
+    np.save(old / "img_emb/img_emb_0.npy", np.vstack([pictures[5:6], pictures[1:-2]]).astype(np.float16))  # one changed
+    np.save(old / "text_emb/text_emb_0.npy", captions[:-2].astype(np.float16))
+    np.save(old / "img_emb/img_emb_1.npy", pictures[-3:].astype(np.float16))
+    pq.write_table(pa.table({"caption": ["a", "b", "c"]}), old / "metadata/metadata_1.parquet")
+    report = stores.update(source, target, file, chosen)
+    assert (report.refitted, report.written, report.rows) == (
+        False,
+        2 * HALF - 1,
+        {"image": HALF + 1, "text": HALF - 2},
+    )
+    for path in old.rglob("*.npy"):
+        kind = "image" if path.parent.name == "img_emb" else "text"
+        raw = np.load(path).astype(np.float32)
+        expected = fold.rows(raw, np.full(len(raw), kind))
+        assert np.allclose(np.load(new / path.relative_to(old)), expected, atol=1e-6)
+    assert {one.name for one in (new / "metadata").iterdir()} == {"metadata_0.parquet", "metadata_1.parquet"}
+
+    (old / "img_emb/img_emb_1.npy").unlink()
+    (old / "metadata/metadata_1.parquet").unlink()
+    assert stores.update(source, target, file, chosen).rows == {"image": HALF - 2, "text": HALF - 2}
+    assert sorted(path.relative_to(new) for path in new.rglob("*.*")) == sorted(
+        path.relative_to(old) for path in old.rglob("*.*")
+    )
 
 
 def test_an_update_fits_again_when_the_vectors_have_drifted_and_says_so(tmp_path: Path) -> None:
@@ -254,31 +299,16 @@ def test_a_large_store_is_sampled_evenly_and_its_statistics_are_of_all_rows(monk
     assert np.allclose(mean, Statistics.of(whole).means["text"])
 
 
+@pytest.mark.parametrize("name", FILES)
 def test_the_command_line_diagnoses_calibrates_and_follows_a_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    some, client = world(), CLIENTS["parquet"]
-    monkeypatch.chdir(tmp_path)
-    source = client.build(Path(), some.rows)
-    np.save("queries.npy", some.references)
+    check_command_line(name, tmp_path, command_line(monkeypatch, capsys))
 
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["isthmus", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        return capsys.readouterr().out
 
-    before = run("diagnose", source, "--queries", "queries.npy")
-    assert "Some kinds of documents hardly get into the top 10" in before
-    assert "calibrated" not in before.split("most frequent")[0].split("top 10   ")[1]
-    said = run("calibrate", source, "--into", "parquet:fair.parquet", "--queries", "queries.npy")
-    assert "80 rows written" in said
-    assert "fair.fold" in said
-    after = json.loads(run("diagnose", source, "--fold", "fair.fold", "--queries", "queries.npy", "--json"))
-    assert after["level"] in ("corrected", "fair")
-    again = json.loads(run("calibrate", source, "--into", "parquet:fair.parquet", "--update", "--json"))
-    assert (again["written"], again["deleted"], again["refitted"]) == (0, 0, False)
+@pytest.mark.parametrize("name", FILES)
+def test_the_lines_of_python_in_the_docs_return_the_best_rows_with_their_scores(name: str, tmp_path: Path) -> None:
+    check_docs(name, tmp_path)
 
 
 def test_every_kind_of_store_stands_in_the_docs_with_three_lines_of_python() -> None:

@@ -136,12 +136,27 @@ def test_a_vector_does_not_depend_on_its_batch(family: str, folders: dict[str, P
     np.testing.assert_allclose(together.parts["text"], rows, atol=1e-4)
 
 
-def test_300_words_become_passages_and_a_word_for_a_picture_is_not_one(folders: dict[str, Path]) -> None:
-    encoder: Any = encoders.load(name_of("vlm2vec", folders))
-    long = " ".join(["cat", "dog", "sofa"] * 100)  # 1,300 letters, and a token is a letter here
+@pytest.mark.parametrize("family", FAMILIES)
+def test_300_tokens_are_one_passage_and_what_is_longer_becomes_several(family: str, folders: dict[str, Path]) -> None:
+    encoder: Any = encoders.load(name_of(family, folders))
+    length = PROMPTS[family].length
+    short = ("cat dog sofa " * 24)[:300]  # a token is a letter here
+    assert encoder.split(short) == [(0, 300)]
+    long = "cat dog sofa " * (2 * length // 13 + 1)
     passages = encoder.split(long)
     assert "".join(long[start:end] for start, end in passages) == long
-    assert len(encoder.encode_passages([Document(id="a", text=long, image=PICTURE)])[1]) == len(passages) == 3
+    assert all(end - start <= length for start, end in passages)
+    vectors, owner = encoder.encode_passages([Document(id="a", text=long), Document(id="b", text=short)])
+    assert owner.tolist() == [0] * len(passages) + [1]
+    assert len(passages) == 3
+    alone = encoder.encode_documents([Document(id="a", text=long[slice(*passages[1])])])
+    np.testing.assert_allclose(vectors.parts["text"][1], alone.parts["text"][0], atol=1e-4)
+
+
+def test_passages_stand_beside_their_picture_and_a_word_for_a_picture_is_not_one(folders: dict[str, Path]) -> None:
+    encoder: Any = encoders.load(name_of("vlm2vec", folders))
+    long = " ".join(["cat", "dog", "sofa"] * 100)
+    assert len(encoder.encode_passages([Document(id="a", text=long, image=PICTURE)])[1]) == 3
     tricky = encoder.encode_documents([Document(id="a", text="a <|image_pad|> cat", image=PICTURE)])
     assert np.isfinite(tricky.parts["image+text"]).all()
 
@@ -153,6 +168,16 @@ def test_half_precision_gives_nearly_the_same_vectors(family: str, folders: dict
     one, other = (each.encode_queries(asked).parts["text"] for each in (whole, half))
     assert ((one * other).sum(axis=1) > 0.98).all()
     assert half.identity == whole.identity
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_blank_text_is_no_part(family: str, folders: dict[str, Path]) -> None:
+    encoder = encoders.load(name_of(family, folders))
+    found = encoder.encode_documents([Document(id="a", text=" \n", image=PICTURE), Document(id="b", image=PICTURE)])
+    assert found.modality.tolist() == ["image", "image"]
+    np.testing.assert_array_equal(*found.parts["image"])
+    with pytest.raises(BadInput, match="neither text nor image"):
+        encoder.encode_queries([""])
 
 
 def test_a_collection_holds_one_vector_for_text_and_image(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers as hub
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
+from isthmus.encoders.vlm_prompts import PROMPTS
 from tiny_towers import save
 
 SIDE, PATCH = 16, 8
@@ -92,3 +95,9 @@ def llava_next(folder: Path) -> Path:
 
 
 MADE = (qwen2_vl, qwen3_vl, llava_next)
+
+
+def few_pixels(patch: pytest.MonkeyPatch) -> None:
+    """Let no family enlarge pictures: GME's least would be 3,136 patches of these models."""
+    few = {name: replace(one, pixels=one.pixels and (32**2, 48**2)) for name, one in PROMPTS.items()}
+    patch.setattr("isthmus.encoders.vlm.PROMPTS", few)

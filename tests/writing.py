@@ -5,6 +5,7 @@ python writing.py FOLDER ENCODER lines          add a document per line of the i
 python writing.py FOLDER ENCODER limited        add until files may not grow, search, make room, go on
 python writing.py FOLDER none    read OTHER     do what the input says as a user who may write OTHER alone
 python writing.py FOLDER ENCODER reencode OTHER POINT    re-encode into OTHER, and stop at a point until ended
+python writing.py FOLDER ENCODER copy     OTHER POINT    copy to OTHER, and stop at a point until ended
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 
 from isthmus import Collection, Document, Query, kinds
 from isthmus.errors import CannotWrite
+from isthmus.search import copy as copy_module
 from isthmus.search import reencode as reencode_module
 from isthmus.search import versions, writer
+from isthmus.search.copy_record import CopyRecord
 from stock import pixels, words
 
 BATCH = 5
@@ -91,7 +94,7 @@ def limited(things: Collection) -> None:
     say(f"whole {done + 20} {len(things)}")
 
 
-def stopped(*_: object) -> None:
+def stopped(*_: object, **__: object) -> None:
     """Report that the point is reached, and wait to be killed."""
     say("there")
     sys.stdin.readline()
@@ -114,6 +117,34 @@ def reencode(things: Collection, other: str, point: str) -> None:
 
     done = things.reencode(other, progress=progress)
     say(f"finished {done.encoded} {done.earlier}")
+
+
+def copy(things: Collection, other: str, point: str) -> None:
+    """Copy, and stop: before the first batch, inside a batch's transaction, after it, or before a later step."""
+    places: Mapping[str, tuple[Any, str]] = {
+        "prepared": (copy_module, "_filled"),
+        "verifying": (copy_module, "_verified"),
+        "finishing": (copy_module, "_report"),
+    }
+    if point in places:
+        setattr(*places[point], stopped)
+    written = CopyRecord.to_json
+    records: list[str] = []
+
+    def to_json(record: CopyRecord) -> str:
+        records.append(written(record))
+        if point == f"inside {len(records)}":
+            stopped()
+        return records[-1]
+
+    setattr(CopyRecord, "to_json", to_json)  # noqa: B010 - mypy refuses an assignment
+
+    def progress(stage: str) -> Callable[[int, int], None]:
+        if point == stage:
+            stopped()
+        return lambda done, _: stopped() if point == f"{stage} {done}" else None
+
+    things.copy_to(other, progress=progress)
 
 
 def read(folder: Path, other: Path) -> None:
@@ -142,14 +173,14 @@ def read(folder: Path, other: Path) -> None:
 
 def main() -> None:
     folder, encoder, what, *rest = sys.argv[1:]
-    writer.BATCH = BATCH
+    writer.BATCH = copy_module.BATCH = copy_module.PAGE = BATCH
     type(kinds.get("image")).cost = 1  # so that a batch is a fixed number of documents
     if what == "read":
         return read(Path(folder), Path(rest[0]))
     with Collection.open(Path(folder), encoder, calibration="center") as things:
         say("open")
-        if what == "reencode":
-            return reencode(things, *rest)
+        if what in ("reencode", "copy"):
+            return {"reencode": reencode, "copy": copy}[what](things, *rest)
         {"rounds": rounds, "lines": lines, "limited": limited}[what](things)
     return None
 

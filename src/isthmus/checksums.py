@@ -24,6 +24,11 @@ def of_values(*values: object) -> int:
     >>> of_values("ab", "c") == of_values("a", "bc")
     False
     """
+    return xxhash.xxh3_64_intdigest(packed(*values)) & SIGNED
+
+
+def packed(*values: object) -> bytes:
+    """Return values as bytes that no other values have: what a checksum is computed from."""
     parts: list[bytes] = []
     add = parts.append
     for value in values:  # runs for every row that is read
@@ -40,7 +45,7 @@ def of_values(*values: object) -> int:
             add(b"int %d;" % value)
         else:
             add(f"{type(value).__name__} {value!r};".encode())
-    return xxhash.xxh3_64_intdigest(b"".join(parts)) & SIGNED
+    return b"".join(parts)
 
 
 def of_file(path: Path) -> str:

@@ -15,6 +15,7 @@ Each message says what is wrong, why it matters and what to do about it.
     │   └── UnknownModality            a modality the fitted calibration never saw
     ├── CannotFit (ValueError)         the data is not sufficient for the fit
     ├── BadFile (ValueError)           a file that is damaged or has another format
+    │   └── UnfinishedCopy             a copy of a collection that is not complete yet
     ├── CannotWrite (OSError)          a full disk, a read-only folder, another active writer
     │   └── Closed                     the collection was closed; open it again
     ├── CannotReach (OSError)          a service does not answer, refuses, or returns an invalid answer
@@ -113,6 +114,10 @@ class BadFile(IsthmusError, ValueError):
     """A file that is damaged, or has another format or version."""
 
 
+class UnfinishedCopy(BadFile):
+    """A copy of a collection that is not complete yet."""
+
+
 class CannotWrite(IsthmusError, OSError):
     """Nothing can be written: the disk is full, the folder read-only, or another process is writing."""
 
@@ -151,6 +156,7 @@ CODES: Mapping[type[IsthmusError], Codes] = MappingProxyType(
         UnknownModality: Codes(exit=1, status=400),
         CannotFit: Codes(exit=1, status=409),  # the request is fine; the collection lacks the data for it
         BadFile: Codes(exit=1, status=500),
+        UnfinishedCopy: Codes(exit=1, status=503),
         CannotWrite: Codes(exit=1, status=503),
         Closed: Codes(exit=1, status=503),
         CannotReach: Codes(exit=1, status=502),

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from isthmus import stores
-from store_battery import check_searches, check_store, grown, options, world
+from store_battery import (
+    check_command_line,
+    check_docs,
+    check_searches,
+    check_store,
+    command_line,
+    grown,
+    options,
+    world,
+)
 from store_clients import CLIENTS
 
 DATABASES = ["chroma", "lancedb", "milvus", "pgvector", "qdrant"]
@@ -30,6 +39,18 @@ def test_other_metrics_give_the_same_order_and_scores(name: str, metric: str, tm
     source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
     stores.calibrate(source, target, file, options(tmp_path, some.references, metric=metric))
     check_searches(name, target, stores.load(file), some, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_the_command_line_diagnoses_calibrates_and_follows_a_store(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_command_line(name, tmp_path, command_line(monkeypatch, capsys))
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_the_lines_of_python_in_the_docs_return_the_best_rows_with_their_scores(name: str, tmp_path: Path) -> None:
+    check_docs(name, tmp_path)
 
 
 @pytest.mark.parametrize("name", DATABASES)

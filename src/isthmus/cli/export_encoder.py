@@ -14,11 +14,11 @@ from isthmus.cli.terminal import echo
 
 
 def export_encoder(
-    name: Annotated[str, typer.Argument(help="the encoder: hf:NAME_OR_PATH")],
+    name: Annotated[str, typer.Argument(help="the encoder: hf:, st: or open_clip: and its name")],
     out: Annotated[Path, typer.Argument(help="output folder")],
     quiet: Quiet = False,
 ) -> None:
-    """Write an hf: encoder as an onnx: folder, so that it runs without torch.
+    """Write an encoder of torch as an onnx: folder, so that it runs without torch.
 
         isthmus export-encoder hf:openai/clip-vit-base-patch32 clip
 

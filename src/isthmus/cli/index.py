@@ -73,8 +73,8 @@ def index(  # noqa: PLR0913 - one name per option
         str | None,
         typer.Option(
             "--index",
-            help="how vectors are searched: exact, ivf-sq8, hnsw, or auto (by size); default: the collection's, auto "
-            "for a new one",
+            help="how vectors are searched: exact, ivf-sq8, ivf-rabitq, hnsw, or auto (by size); default: the "
+            "collection's, auto for a new one",
         ),
     ] = None,
     vectors: Annotated[

@@ -106,13 +106,15 @@ def counting(
 
 
 @contextmanager
-def stages(noun: str, *, quiet: bool = False) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Show work of several stages, each counted; the function that is yielded begins one."""
+def stages(
+    noun: str, *, resumes: bool = False, quiet: bool = False
+) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Show work of several stages, each counted; the function that is yielded begins one. ``resumes`` as above."""
     with ExitStack() as stack:
 
         def begin(what: str) -> Callable[[int, int], None]:
             stack.close()  # the stage before has ended
-            return stack.enter_context(counting(what, noun, quiet=quiet))
+            return stack.enter_context(counting(what, noun, resumes=resumes, quiet=quiet))
 
         yield begin
 

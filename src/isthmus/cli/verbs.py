@@ -14,6 +14,7 @@ from isthmus import __version__
 from isthmus.cli.backup import backup, restore
 from isthmus.cli.calibrate import calibrate
 from isthmus.cli.compact import compact
+from isthmus.cli.copy import copy
 from isthmus.cli.demo import demo
 from isthmus.cli.diagnose import diagnose
 from isthmus.cli.doctor import doctor
@@ -57,6 +58,7 @@ VERBS = {
     delete: "delete documents",
     backup: "copy a collection while it is in use",
     restore: "make a collection from a backup",
+    copy: "copy a collection to another engine",
     compact: "free the disk space of deleted documents",
     shards: "put the vectors of a collection on several servers",
     plan: "estimate what many documents will take",

@@ -2,7 +2,8 @@
 
 Texts and pictures are sent to the URL. Without one, to the vendor's own. Keys come from the environment. The encoder
 counts what the service charges for: ``encoder.usage``. ``OUTPUT`` asks for vectors of 8 bits (``int8``) or of one bit
-(``binary``) a number, where a service has them: smaller answers, which become rows of float32 here.
+(``binary``) a number, where a service has them: smaller answers, which become rows of float32 here. The words of a
+query are floats in any case: to round one side loses less than to round both (``reproduce/quantised.py``).
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ def encoder_of(model: HttpModel, name: str, settings: Settings) -> HttpEncoder:
     image = HttpImages(model) if model.format.reads_images.fullmatch(model.model) else None
     dim = text.encode([TextPassage(0, 1, b"document\na")]).shape[1]
     known = repr(("http", name.partition(":")[0], model.model, model.service.url, tokens, dim))
+    known += "" if model.output == FLOAT else ", float queries"
     identity = hashlib.sha256(known.encode()).hexdigest()
     return HttpEncoder(
         name=f"http:{name}", dim=dim, identity=identity, text=text, image=image, settings=settings, usage=model.usage
@@ -110,17 +112,20 @@ class HttpModel:
         service = service_at(f"{found['model']} at {url}", url, format_.keys)
         return cls(found["model"], format_, service, output=output or FLOAT)
 
-    def encode(self, requests: Iterable[tuple[int, WireRequest]]) -> Matrix:
+    def encode(self, requests: Iterable[tuple[int, WireRequest]], output: str) -> Matrix:
         """Send requests for so many inputs each, and return one row per input."""
-        asked = self.format.outputs.get(self.output, {})
+        asked = self.format.outputs.get(output, {})
         return np.concatenate(
-            [self.service.post(path, {**body, **asked}, partial(self._read, count)) for count, (path, body) in requests]
+            [
+                self.service.post(path, {**body, **asked}, partial(self._read, count, output))
+                for count, (path, body) in requests
+            ]
         )
 
-    def _read(self, count: int, answer: Any) -> Matrix:
+    def _read(self, count: int, output: str, answer: Any) -> Matrix:
         try:
             rows = np.array(self.format.vectors(answer), dtype=np.float32)
-            rows = signs(rows) if self.output == "binary" else rows
+            rows = signs(rows) if output == "binary" else rows
             used = self.format.used(answer)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"its answer has no vectors ({type(error).__name__}: {error})"[:200]) from None
@@ -174,7 +179,8 @@ class HttpText:
         role, texts = self.strings.read(passages)
         model, form = self.model.model, self.model.format
         parts = batches(texts, form.texts, form.together * BYTES_PER_TOKEN)
-        return self.model.encode((len(part), form.text(model, part, role)) for part in parts)
+        output = FLOAT if role == "query" else self.model.output
+        return self.model.encode(((len(part), form.text(model, part, role)) for part in parts), output)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +198,7 @@ class HttpImages:
         """Return one row per picture."""
         model, form = self.model.model, self.model.format
         parts = batches([data_url(each) for each in pixels], form.pictures, PICTURES_BYTES)
-        return self.model.encode((len(part), form.image(model, part)) for part in parts)
+        return self.model.encode(((len(part), form.image(model, part)) for part in parts), self.model.output)
 
 
 def batches(inputs: Sequence[str], most: int, size: int) -> Iterator[list[str]]:

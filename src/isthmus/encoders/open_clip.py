@@ -24,7 +24,7 @@ from isthmus.encoders.texts import Strings, TextPassage
 from isthmus.encoders.torch_models import BatchLimit, fetched_later, in_precision, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
-from isthmus.errors import BadFile, BadInput
+from isthmus.errors import BadFile, BadInput, MissingExtra
 from isthmus.registry import lookup
 from isthmus.types import Matrix
 
@@ -34,7 +34,7 @@ HUB = "hf-hub:"
 
 def open_model(rest: str, settings: Settings) -> TowerEncoder:
     """Make an encoder from ``MODEL/PRETRAINED``."""
-    library = need("open_clip", extra=EXTRA)
+    library = _library()
     settings = replace(settings, device=torch_device(settings.device, EXTRA))
     model_name, pretrained = _names(rest, library)
     try:
@@ -51,6 +51,19 @@ def open_model(rest: str, settings: Settings) -> TowerEncoder:
     dim = text.encode([TextPassage(0, 1, b"document\na")]).shape[1]
     image = OpenClipImages(running, prepare)
     return TowerEncoder(name=f"open_clip:{rest}", dim=dim, identity=identity, text=text, image=image, settings=settings)
+
+
+def _library() -> Any:
+    """Import open_clip. It imports torchvision, which must be built for the torch that is installed."""
+    try:
+        return need("open_clip", extra=EXTRA)
+    except MissingExtra:
+        raise
+    except (ImportError, OSError, RuntimeError) as error:  # of an operator or a library of another build
+        raise BadFile(
+            f"open_clip cannot be imported: {' '.join(str(error).split())[:200]} Its torchvision must be of the same "
+            "build as torch: install both from one package index."
+        ) from None
 
 
 def _names(rest: str, library: Any) -> tuple[str, str | None]:

@@ -3,6 +3,7 @@
     kind       a query costs                 built from         chosen
     exact      one read of all the vectors   nothing            up to about 200,000 rows
     ivf-sq8    a look into some cells        a sample, a pass   above
+    ivf-rabitq the same, a bit per number    a sample, a pass   on request: the least memory
     hnsw       a walk over a graph           minutes of work    on request
 
 ``build(vectors, device="cuda")`` searches exactly on a GPU, by torch.

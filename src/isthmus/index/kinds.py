@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from isthmus._optional import need
@@ -12,7 +13,7 @@ from isthmus.index.base import Index, Progress, checked_vectors
 from isthmus.index.choice import AUTO, choose
 from isthmus.index.exact import Exact
 from isthmus.index.hnsw import Hnsw
-from isthmus.index.ivf import Ivf
+from isthmus.index.ivf import RABITQ, Ivf
 from isthmus.registry import lookup
 from isthmus.types import Matrix
 
@@ -32,6 +33,7 @@ KINDS: Mapping[str, IndexKind] = {
     ),
     "hnsw": IndexKind(Hnsw.build, Hnsw.load),
     "ivf-sq8": IndexKind(Ivf.build, Ivf.load),
+    "ivf-rabitq": IndexKind(partial(Ivf.build, codes=RABITQ), partial(Ivf.load, codes=RABITQ)),
 }
 
 

@@ -2,7 +2,7 @@
 
 >>> estimates = plan(Workload(documents=10_000_000, dim=512))
 >>> [estimate.engine for estimate in estimates][:3]
-['folder exact', 'folder ivf-sq8', 'folder hnsw']
+['folder exact', 'folder ivf-sq8', 'folder ivf-rabitq']
 """
 
 from isthmus.plan.constants import Constants, measured

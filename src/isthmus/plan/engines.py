@@ -76,8 +76,8 @@ def _exact(load: Workload, constants: Constants) -> _Parts:
     return _Parts(store=store_bytes(load, constants), folded=folded, index=0, memory=folded, basis="files")
 
 
-def _ivf(load: Workload, constants: Constants) -> _Parts:
-    folded, cells = sizes.folded_bytes(load.rows, load.width), sizes.ivf_bytes(load.rows, load.width)
+def _ivf(load: Workload, constants: Constants, index: Callable[[int, int], int]) -> _Parts:
+    folded, cells = sizes.folded_bytes(load.rows, load.width), index(load.rows, load.width)
     return _Parts(
         store=store_bytes(load, constants),
         folded=folded,
@@ -143,7 +143,8 @@ def _milvus(load: Workload, constants: Constants, index: Callable[[int, int], in
 ENGINES: Mapping[str, Callable[[Workload, Constants], _Parts]] = MappingProxyType(
     {
         "folder exact": _exact,
-        "folder ivf-sq8": _ivf,
+        "folder ivf-sq8": lambda load, constants: _ivf(load, constants, sizes.ivf_bytes),
+        "folder ivf-rabitq": lambda load, constants: _ivf(load, constants, sizes.rabitq_bytes),
         "folder hnsw": _hnsw,
         "postgresql vector": lambda load, constants: _postgres(load, constants, half=False),
         "postgresql halfvec": lambda load, constants: _postgres(load, constants, half=True),

@@ -33,13 +33,18 @@ def hnsw_bytes(rows: int, width: int) -> int:
 
 
 def ivf_cells(rows: int) -> int:
-    """How many cells an ``ivf-sq8`` index has."""
+    """How many cells an index of cells has."""
     return max(1, min(int(CELLS_PER_ROOT * math.sqrt(rows)), rows // ROWS_PER_CELL))
 
 
 def ivf_bytes(rows: int, width: int) -> int:
     """A Faiss IVF-SQ8 file: a byte for each number and an id for each row, and the centres of the cells."""
     return rows * (roomy(width) + 8) + ivf_cells(rows) * (4 * roomy(width) + 8)
+
+
+def rabitq_bytes(rows: int, width: int) -> int:
+    """A Faiss IVF-RaBitQ file: a bit a number, two numbers and an id for each row, and the centres of the cells."""
+    return rows * (roomy(width) // 8 + 16) + ivf_cells(rows) * (4 * roomy(width) + 8)
 
 
 def pg_vector_bytes(width: int, *, half: bool = False) -> int:

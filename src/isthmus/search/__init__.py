@@ -6,6 +6,7 @@ with Collection.open("things.isthmus") as things:
 """
 
 from isthmus.search.collection import Collection
+from isthmus.search.copy import Copied
 from isthmus.search.hits import Explanation, Hit, Hits, Passage
 from isthmus.search.interface import SearchInterface
 from isthmus.search.maps import Map, Shares, WordShare
@@ -22,6 +23,7 @@ __all__ = [
     "Added",
     "Calibrated",
     "Collection",
+    "Copied",
     "Explanation",
     "FieldValues",
     "Hit",

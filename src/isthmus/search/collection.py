@@ -29,12 +29,13 @@ from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import EncodesAhead
 from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import ModelPool, Runtime
-from isthmus.errors import BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
+from isthmus.errors import BadInput, BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
 from isthmus.prefetch import prefetch
 from isthmus.registry import lookup, suggestion
 from isthmus.search import arguments, calibrate
+from isthmus.search.copy import Copied, Stages, copied, open_target
 from isthmus.search.export import exported
-from isthmus.search.handle import Handle, Result, open_handle
+from isthmus.search.handle import Handle, Result, named_server, open_handle
 from isthmus.search.hits import Hit, Hits
 from isthmus.search.ingest import prepared
 from isthmus.search.maps import Map, MapMaker
@@ -100,8 +101,9 @@ class Collection:
         ``encoder``: a name, an encoder, or ``"none"`` for documents that bring their own vectors; left out, the
         collection's own, and ``mini`` for a new one. ``calibration``: what the first calibration is. ``create=False``
         refuses to make a new collection. ``follow=False`` leaves it to you to calibrate again when documents have
-        drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"hnsw"``, or ``"auto"``, which chooses by size. It is kept and
-        used when the indexes are next built; left out, what was kept stays, and a new collection has ``"auto"``.
+        drifted. ``index``: ``"exact"``, ``"ivf-sq8"``, ``"ivf-rabitq"``, ``"hnsw"``, or ``"auto"``, which chooses by
+        size. It is kept and used when the indexes are next built; left out, what was kept stays, and a new collection
+        has ``"auto"``.
         ``vectors``: where the folded vectors live and are searched: the address of a server
         (``"qdrant://localhost:6333/things"``), or ``"folder"``, the default. It is kept, too.
         ``device``, ``threads``, ``precision`` and ``trust_remote_code`` are for the encoder, as in ``encoders.load``.
@@ -231,7 +233,8 @@ class Collection:
 
         def changed() -> tuple[Arrival, int]:
             with self._handle.database.reading():
-                before, file, row = self.get(name), self._store.origin(name), self._store.rows_of([name])[name]
+                before, row = self.get(name), self._store.rows_of([name])[name]
+                file = self._store.origins([row])[row]
             if isinstance(document, str):
                 said = {**before.metadata, **(metadata or {})}
                 after = Document.restored(name, before.parts, said, before.vectors)
@@ -347,6 +350,38 @@ class Collection:
         drop, force = arguments.flag("drop", drop), arguments.flag("force", force)
         with self._writing(alone=True):
             return reencode(self._snapshots, encoder, drop=drop, force=force, progress=progress or _ignore)
+
+    def copy_to(
+        self,
+        target: str | PathLike[str] | Collection,
+        *,
+        vectors: str | PublishedVectors | None = None,
+        progress: Stages | None = None,
+    ) -> Copied:
+        """Copy everything to a new collection on any engine; both then answer alike.
+
+        ``target``: a folder, the URL of a server, or an open collection that is empty, such as one in memory.
+        ``vectors``: where its folded vectors live, as in ``open``. The copy is as of this moment, also while others
+        write here; it is read again and compared with what is here. Interrupted, the same call goes on where it
+        stopped; until the copy is finished, it cannot be opened. Nothing is overwritten. Files that documents name by
+        their path are not copied. ``progress(stage)`` is called when a stage begins, and returns what is called with
+        (done, documents).
+        """
+        arguments.vectors(vectors)
+        arguments.callback("progress", progress)
+        self._log.flush()
+        if isinstance(target, Collection):
+            if vectors is not None:
+                raise BadInput("vectors belongs to a path. An open collection has said where its vectors live.")
+            return copied(self._store, target.store, progress or _no_stages)
+        named_server(arguments.path(target), vectors)  # an address that is wrong is refused before hours of work
+        with open_target(target) as store:
+            done = copied(self._store, store, progress or _no_stages)
+        with Collection.open(target, create=False, follow=False, vectors=vectors) as made:
+            if done.calibration and len(made):
+                (progress or _no_stages)("building the index")
+                made.refresh()
+        return done
 
     def ids(self, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of all documents, or of those that pass a filter, in the order they were added."""
@@ -634,3 +669,8 @@ def _removed(writer: Writer, names: Sequence[str]) -> int:
 
 def _ignore(*_: object) -> None:
     """Accept and ignore a report of progress."""
+
+
+def _no_stages(_: str) -> Callable[[int, int], None]:
+    """Accept and ignore the beginning of a stage."""
+    return _ignore

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from os import PathLike
@@ -23,18 +22,18 @@ from isthmus.calibration import NeighbourSearch
 from isthmus.encoders import Encoder
 from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import Runtime
-from isthmus.errors import BadFile, BadInput, CannotWrite
+from isthmus.errors import BadFile, BadInput
 from isthmus.index import DeviceNeighbours
+from isthmus.search.copy_record import COPY, check_finished
+from isthmus.search.engines import MEMORY, open_store
 from isthmus.search.publisher import VECTORS, Publisher, publisher_of
 from isthmus.storage.base import Place
 from isthmus.storage.postgres import address as postgres
 from isthmus.storage.protocols import Engine, PublishedVectors, Store
 from isthmus.storage.servers import FOLDER, opened_server
-from isthmus.storage.sqlite.database import FILE, LOCK, ChangedMeanwhile, Database
-from isthmus.storage.sqlite.folder import FolderStore
+from isthmus.storage.sqlite.database import ChangedMeanwhile
 
 NO_ENCODER = "none"
-MEMORY = ":memory:"
 TRIES = 10  # how often work is repeated when the collection is re-encoded meanwhile
 
 Result = TypeVar("Result")
@@ -167,9 +166,7 @@ def open_handle(
     The URL of a PostgreSQL server opens a collection there. ``vectors``: the server of its folded vectors, or
     ``folder``; left out, what the collection has.
     """
-    in_database = vectors in (*postgres.NAMES, *postgres.SHARDED) and postgres.is_address(os.fspath(path))
-    own = vectors == FOLDER or in_database
-    server = opened_server(vectors) if isinstance(vectors, str) and not own else vectors
+    server = named_server(path, vectors)
     found = _opened(path, encoder, create=create, runtime=runtime)
     try:
         found.publisher = publisher_of(found.database, _server(found.store, server))
@@ -177,6 +174,13 @@ def open_handle(
         found.database.close()
         raise
     return found
+
+
+def named_server(path: str | PathLike[str], vectors: str | PublishedVectors | None) -> PublishedVectors | str | None:
+    """Return the server of folded vectors that is named, unless it is the collection's own engine."""
+    in_database = vectors in (*postgres.NAMES, *postgres.SHARDED) and postgres.is_address(os.fspath(path))
+    own = vectors == FOLDER or in_database
+    return opened_server(vectors) if isinstance(vectors, str) and not own else vectors
 
 
 def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVectors | str | None:
@@ -193,54 +197,20 @@ def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVe
 
 
 def _opened(path: str | PathLike[str], encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
-    if postgres.is_address(os.fspath(path)):
-        return _on_postgres(os.fspath(path), encoder, create=create, runtime=runtime)
-    if os.fspath(path) == MEMORY:
-        if not create:
-            raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")
-        from isthmus.storage.memory.store import MemoryStore  # late: most collections are in a folder
-
-        return _with_encoder(Path(MEMORY), MemoryStore(), encoder, runtime)
-    folder = Path(path)
-    with suppress(RuntimeError):  # ~ and what is no user's name: a folder may be called that
-        folder = folder.expanduser()
+    place, store, loaded = open_store(
+        path, lambda place: _before_making(place, encoder, create=create, runtime=runtime)
+    )
     try:
-        there = (folder / FILE).exists()
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{folder} cannot be looked at: {getattr(error, 'strerror', None) or error}.") from None
-    loaded = None
-    if not there:
-        loaded = _before_making(folder, encoder, create=create, runtime=runtime)
-        _make(folder)
-    store = FolderStore(Database(folder, writable=not there or _may_write(folder)))
-    try:
-        return _with_encoder(folder, store, encoder, runtime, loaded)
+        return _with_encoder(place, store, encoder, runtime, loaded)
     except BaseException:
         store.database.close()
         raise
 
 
-def _on_postgres(url: str, encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Handle:
-    """Open a collection on a PostgreSQL server, or make it."""
-    need("psycopg", extra="postgres")
-    from isthmus.storage.postgres.database import PostgresDatabase  # late: it needs an extra
-    from isthmus.storage.postgres.store import PostgresStore
-
-    database = PostgresDatabase(postgres.PostgresAddress.of(url))
-    try:
-        loaded = None
-        if not database.there or not database.manifest("encoder"):  # there may be tables alone
-            loaded = _before_making(database.path, encoder, create=create, runtime=runtime)
-        if not database.there:
-            database.create()
-        return _with_encoder(database.path, PostgresStore(database), encoder, runtime, loaded)
-    except BaseException:
-        database.close()
-        raise
-
-
 def _before_making(place: Place, encoder: str | Encoder | None, *, create: bool, runtime: Runtime) -> Encoder | None:
     """Refuse to make a collection without ``create``; load the encoder that is named, so an error leaves nothing."""
+    if not create and str(place) == MEMORY:
+        raise BadInput(f"There is no collection at {MEMORY}: each one is new. Leave out create=False.")
     if not create:
         raise BadInput(f"There is no collection at {place}. Make one with `isthmus index PATH --into {place}`.")
     return runtime.encoder(encoder) if isinstance(encoder, str) and encoder != NO_ENCODER else None
@@ -251,7 +221,8 @@ def _with_encoder(
 ) -> Handle:
     """Open a store with its encoder; ``loaded`` is the one that ``encoder`` names, if it is loaded already."""
     database = store.database
-    manifest = database.manifest("encoder", "encoding")
+    manifest = database.manifest("encoder", "encoding", COPY)
+    check_finished(manifest, folder)
     known, encoding = manifest.get("encoder"), int(manifest.get("encoding", 0))
     asked = encoder if isinstance(encoder, str) or encoder is None else encoder.name
     if known is not None and encoder is not None and not isinstance(encoder, str) and _is_own(database, encoder):
@@ -317,22 +288,3 @@ def _is_own(database: Engine, encoder: Encoder) -> bool:
     """Whether the collection's vectors are this encoder's, under whatever name it was loaded."""
     known = database.manifest("identity").get("identity")
     return known is None or bool(known == encoder.identity)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotWrite(f"{folder} cannot be made: {error.strerror or error}.") from None
-    if not os.access(folder, os.W_OK):
-        raise CannotWrite(f"{folder} cannot be written to. Name a folder of your own.")
-    others = [path.name for path in folder.iterdir() if not path.name.startswith((FILE, LOCK))]  # one being made
-    if others:
-        raise BadInput(
-            f"{folder} is not a collection and is not empty (it holds {others[0]!r}). Name a new folder, for instance "
-            f"{folder}.isthmus."
-        )
-
-
-def _may_write(folder: Path) -> bool:
-    return os.access(folder, os.W_OK) and os.access(folder / FILE, os.W_OK)

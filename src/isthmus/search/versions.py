@@ -42,7 +42,7 @@ def replace_all(
     calibrations: Calibrations, transaction: Transaction, calibrated: Calibrated | None, asked: str
 ) -> None:
     """Serve a calibration of other vectors, or none, inside the caller's transaction; all earlier ones go."""
-    calibrations.replace_all(transaction, None if calibrated is None else _stored(calibrated), asked)
+    calibrations.replace_all(transaction, [] if calibrated is None else [_stored(calibrated)], asked)
 
 
 def read(calibrations: Calibrations, version: int) -> Calibrated:

@@ -11,7 +11,6 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from isthmus import __version__
@@ -19,6 +18,7 @@ from isthmus.serve.bodies import LINES, UPLOAD
 from isthmus.serve.errors import LOG, add_handlers
 from isthmus.serve.guards import QUERY, BodyGuard, OriginGuard, RequestGuard
 from isthmus.serve.limits import length_limit, pixel_limit
+from isthmus.serve.page_files import PageFiles
 from isthmus.serve.routes import (
     calibration,
     collections,
@@ -85,7 +85,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         app.include_router(module.router)
     add_handlers(app)
     describe(app)
-    app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    app.add_route("/{file:path}", PageFiles(PAGE).answer, name="page")  # after all others
     return app
 
 

@@ -87,7 +87,7 @@ def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
     for name, value in HEADERS.items():
         headers[name] = value
     headers["X-Request-ID"] = scope["isthmus.request_id"]
-    headers["Content-Security-Policy"] = API_POLICY if is_api(scope["path"]) else PAGE_POLICY
+    headers.setdefault("Content-Security-Policy", API_POLICY if is_api(scope["path"]) else PAGE_POLICY)
     headers.setdefault("Cache-Control", "no-store" if is_api(scope["path"]) else "no-cache")
 
 

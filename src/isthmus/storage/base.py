@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -89,7 +89,34 @@ class Holder:
     unit_run: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class UnitRow(NamedTuple):
+    """A file that documents came from, as a ledger keeps it: with its source, and the last run that found it."""
+
+    number: int
+    root: str
+    key: str
+    stamp: str | None
+    run: int | None
+
+
+class SkippedRow(NamedTuple):
+    """An input that could not be read, as a ledger keeps it."""
+
+    root: str
+    key: str
+    place: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRows:
+    """All that a ledger keeps."""
+
+    units: tuple[UnitRow, ...]
+    skipped: tuple[SkippedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredCalibration:
     """A fitted calibration as it is stored: ``fitted`` in the format of ``calibration.storage``, ``extras`` as JSON."""
 

@@ -22,10 +22,10 @@ export function el(tag, properties = {}, ...children) {
 export const real = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined);
 
 /** An icon of the sheet in index.html. */
-export function icon(name) {
+export function icon(name, look = "icon") {
   const made = document.createElementNS(SVG, "svg");
   const use = document.createElementNS(SVG, "use");
-  made.setAttribute("class", "icon");
+  made.setAttribute("class", look);
   made.setAttribute("aria-hidden", "true");
   use.setAttribute("href", `#i-${name}`);
   made.append(use);

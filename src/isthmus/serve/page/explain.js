@@ -3,6 +3,9 @@
 import { words } from "./words.js";
 
 const SMALL = 0.0005; // what rounds to 0.000 is not worth a sentence
+const BEFORE = 40; // characters shown before a marked word
+const LEAST = 150; // characters shown at the end of a text
+const NEAR = 120; // characters within which words stand together
 
 /** How far calibration moved a hit: places up (positive) or down, a long sentence, or null. */
 export function move(hit) {
@@ -18,24 +21,37 @@ export function move(hit) {
     : { up: false, short: words.down(-places), long: words.downLong(hit.before) };
 }
 
-/** The sentences of the document view. */
+/** The reasons of the document view, in plain words. */
 export function sentences(hit, raw) {
   const say = words.explain;
-  if (raw) return [say.similarity(hit.similarity), say.rawOnly];
+  if (raw) return [say.rawOnly];
   const why = hit.explanation;
-  if (!why) return hit.probability === null ? [] : [say.probability(hit.probability)];
-  const parts = Object.entries(why.parts);
   return [
-    say.place(hit.rank, hit.before),
-    why.raised === null ? null : say.raised,
-    say.similarity(why.similarity),
-    parts.length > 1 ? say.parts(parts.map(([name, value]) => say.part(words.kind[name] ?? name, value)).join(", ")) : null,
-    Math.abs(why.shift) > SMALL ? say.shift(why.shift) : null,
-    why.bias > SMALL ? say.hub(why.bias) : null,
-    say.scale(why.score),
-    why.words === null ? null : say.words(why.words),
     hit.probability === null ? null : say.probability(hit.probability),
+    why && say.place(hit.rank, hit.before),
+    why && why.raised !== null ? say.raised : null,
+    why && Math.abs(why.shift) > SMALL ? say.shift(why.shift) : null,
+    why && why.bias > SMALL ? say.hub : null,
+    why && why.words !== null ? say.words : null,
   ].filter(Boolean);
+}
+
+/** The numbers behind them: names and values. */
+export function numbers(hit, raw) {
+  const say = words.numbers;
+  const why = hit.explanation;
+  const rows = [[say.similarity, say.plain(why && !raw ? why.similarity : hit.similarity)]];
+  if (raw) return rows;
+  if (why) {
+    const parts = Object.entries(why.parts);
+    if (parts.length > 1) rows.push(...parts.map(([name, value]) => [say.part(words.kind[name] ?? name), say.plain(value)]));
+    if (Math.abs(why.shift) > SMALL) rows.push([say.shift, say.signed(why.shift)]);
+    if (why.bias > SMALL) rows.push([say.hub, say.signed(-why.bias)]);
+    if (why.words !== null) rows.push([say.words, say.signed(why.words)]);
+    rows.push([say.score, say.plain(why.score)]);
+  }
+  if (hit.probability !== null) rows.push([say.probability, words.chance(hit.probability)]);
+  return rows;
 }
 
 /** The words of a query that are worth marking. */
@@ -43,12 +59,26 @@ export function marked(query) {
   return [...new Set(query.toLowerCase().match(/[\p{L}\p{N}]{3,}/gu) ?? [])].filter((word) => !words.common.includes(word));
 }
 
+function patternOf(found) {
+  const escaped = found.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`(?<![\\p{L}\\p{N}])((?:${escaped.join("|")})s?)(?![\\p{L}\\p{N}])`, "giu");
+}
+
+/** A text from where most of the marked words stand together, if they would not be seen otherwise. */
+export function fromMark(text, found, seen) {
+  if (!found.length) return text;
+  const places = [...text.matchAll(patternOf(found))].map(({ index, 0: word }) => ({ index, word: word.toLowerCase() }));
+  const together = ({ index }) => new Set(places.filter((one) => one.index >= index && one.index < index + NEAR).map(({ word }) => word)).size;
+  const best = places.reduce((one, other) => (one && together(one) >= together(other) ? one : other), null);
+  if (!best || best.index < seen) return text;
+  const start = text.lastIndexOf(" ", Math.min(best.index - BEFORE, text.length - LEAST));
+  return start > 0 ? `… ${text.slice(start + 1)}` : text;
+}
+
 /** A text with the words of the query marked, as nodes. */
 export function withMarks(text, found) {
   if (!found.length) return [text];
-  const escaped = found.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const pattern = new RegExp(`(?<![\\p{L}\\p{N}])((?:${escaped.join("|")})s?)(?![\\p{L}\\p{N}])`, "giu");
-  return text.split(pattern).map((piece, at) => {
+  return text.split(patternOf(found)).map((piece, at) => {
     if (at % 2 === 0) return piece;
     const mark = document.createElement("mark");
     mark.textContent = piece;

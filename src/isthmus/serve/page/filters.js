@@ -10,6 +10,7 @@ const FEW = 12; // values of a field that are shown
 const APART = ["modality", "path", "ocr_parts"]; // has chips of its own; is not told whole; is for programs
 const NUMBER = /^-?\d+(\.\d+)?$/;
 const DAY = /^\d{4}-\d\d-\d\d$/;
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;
 const LAST = "~"; // sorts behind every time of a day
 const dialog = byId("filter");
 const truths = new Set(); // fields that are true or false in documents that were shown; the server counts 1 and 0
@@ -76,7 +77,8 @@ export function showFilters(fields) {
   byId("filters").replaceChildren(...chips, ...(some ? [open] : []));
 }
 
-const phrase = ([field, condition, value]) => `${field} ${words.conditions[condition] ?? condition} ${value}`.trim();
+const shownAs = (value) => (TIME.test(value) ? words.date(value) : value);
+const phrase = ([field, condition, value]) => `${field} ${words.conditions[condition] ?? condition} ${shownAs(value)}`.trim();
 const isOn = (...given) => state.where.some((one) => one.join("\0") === given.join("\0"));
 
 /** Add a condition, once. */
@@ -136,7 +138,7 @@ function choices(name, values) {
     const shown = truths.has(name) ? words.truth[value] ?? String(value) : String(value);
     const chip = el("button", {
       type: "button", class: "chip", "aria-pressed": String(isOn(name, "is", shown)),
-    }, shown, " ", el("span", { class: "dim" }, words.count(documents)), el("span", { class: "unseen" }, ` ${words.counted(documents)}`));
+    }, shownAs(shown), " ", el("span", { class: "dim" }, words.count(documents)), el("span", { class: "unseen" }, ` ${words.counted(documents)}`));
     chip.addEventListener("click", () => {
       const on = isOn(name, "is", shown);
       chip.setAttribute("aria-pressed", String(!on));

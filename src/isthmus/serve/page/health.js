@@ -7,6 +7,7 @@ import { address, go, state } from "./state.js";
 import { words } from "./words.js";
 
 const POLL = 500; // milliseconds
+const CLEAR = 2; // standard errors of a difference that is not chance
 const say = words.state;
 const dialog = byId("state");
 
@@ -46,23 +47,39 @@ async function load(name, body) {
 
 function report(name, body, last) {
   const examine = el("button", { type: "button", class: last ? "quiet" : "main", onclick: () => start(name, body) }, last ? say.again : say.examine);
-  const foot = el("p", { class: "examine" }, examine, el("span", { class: "dim", id: "examined", role: "status" }, last ? say.made(when(last.ended)) : ""));
+  const foot = el("p", { class: "examine" }, examine, el("span", { class: "dim", id: "examined", role: "status" }, last ? say.made(words.date(last.ended)) : ""));
   if (!last) return [el("p", {}, say.none), foot];
   const found = last.diagnosis;
   return [
-    el("section", { class: `verdict ${found.level}` },
-      el("p", { class: "level" }, say.levels[found.level] ?? found.level), el("p", { class: "said" }, found.verdict),
-      el("ul", {}, found.findings.map((one) => el("li", {}, one)))),
-    found.steps.length ? section(say.todo, null, el("ul", {}, found.steps.map((one) => el("li", {}, one)))) : null,
-    section(say.gap, say.gapIs,
-      bar(say.raw, found.gap.raw.share, "pale"), bar(say.calibrated, found.gap.calibrated.share, ""), bar(say.chance, found.gap.raw.chance, "faint")),
-    found.shares.length ? section(say.shares, say.sharesIs, ...found.shares.map(shares)) : null,
+    verdict(found),
+    section(say.gap, say.gapIs, ...gap(found.gap)),
+    found.shares.length ? section(say.shares, say.sharesIs, ...sharesOf(found.shares)) : null,
+    found.moves?.questions ? section(say.first, null, el("p", {}, firstHits(found.moves))) : null,
     found.hubs.worst.length ? section(say.hubs, say.hubsIs(found.hubs.expected, found.hubs.questions), hubs(found.hubs)) : null,
     foot,
   ].filter(Boolean);
 }
 
-const when = (text) => new Date(text).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+/** What the diagnosis means for who searches; its own words and commands stand behind a click. */
+function verdict(found) {
+  const [title, said, todo] = say.verdicts[found.level] ?? [say.unknown, found.verdict, ""];
+  const list = (name, lines) => (lines.length ? el("details", {}, el("summary", {}, name), el("ul", {}, lines.map((one) => el("li", {}, withCode(one))))) : null);
+  return el("section", { class: `verdict ${found.level}` },
+    el("h3", { class: "said" }, title), el("p", {}, said || found.verdict),
+    todo ? el("p", {}, el("b", {}, say.todo), " ", todo) : null,
+    list(say.measured, [found.verdict, ...found.findings]), list(say.commands, found.steps));
+}
+
+/** A text in which `commands` stand between backticks. */
+const withCode = (text) => text.split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));
+
+function gap({ raw, calibrated }) {
+  const same = words.percent(raw.share) === words.percent(calibrated.share);
+  const bars = same ? [bar(say.both, raw.share, "")] : [bar(say.raw, raw.share, "pale"), bar(say.calibrated, calibrated.share, "")];
+  return [...bars, bar(say.chance, raw.chance, "faint"), same ? el("p", { class: "dim after-bars" }, say.gapSame) : null];
+}
+
+const firstHits = ({ gained, lost, questions, certain }) => say.firstIs(gained, lost, questions, Math.abs(certain) >= CLEAR);
 
 function section(title, about, ...children) {
   return el("section", {}, el("h3", {}, title), about ? el("p", { class: "dim" }, about) : null, ...children);
@@ -70,6 +87,11 @@ function section(title, about, ...children) {
 
 function bar(label, share, look) {
   return el("div", { class: "bar-row" }, el("span", {}, label), sized(el("span", { class: `track ${look}` }), share), el("span", { class: "number" }, words.percent(share)));
+}
+
+function sharesOf([first, ...others]) {
+  const more = el("details", {}, el("summary", {}, say.otherwise), others.map(shares));
+  return [shares(first), others.length ? more : null];
 }
 
 function shares(one) {

@@ -2,6 +2,8 @@
 
 import { words } from "./words.js";
 
+const CAPTION = 140; // characters of a text that is the name of what it stands beside
+
 /** The icon and the word of a document's kind. */
 export function kindOf(document) {
   const modality = document.modality ?? modalityOf(document);
@@ -43,12 +45,19 @@ export function modalityOf(document) {
   return [...new Set(document.parts.map((part) => part.kind))].sort().join("+");
 }
 
-/** A short name: the title if there is one, else the last part of the id. */
+/** The name of a document's file, or the last part of its id. */
+export function fileOf(document) {
+  const { name } = document.metadata;
+  return document.id.split("/").pop() || (typeof name === "string" && name) || words.untitled;
+}
+
+/** What a document is called: its title, the heading of its text, the words beside its picture, or its file. */
 export function nameOf(document) {
-  const { title, name } = document.metadata;
+  const { title, page, ocr_parts: read } = document.metadata;
   if (typeof title === "string" && title.trim()) return title;
-  const last = document.id.split("/").pop();
-  return last || (typeof name === "string" && name) || words.untitled;
+  const text = read || Number.isInteger(page) ? "" : (document.text ?? "").trim();
+  const caption = text.length <= CAPTION && document.parts.some(({ kind }) => kind !== "text");
+  return titled(text.slice(0, 400)).title || (caption && text) || fileOf(document);
 }
 
 /** A text as a title and the rest, without the marks of Markdown. */

@@ -7,7 +7,7 @@ import * as drop from "./drop.js";
 import { marked } from "./explain.js";
 import { forget, remember, showFilters, showKinds, where } from "./filters.js";
 import { list, merged, search, selection } from "./find.js";
-import { append, bones, busy, cards, focusFirst, followKeys, show } from "./grid.js";
+import { append, bones, busy, cards, focusFirst, followKeys, LIKELY, POSSIBLE, show } from "./grid.js";
 import * as health from "./health.js";
 import { askForKey } from "./key.js";
 import { dropPicture, listen, query, showToken, usePicture } from "./query.js";
@@ -15,8 +15,6 @@ import { address, go, onChange, start, state } from "./state.js";
 import * as view from "./view.js";
 import { words } from "./words.js";
 
-const LIKELY = 0.5; // P(match) that counts as a likely hit
-const UNLIKELY = 0.1; // below it, the first hit is no match
 const AHEAD = 900; // pixels below the window at which the next hits are fetched
 const SLOW = 250; // milliseconds after which grey cards are shown
 
@@ -126,8 +124,9 @@ function summary() {
   if (!number) return where() ? words.nothingFiltered : words.nothing;
   if (state.raw) return words.hitsRaw(number, found.full);
   const sure = found.calibrated.map((hit) => hit.probability).filter((share) => share !== null);
-  if (sure.length && Math.max(...sure) < UNLIKELY) return words.unlikely;
-  return words.hits(number, sure.length ? sure.filter((share) => share >= LIKELY).length : null, found.full);
+  if (!sure.length) return words.hits(number, null, 0, found.full);
+  const [likely, possible] = [LIKELY, POSSIBLE].map((least) => sure.filter((share) => share >= least).length);
+  return words.hits(number, likely, possible - likely, found.full);
 }
 
 function count(text) {

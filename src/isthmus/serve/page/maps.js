@@ -1,14 +1,14 @@
 // Maps: which words and which patches of a picture made a document match, fetched when they are asked for.
 
 import { api } from "./api.js";
-import { byId, el } from "./dom.js";
+import { byId, el, real } from "./dom.js";
 import { hottest, layer } from "./heat.js";
 import { query } from "./query.js";
 import { state } from "./state.js";
 import { textOf } from "./texts.js";
 import { words } from "./words.js";
 
-const FAINT = 0.06; // of the strongest: words below have no colour
+const FAINT = 0.15; // of the strongest: words below have no colour
 const LEAST = 5e-5; // a share that is a rounding error
 const WEAK = { words: 0.002, patches: 0.0005 }; // the deepest colour is for a share of at least this
 const LISTED = 3;
@@ -29,6 +29,7 @@ export async function offerMap(hit, restore) {
   const said = el("div", { class: "map-said", role: "status" });
   let made = null;
   const show = async () => {
+    if (said.contains(document.activeElement)) control.focus(); // what has the focus goes away
     control.setAttribute("aria-checked", String(on));
     if (!on) {
       said.replaceChildren();
@@ -63,33 +64,45 @@ function draw(hit, made, said) {
   const { document: found, parts } = made;
   const asked = query();
   const text = typeof asked === "string" ? asked : asked?.text;
-  const lines = [];
-  if (found.patches) lines.push(over(found.patches, parts.patches));
-  if (found.words) lines.push(colourWords(hit.parts[parts.words].content, found.words, parts.words));
+  const [lines, shares] = [[], []];
+  if (found.patches) lines.push(over(found.patches, parts.patches, shares));
+  if (found.words) lines.push(colourWords(hit.parts[parts.words].content, found.words, parts.words, shares));
   if (text && made.query.words) lines.push(el("p", {}, words.map.asked, " ", spansOf(text, made.query.words)));
   if (!found.patches && !found.words) lines.push(el("p", {}, words.map.none));
-  said.replaceChildren(...lines, ...made.notes.map((note) => el("p", {}, note)));
+  const rows = shares.map(([name, share]) => [el("dt", {}, name), el("dd", {}, words.map.share(share))]);
+  const details = rows.length ? el("details", { class: "numbers" }, el("summary", {}, words.details), el("dl", {}, rows)) : null;
+  said.replaceChildren(...real([lines, made.notes.map((note) => el("p", {}, note)), details]));
 }
 
 const strongest = (shares) => Math.max(...shares.map(Math.abs), 0);
 
-/** Lay heat over a picture; returns where it is hottest, in words. */
-function over(patches, number) {
+/** The shares of the words of a text that say something: not "a", not a comma. */
+function telling(all, shares) {
+  const named = shares.map(({ start, end, share }) => ({ start, end, share, word: all.slice(start, end).join("") }));
+  return named.filter(({ word }) => /[\p{L}\p{N}]/u.test(word) && !words.common.includes(word.toLowerCase().trim()));
+}
+
+/** Lay heat over a picture; returns where it is hottest, in words, and lists its share. */
+function over(patches, number, shares) {
   const most = strongest(patches.flat());
   if (most < LEAST) return el("p", {}, words.map.flat);
   document.querySelector(`#document .stack[data-part="${number}"]`)?.append(layer(patches, Math.max(most, WEAK.patches)));
   const { share, down, across } = hottest(patches);
-  return el("p", {}, words.map.hottest(down, across, share));
+  shares.push([words.map.patch, share]);
+  return el("p", {}, words.map.hottest(down, across));
 }
 
-/** Colour the words of a text; returns the strongest of them, in words. */
-function colourWords(text, shares, number) {
+/** Colour the words of a text; returns the strongest of them, in words, and lists their shares. */
+function colourWords(text, found, number, shares) {
   const all = [...text];
-  document.querySelector(`#document .text[data-part="${number}"]`)?.replaceWith(textOf(text, number, marksOf(shares)));
-  const named = shares.map(({ start, end, share }) => ({ word: all.slice(start, end).join(""), share }))
-    .filter(({ word, share }) => /[\p{L}\p{N}]/u.test(word) && Math.abs(share) >= LEAST)
-    .sort((a, b) => Math.abs(b.share) - Math.abs(a.share))
+  const told = telling(all, found);
+  const place = document.querySelector(`#document .text[data-part="${number}"]`);
+  place?.closest("details")?.setAttribute("open", "");
+  place?.replaceWith(textOf(text, number, marksOf(told)));
+  const named = told.filter(({ share }) => share >= LEAST)
+    .sort((a, b) => b.share - a.share)
     .filter(({ word }, at, list) => list.findIndex((one) => one.word === word) === at).slice(0, LISTED);
+  shares.push(...named.map(({ word, share }) => [word, share]));
   return el("p", {}, named.length ? words.map.strongest(named) : words.map.flatWords);
 }
 
@@ -111,7 +124,7 @@ function weighted(shown, share, most) {
 function spansOf(text, shares) {
   const all = [...text];
   let at = 0;
-  const made = marksOf(shares).flatMap(({ start, stop, make }) => {
+  const made = marksOf(telling(all, shares)).flatMap(({ start, stop, make }) => {
     const before = all.slice(at, start).join("");
     at = stop;
     return [before, make(all.slice(start, stop).join(""))];

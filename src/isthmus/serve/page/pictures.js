@@ -5,8 +5,8 @@ import { el } from "./dom.js";
 
 const LARGE = 1600; // pixels of the longer side
 const LONG = 2.2; // a side more than so many times the other
-const WIDTHS = [320, 640, 960];
-const SIZES = "(max-width: 620px) 50vw, (max-width: 1100px) 33vw, 320px";
+const WIDTHS = [320, 640, 960, 1280];
+const SIZES = "auto, (max-width: 620px) 50vw, (max-width: 1100px) 33vw, 320px";
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
@@ -21,7 +21,9 @@ const small = (url, size) => `${url}?size=${size}`;
 export function thumbnail(url, alt = "") {
   const made = el("img", { alt, width: 4, height: 3, decoding: "async" });
   made.addEventListener("load", () => {
-    made.classList.toggle("tall", made.naturalHeight > made.naturalWidth * 0.9);
+    const shape = made.naturalHeight / made.naturalWidth;
+    made.classList.toggle("tall", shape > 1.2);
+    made.classList.toggle("square", shape > 0.8 && shape <= 1.2);
     made.classList.add("loaded");
     const long = Math.max(made.naturalWidth, made.naturalHeight) > LONG * Math.min(made.naturalWidth, made.naturalHeight);
     if (long && made.srcset) { // its size is that of the longer side, and too small for the other

@@ -73,8 +73,8 @@ export function playable(part, label, span, moment) {
     face.replaceChildren(made);
     made.focus();
   };
+  if (part.kind === "audio") face.append(icon("wave", "wave"));
   face.append(el("button", { type: "button", class: "play", "aria-label": name, title: name, onclick: start }, icon("play")));
-  if (moment) face.append(el("span", { class: "at", "aria-hidden": "true" }, moment));
   if (part.kind === "video") {
     Object.assign(face.dataset, { url: part.url, second: span?.start ?? 0 });
     near.observe(face);

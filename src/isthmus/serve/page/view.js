@@ -2,10 +2,10 @@
 
 import { api } from "./api.js";
 import { byId, closeButton, closeOnBackdrop, el, icon } from "./dom.js";
-import { sentences } from "./explain.js";
+import { numbers, sentences } from "./explain.js";
 import { addFilter } from "./filters.js";
 import { focusOn } from "./grid.js";
-import { isPlayed, kindOf, momentOf, nameOf, spanOf } from "./kinds.js";
+import { isPlayed, kindOf, momentOf, nameOf, spanOf, titled } from "./kinds.js";
 import { offerMap, toggleMap } from "./maps.js";
 import { picture, thumbnail } from "./pictures.js";
 import { momentButton, player, probe } from "./players.js";
@@ -14,6 +14,7 @@ import { passageMarks, textOf } from "./texts.js";
 import { words } from "./words.js";
 
 const NEIGHBOURS = 12;
+const UNTOLD = ["path", "name", "ocr_parts", "pages"]; // the id tells them, the heading does, or they are for programs
 const dialog = byId("document");
 let shown = ""; // id of the document in the view
 let hits = () => [];
@@ -66,10 +67,10 @@ function fill(hit, list) {
         el("button", { type: "button", class: "main", id: "like", onclick: () => likeThis(hit.id) }, icon("like"), words.moreLike),
         el("div", { id: "map", class: "map" }),
         ...(scored ? whyOf(hit) : []),
-        ...aboutOf(hit))),
-    el("section", { class: "neighbours", "aria-labelledby": "neighbours-name" },
-      el("h3", { id: "neighbours-name" }, words.neighbours),
-      el("div", { id: "neighbours" }, el("p", { class: "dim" }, words.loading))),
+        ...aboutOf(hit)),
+      el("section", { class: "neighbours", "aria-labelledby": "neighbours-name" },
+        el("h3", { id: "neighbours-name" }, words.neighbours),
+        el("div", { id: "neighbours" }, el("p", { class: "dim" }, words.loading)))),
   );
 }
 
@@ -85,7 +86,8 @@ function contentOf(hit) {
     if (part.kind === "image") return picture(part.url, nameOf(hit), number);
     if (isPlayed(part)) return played(hit, part, number);
     if (part.content === null) return part.url ? el("a", { href: part.url, download: "" }, words.original) : null;
-    return plainText(hit, number);
+    return hit.metadata.ocr_parts?.includes(number)
+      ? el("details", { class: "read" }, el("summary", {}, words.readText), plainText(hit, number)) : plainText(hit, number);
   });
   const kinds = hit.parts.map(({ kind }) => kind).join("+");
   if (kinds === "text+image") made.reverse(); // a caption is read after its picture
@@ -101,7 +103,8 @@ function plainText(hit, number) {
 function played(hit, part, number) {
   const span = spanOf(hit, number);
   const made = player(part, nameOf(hit), span);
-  const place = el("div", { class: "played" }, made, span ? momentButton(made, span, momentOf(span)) : null);
+  const cover = part.kind === "audio" ? el("div", { class: "cover" }, icon("wave", "wave")) : null;
+  const place = el("div", { class: "played" }, cover, made, span ? momentButton(made, span, momentOf(span)) : null);
   const video = hit.parts.find((other) => other.kind === "video");
   if (part.kind === "audio" && video) {
     place.hidden = true;
@@ -119,20 +122,31 @@ function plain(hit) {
 function whyOf(hit) {
   const said = sentences(hit, Boolean(state.raw));
   const passage = hit.passage && hit.text && hit.passage.text.length < hit.text.length ? [words.explain.passage] : [];
-  return [el("h3", {}, words.why), el("ul", { class: "why-list" }, [...said, ...passage].map((one) => el("li", {}, one)))];
-}
-
-function aboutOf(hit) {
-  const rows = [[words.id, hit.id, null], ...Object.entries(hit.metadata).map(([name, value]) => [name, value, name])];
   return [
-    el("h3", {}, words.about),
-    el("dl", {}, rows.map(([name, value, field]) => [el("dt", {}, name), el("dd", {}, valueOf(value, field))])),
+    el("h3", {}, words.why),
+    el("ul", { class: "why-list" }, [...said, ...passage].map((one) => el("li", {}, one))),
+    el("details", { class: "numbers" }, el("summary", {}, words.details), table(numbers(hit, Boolean(state.raw)))),
   ];
 }
 
+const table = (rows) => el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+
+/** What is known about a document: its file once, sizes and times as people write them. */
+function aboutOf(hit) {
+  const rows = Object.entries(hit.metadata).filter(([name, value]) => !UNTOLD.includes(name) && value !== nameOf(hit));
+  const file = hit.metadata.path === undefined ? words.id : words.file;
+  return [el("h3", {}, words.about), table([[file, hit.id], ...rows.map(([name, value]) => row(name, value))])];
+}
+
+function row(name, value) {
+  if (name === "bytes" && Number.isInteger(value)) return [words.size, words.bytes(value)];
+  if (name === "modified" && !Number.isNaN(Date.parse(value))) return [words.modified, words.date(value)];
+  return [name, valueOf(value, name)];
+}
+
 function valueOf(value, field) {
-  const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-  if (field === null || field === "path" || typeof value === "object") return text; // the server tells no whole path
+  if (typeof value === "object") return JSON.stringify(value);
+  const text = String(value);
   return el("button", {
     type: "button", class: "link", title: words.onlyThese(field, text), onclick: () => addFilter(field, "is", text),
   }, text);
@@ -160,7 +174,7 @@ async function neighbours(id) {
 function small(hit) {
   const image = hit.parts.find((part) => part.kind === "image");
   const face = image ? thumbnail(image.url) : hit.text
-    ? el("span", { class: "lines" }, hit.text.slice(0, 160).replace(/^\s*#+\s*/, "")) : icon(kindOf(hit).icon);
+    ? el("span", { class: "lines" }, titled(hit.text.slice(0, 240)).rest) : icon(kindOf(hit).icon);
   const open = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();

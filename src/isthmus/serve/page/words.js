@@ -14,7 +14,10 @@ const ordinal = (n) => {
 export const words = {
   percent,
   chance,
-  common: ["and", "are", "for", "from", "has", "have", "that", "the", "this", "was", "with", "you", "your"], // not marked in texts
+  common: [ // neither marked nor coloured
+    "a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "i", "in", "is", "it", "its", "my", "of", "on",
+    "or", "that", "the", "their", "this", "to", "was", "were", "with", "you", "your",
+  ],
   home: "isthmus, start page",
   searchLabel: "Search with words, a picture, or both",
   searchHint: "Search, or paste a picture",
@@ -42,19 +45,21 @@ export const words = {
   pageOf: (page, pages) => (pages ? `Page ${page} of ${pages}` : `Page ${page}`),
   ranking: "Ranking",
   calibrated: "Calibrated",
-  raw: "Raw cosine",
+  raw: "Raw",
   more: "Show more",
   foot: "/ search · arrow keys move · Enter opens · Esc closes",
   browsing: (count, name) => `${many(count, "document", "documents")} in ${name}`,
   filtered: (count) => many(count, "document passes the filters", "documents pass the filters"),
   atLeast: (count) => `The first ${many(count, "document that passes", "documents that pass")} the filters`,
-  hits: (count, likely, more) => {
+  hits: (count, likely, possible, more) => {
     if (likely === null) return `${more ? "The first " : ""}${many(count, "hit", "hits")}`;
-    if (likely === 0) return "No likely match. These documents are the nearest.";
-    return `${likely === count && more ? "At least " : ""}${many(likely, "likely match", "likely matches")}, the nearest first`;
+    if (!likely && !possible) return "Nothing matches well. These documents are the nearest.";
+    if (!likely) return `No likely match, ${possible} possible`;
+    const said = `${likely === count && more ? "At least " : ""}${many(likely, "likely match", "likely matches")}`;
+    return possible ? `${said}, ${possible} possible` : said;
   },
+  lessLikely: "Less likely",
   hitsRaw: (count, more) => `${more ? "The first " : ""}${many(count, "hit", "hits")} by raw cosine`,
-  unlikely: "Nothing matches well. These documents are the nearest.",
   nothing: "Nothing found.",
   nothingFiltered: "Nothing passes the filters.",
   moved: (count, of) => (count ? `${count} of ${of} moved.` : "Nothing moved."),
@@ -83,29 +88,53 @@ export const words = {
   noNeighboursOfKind: "This collection cannot be searched by documents of this kind.",
   loading: "Loading …",
   why: "Why it is here",
+  details: "Details",
   about: "About",
   id: "id",
+  file: "file",
+  size: "size",
+  modified: "changed",
+  bytes: (count) => {
+    const unit = Math.min(3, Math.floor(Math.log(Math.max(count, 1)) / Math.log(1000)));
+    const value = count / 1000 ** unit;
+    return `${value.toFixed(unit && value < 9.95 ? 1 : 0)} ${["bytes", "kB", "MB", "GB"][unit]}`;
+  },
+  date: (text) => new Date(text).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" }),
   onlyThese: (name, value) => `Show only documents with ${name} ${value}`,
-  explain: {
-    place: (rank, before) => {
-      if (before === undefined) return `It is ${ordinal(rank)}.`;
-      if (before === null) return `It is ${ordinal(rank)}; by raw cosine it would be beyond the 300th place.`;
-      if (before === rank) return `It is ${ordinal(rank)}, with and without calibration.`;
-      return `It is ${ordinal(rank)}; by raw cosine it would be ${ordinal(before)}.`;
+  explain: { // in plain words; the numbers stand under the details
+    probability: (share) => {
+      if (share > 0.95) return "Nearly every hit that scores like this is a match.";
+      if (share < 0.05) return "Hardly any hit that scores like this is a match.";
+      return `About ${Math.round(share * 10)} of 10 hits that score like this are matches.`;
     },
-    similarity: (value) => `Its similarity to the query (cosine) is ${value.toFixed(3)}.`,
-    parts: (list) => `By part: ${list}.`,
-    part: (name, value) => `${name} ${value.toFixed(3)}`,
-    hub: (bias) => `${bias.toFixed(3)} was taken off, because it is also near many other queries.`,
-    shift: (shift) => `${shift > 0 ? "+" : "−"}${Math.abs(shift).toFixed(3)} corrects for where its kind lies as a whole.`,
-    scale: (score) => `Put on one scale with the other kinds of documents, its score is ${score.toFixed(2)}.`,
-    words: (value) => `Words that it shares with the query added ${value.toFixed(2)}.`,
+    place: (rank, before) => {
+      if (before === undefined) return `${ordinal(rank)} of the hits.`;
+      if (before === null) return `${ordinal(rank)} of the hits. Without calibration it would be beyond the 300th place.`;
+      if (before === rank) return `${ordinal(rank)} of the hits, with and without calibration.`;
+      return `${ordinal(rank)} of the hits. Without calibration it would be ${ordinal(before)}.`;
+    },
+    hub: "It is near many other queries too, which counts against it.",
+    shift: (shift) => (shift > 0
+      ? "Its kind as a whole lies far from such queries. That was made up for."
+      : "Its kind as a whole lies near such queries. That was taken off."),
+    words: "It shares words with the query, which counts for it.",
     raised: "It has the picture of the query, or nearly the same, so it was raised to the top.",
-    probability: (share) => `Judging by similar searches, it is a match with a probability of ${chance(share)}.`,
-    rawOnly: "It is ranked by raw cosine alone, with no correction for its kind or for being near everything.",
+    rawOnly: "The nearest documents stand first, with no correction for their kind or for being near everything.",
     passage: "The passage that matches best is marked in the text.",
   },
+  numbers: {
+    probability: "probability of a match",
+    similarity: "similarity (cosine)",
+    part: (name) => `of it, ${name.toLowerCase()}`,
+    shift: "correction for its kind",
+    hub: "for being near many queries",
+    words: "for shared words",
+    score: "score after calibration",
+    signed: (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`,
+    plain: (value) => value.toFixed(3),
+  },
   wholeText: (characters) => `Show the whole text (${characters.toLocaleString("en")} characters)`,
+  readText: "The text that was read from the picture",
   moment: (span) => `Best match at ${span}`,
   play: (name) => `Play ${name}`,
   playFrom: (name, span) => `Play ${name} at ${span}`,
@@ -117,11 +146,12 @@ export const words = {
     flat: "No single patch of the picture matters: without any one of them, the similarity stays the same.",
     flatWords: "No single word matters.",
     share: (share) => `${share < 0 ? "−" : "+"}${Math.abs(share).toFixed(4)}`,
-    strongest: (list) => `Its strongest words: ${list.map(({ word, share }) => `${word} ${words.map.share(share)}`).join(", ")}.`,
-    hottest: (down, across, share) => {
+    strongest: (list) => `Its strongest words: ${list.map(({ word }) => word).join(", ")}.`,
+    hottest: (down, across) => {
       const where = [["top", "", "bottom"][down], ["left", "", "right"][across]].filter(Boolean).join(" ");
-      return `Red counts for the match, blue against it. The strongest patch is ${where ? `at the ${where}` : "in the middle"}: ${words.map.share(share)}.`;
+      return `Red counts for the match, blue against it. The strongest patch is ${where ? `at the ${where}` : "in the middle"}.`;
     },
+    patch: "strongest patch",
     asked: "Your words, as they met it:",
   },
   filter: "Filter",
@@ -163,19 +193,39 @@ export const words = {
     examining: (done, total) => (total ? `Examining … ${percent(done / total)}` : "Examining …"),
     failed: "The examination failed: ",
     made: (when) => `Examined ${when}`,
-    levels: {
-      fair: "Fair", corrected: "Corrected by calibration", unfair: "Unfair", unsure: "Not certain", unknown: "Not known",
+    verdicts: { // by level: what it means for who searches, and what is to be done
+      fair: ["Every kind of document gets its share", "No kind crowds out another.", "Nothing."],
+      corrected: ["Calibration gives every kind its share", "Without it, some kinds of documents would stand too far behind.", "Nothing. Leave the ranking on Calibrated."],
+      partly: ["Some kinds are a little hard to find", "Calibration makes up for part of it.", "Look for one kind at a time with the chips above the hits. Whoever runs this collection can improve its calibration."],
+      unfair: ["Some kinds are hard to find", "", "Look for one kind at a time with the chips above the hits. Whoever runs this collection can mend it."],
+      unsure: ["Whether this search is fair is not known yet", "You can search as usual. Too few test queries have a known right answer to say whether each kind of document gets its share.", "Nothing. Whoever runs this collection can examine it with queries whose right answers are known."],
     },
+    unknown: "Not known",
+    measured: "What was measured",
+    commands: "For whoever runs this collection",
     todo: "What to do",
+    first: "The first hit",
+    firstIs: (gained, lost, questions, clear) => {
+      const of = `Of ${many(questions, "test query", "test queries")} with a known right answer, calibration`;
+      if (!gained && !lost) return `${of} changed the first hit of none.`;
+      const said = `${of} brought the right one to the first place in ${gained} and took it away in ${lost}.`;
+      return clear ? said : `${said} So small a difference may be chance.`;
+    },
     gap: "Gap",
     gapIs: "How much of the differences between documents their kind alone explains. Less is better.",
+    gapSame: "Calibration leaves this as it is. It corrects the scores, not where documents lie.",
+    both: "with and without calibration",
     raw: "raw cosine",
     calibrated: "calibrated",
     chance: "by chance",
     equal: "equal chance",
     shares: "Shares of the first ten",
     sharesIs: "Which kinds of documents stand among the first ten hits.",
-    asked: { text: "Asked with words", image: "Asked with a picture", "image+text": "Asked with both" },
+    asked: {
+      text: "Asked with words", image: "Asked with a picture", "image+text": "Asked with words and a picture",
+      audio: "Asked with a sound", "audio+text": "Asked with words and a sound", video: "Asked with a video",
+    },
+    otherwise: "Asked in other ways",
     hubs: "Hubs",
     hubsIs: (expected, questions) => `Documents that are found again and again. With equal chances, each would be in ${Math.round(expected)} of ${questions.toLocaleString("en")} lists.`,
     lists: (before, after) => `${before} → ${after} lists`,

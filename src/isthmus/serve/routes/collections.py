@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from isthmus.errors import BadInput, shown
+from isthmus.errors import BadInput, UnfinishedCopy, shown
 from isthmus.search import Collection
 from isthmus.serve.answers import answer, public_text
 from isthmus.serve.bodies import json_body, parsed_object
@@ -26,7 +27,11 @@ async def list_collections(server: Shared, request: Request) -> Response:
 
     def listed() -> list[CollectionJson]:
         names = [name for name in server.catalog.names() if key is None or key.may("read", name)]
-        return [collection_json(server, name) for name in names]
+        found: list[CollectionJson] = []
+        for name in names:
+            with suppress(UnfinishedCopy):  # which is listed when it is complete
+                found.append(collection_json(server, name))
+        return found
 
     return answer({"collections": await server.pool.run(listed)})
 

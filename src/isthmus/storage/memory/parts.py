@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from isthmus.errors import BadFile
-from isthmus.storage.base import Found, Holder, StoredCalibration, Unit
+from isthmus.storage.base import Found, Holder, LedgerRows, SkippedRow, StoredCalibration, Unit, UnitRow
 from isthmus.storage.memory.engine import Contents, MemoryEngine, StoredUnit
 from isthmus.storage.memory.filters import allowed
 from isthmus.storage.sqlite.texts import WordsInMemory
@@ -73,6 +73,17 @@ class MemoryLedger:
         """Return the number of files of each source."""
         roots = sorted(unit.root for unit in self.database.now.units.values())
         return {root: roots.count(root) for root in dict.fromkeys(roots)}
+
+    def rows(self) -> LedgerRows:
+        """Return everything that is recorded."""
+        now = self.database.now
+        units = (UnitRow(number, one.root, one.key, one.stamp, one.run) for number, one in sorted(now.units.items()))
+        return LedgerRows(tuple(units), tuple(SkippedRow(*row) for row in now.skipped))
+
+    def replace_all(self, transaction: Contents, /, rows: LedgerRows) -> None:
+        """Record this instead of what is there."""
+        transaction.units = {one.number: StoredUnit(one.root, one.key, one.stamp, one.run) for one in rows.units}
+        transaction.skipped = [(root, key, place, why) for root, key, place, why in rows.skipped]
 
     def skipped(self) -> list[tuple[str, str]]:
         """Return what could not be read, and why."""
@@ -169,14 +180,13 @@ class MemoryCalibrations:
             for version in [old for old in transaction.calibrations if old <= made.version - KEPT_CALIBRATIONS]:
                 del transaction.calibrations[version]
 
-    def replace_all(self, transaction: Contents, /, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none; delete all earlier ones."""
-        transaction.calibrations.clear()
+    def replace_all(self, transaction: Contents, /, kept: Sequence[StoredCalibration], spec: str) -> None:
+        """Keep these calibrations, oldest first, in place of all others; the last one is served."""
+        transaction.calibrations = {made.version: made for made in kept}
         transaction.manifest.pop("calibration", None)
-        if made is not None:
-            transaction.calibrations[made.version] = made
-            transaction.next_version = max(transaction.next_version, made.version + 1)
-            transaction.manifest |= {"calibration": made.version, "spec": spec}
+        if kept:
+            transaction.next_version = max(transaction.next_version, kept[-1].version + 1)
+            transaction.manifest |= {"calibration": kept[-1].version, "spec": spec}
 
     def read(self, version: int) -> StoredCalibration:
         """Read a calibration."""
@@ -207,6 +217,10 @@ class MemoryQueries:
         with self.database.writing() as transaction:
             if self.on:
                 transaction.queries = [*transaction.queries, *rows][-KEPT_QUERIES:]
+
+    def logged(self) -> list[tuple[str, str]]:
+        """Return the log, (time, text), oldest first."""
+        return list(self.database.now.queries)
 
     def count(self) -> int:
         """Return the number of queries in the log."""

@@ -246,10 +246,10 @@ class MemoryStore:
         entries = {row: self._held[row].entry for row in rows if row in self._held}
         return {row: Described(entry.modality, entry.hashes, entry.own_hash) for row, entry in entries.items()}
 
-    def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came from."""
-        entry = self._held[self.database.now.rows[name]].entry
-        return entry.unit, entry.run
+    def origins(self, rows: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+        """Return the file and the run that documents came from."""
+        entries = {row: self._held[row].entry for row in rows if row in self._held}
+        return {row: (entry.unit, entry.run) for row, entry in entries.items()}
 
     def same_parts(self, digest: bytes, count: int) -> list[int]:
         """Return some documents whose parts have this combined hash, and whose vectors are all the encoder's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,11 @@ WRITE = (
     f"INSERT INTO calibrations ({COLUMNS}, checksum) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (version) "
     "DO UPDATE SET made = excluded.made, spec = excluded.spec, sequence = excluded.sequence, "
     "fitted = excluded.fitted, extras = excluded.extras, checksum = excluded.checksum"
+)
+# Numbers that were written as they are must not be given out again.
+SKIP_NUMBERS = (
+    "SELECT nextval(pg_get_serial_sequence('calibrations', 'version')) FROM generate_series("
+    "1 + coalesce(pg_sequence_last_value(pg_get_serial_sequence('calibrations', 'version')::regclass), 0), %s)"
 )
 # numbers have gaps: the server skips some when it crashes, or when its replica is promoted
 OLDER = (
@@ -80,13 +85,15 @@ class PostgresCalibrations:
             schema.put(connection, calibration=made.version, spec=spec)
             connection.execute(OLDER, (made.version, KEPT))
 
-    def replace_all(self, connection: Connection, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""
+    def replace_all(self, connection: Connection, kept: Sequence[StoredCalibration], spec: str) -> None:
+        """Keep these calibrations, oldest first, in place of all others; the last one is served."""
         connection.execute("DELETE FROM calibrations")
         connection.execute("DELETE FROM manifest WHERE name = 'calibration'")
-        if made is not None:
+        for made in kept:
             _write(connection, made)
             schema.put(connection, calibration=made.version, spec=spec)
+        if kept:
+            connection.execute(SKIP_NUMBERS, (kept[-1].version,))
 
     def read(self, version: int) -> StoredCalibration:
         """Read a calibration."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isthmus.storage.base import Holder, Unit
+from isthmus.storage.base import Holder, LedgerRows, SkippedRow, Unit, UnitRow
 from isthmus.storage.conflicts import retry_conflicts
 from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.postgres.pool import Connection
 
+UNIT = "INSERT INTO units (number, root, key, stamp, run) VALUES (%s, %s, %s, %s, %s)"
 SKIP = "INSERT INTO skipped (root, key, place, why) VALUES (%s, %s, %s, %s)"
 
 
@@ -65,6 +66,20 @@ class PostgresLedger:
     def sources(self) -> dict[str, int]:
         """Return the number of files of each source."""
         return dict(self.database.all("SELECT root, count(*) FROM units GROUP BY root ORDER BY root"))
+
+    def rows(self) -> LedgerRows:
+        """Return everything that is recorded."""
+        units = self.database.all("SELECT number, root, key, stamp, run FROM units ORDER BY number")
+        skipped = self.database.all("SELECT root, key, place, why FROM skipped ORDER BY number")
+        return LedgerRows(tuple(UnitRow(*row) for row in units), tuple(SkippedRow(*row) for row in skipped))
+
+    def replace_all(self, connection: Connection, rows: LedgerRows) -> None:
+        """Record this instead of what is there."""
+        connection.execute("DELETE FROM units; DELETE FROM skipped")
+        with connection.cursor() as cursor:
+            cursor.executemany(UNIT, rows.units)
+        for row in rows.skipped:
+            self.skip(connection, *row)
 
     def skipped(self) -> list[tuple[str, str]]:
         """Return what could not be read, and why."""

@@ -39,6 +39,10 @@ class PostgresQueries:
             newest = "SELECT max(number) FROM query_log"
             cursor.execute(f"DELETE FROM query_log WHERE number <= ({newest}) - %s", (KEPT,))
 
+    def logged(self) -> list[tuple[str, str]]:
+        """Return the log, (time, text), oldest first."""
+        return self.database.all("SELECT time, text FROM query_log ORDER BY number")
+
     def count(self) -> int:
         """Return the number of queries in the log."""
         return int(self.database.one("SELECT count(*) FROM query_log")[0])

@@ -255,10 +255,10 @@ class PostgresStore(PostgresDocuments):
         statement = "SELECT id, modality FROM documents WHERE modality != ALL(%s) ORDER BY row"
         return self.database.all(statement, list(known))
 
-    def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came from."""
-        unit, run = self.database.one("SELECT unit, run FROM documents WHERE id = %s", name)
-        return unit, run
+    def origins(self, rows: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+        """Return the file and the run that documents came from."""
+        found = self.database.all("SELECT row, unit, run FROM documents WHERE row = ANY(%s)", list(map(int, rows)))
+        return {row: (unit, run) for row, unit, run in found}
 
     def encoded_row(self, modality: str) -> int | None:
         """Return a document of a modality whose vectors are all the encoder's; None if there is none."""

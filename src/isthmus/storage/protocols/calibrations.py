@@ -35,8 +35,11 @@ class Calibrations(Protocol):
         """Serve a calibration from now on, if ``over`` and ``encoding`` still match what is served."""
         ...
 
-    def replace_all(self, transaction: Transaction, /, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""
+    def replace_all(self, transaction: Transaction, /, kept: Sequence[StoredCalibration], spec: str) -> None:
+        """Keep these calibrations, oldest first, in place of all others, inside the caller's transaction.
+
+        The last one is served from now on; none if there is none.
+        """
         ...
 
     def read(self, version: int) -> StoredCalibration:
@@ -58,6 +61,10 @@ class Queries(Protocol):
 
     def add(self, rows: Sequence[tuple[str, str]]) -> None:
         """Add queries, (time, text), and keep only the newest; add none if the log was switched off meanwhile."""
+        ...
+
+    def logged(self) -> list[tuple[str, str]]:
+        """Return the log, (time, text), oldest first, without damaged queries."""
         ...
 
     def count(self) -> int:

@@ -96,8 +96,8 @@ class DocumentTable(Protocol):
         """Return the modality and the hashes of documents."""
         ...
 
-    def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came from."""
+    def origins(self, rows: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+        """Return the file and the run that documents came from."""
         ...
 
     def same_parts(self, digest: bytes, count: int) -> list[int]:

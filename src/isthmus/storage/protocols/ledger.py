@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from isthmus.storage.base import Holder, Transaction, Unit
+from isthmus.storage.base import Holder, LedgerRows, Transaction, Unit
 
 
 class Ledger(Protocol):
@@ -45,6 +45,14 @@ class Ledger(Protocol):
 
     def sources(self) -> dict[str, int]:
         """Return the number of files of each source."""
+        ...
+
+    def rows(self) -> LedgerRows:
+        """Return everything that is recorded."""
+        ...
+
+    def replace_all(self, transaction: Transaction, /, rows: LedgerRows) -> None:
+        """Record this instead of what is there; at the commit, documents may only name files that it has."""
         ...
 
     def skipped(self) -> list[tuple[str, str]]:

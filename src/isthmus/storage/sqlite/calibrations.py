@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -61,11 +61,11 @@ class SqliteCalibrations:
             schema.put(connection, calibration=made.version, spec=spec)
             connection.execute("DELETE FROM calibrations WHERE version <= ?", (made.version - KEPT,))
 
-    def replace_all(self, connection: sqlite3.Connection, made: StoredCalibration | None, spec: str) -> None:
-        """Serve a calibration of other vectors, or none, inside the caller's transaction; delete all earlier ones."""
+    def replace_all(self, connection: sqlite3.Connection, kept: Sequence[StoredCalibration], spec: str) -> None:
+        """Keep these calibrations, oldest first, in place of all others; the last one is served."""
         connection.execute("DELETE FROM calibrations")
         connection.execute("DELETE FROM manifest WHERE name = 'calibration'")
-        if made is not None:
+        for made in kept:
             self._write(connection, made)
             schema.put(connection, calibration=made.version, spec=spec)
 

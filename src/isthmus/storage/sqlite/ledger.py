@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isthmus.storage.base import Holder, Unit
+from isthmus.storage.base import Holder, LedgerRows, SkippedRow, Unit, UnitRow
 from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import Database
 
+UNIT = "INSERT INTO units VALUES (?1, ?2, ?3, ?4, ?5, seal(?1, ?2, ?3, ?4, ?5))"
 SKIP = "INSERT INTO skipped VALUES (?1, ?2, ?3, ?4, seal(?1, ?2, ?3, ?4))"
 
 
@@ -66,6 +67,20 @@ class SqliteLedger:
     def sources(self) -> dict[str, int]:
         """Return the number of files of each source."""
         return dict(self.database.all("SELECT root, count(*) FROM units GROUP BY root"))
+
+    def rows(self) -> LedgerRows:
+        """Return everything that is recorded."""
+        units = self.database.all("SELECT number, root, key, stamp, run FROM units ORDER BY number")
+        skipped = self.database.all("SELECT root, key, place, why FROM skipped ORDER BY rowid")
+        return LedgerRows(tuple(UnitRow(*row) for row in units), tuple(SkippedRow(*row) for row in skipped))
+
+    def replace_all(self, connection: sqlite3.Connection, rows: LedgerRows) -> None:
+        """Record this instead of what is there; at the commit, documents may only name files that it has."""
+        connection.execute("PRAGMA defer_foreign_keys = ON")  # until this transaction ends
+        connection.execute("DELETE FROM units")
+        connection.execute("DELETE FROM skipped")
+        connection.executemany(UNIT, rows.units)
+        connection.executemany(SKIP, rows.skipped)
 
     def skipped(self) -> list[tuple[str, str]]:
         """Return what could not be read, and why."""

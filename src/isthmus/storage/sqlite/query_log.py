@@ -10,6 +10,7 @@ from isthmus.storage.sqlite import schema
 from isthmus.storage.sqlite.database import Database
 
 KEPT = 10_000
+WHOLE = f"text IS NOT NULL AND checksum IS {schema.sealed('query_log')}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,14 +41,18 @@ class SqliteQueries:
             newest = "SELECT max(number) FROM query_log"
             connection.execute(f"DELETE FROM query_log WHERE number <= ({newest}) - ?", (KEPT,))
 
+    def logged(self) -> list[tuple[str, str]]:
+        """Return the log, (time, text), oldest first, without damaged queries."""
+        return self.database.all(f"SELECT time, text FROM query_log WHERE {WHOLE} ORDER BY number")
+
     def count(self) -> int:
         """Return the number of queries in the log."""
         return int(self.database.one("SELECT count(*) FROM query_log")[0])
 
     def recent(self, count: int) -> list[str]:
         """Return the words of the newest queries, without damaged ones."""
-        statement = f"SELECT text FROM query_log WHERE text IS NOT NULL AND checksum IS {schema.sealed('query_log')}"
-        return [text for (text,) in self.database.all(f"{statement} ORDER BY number DESC LIMIT ?", count)]
+        statement = f"SELECT text FROM query_log WHERE {WHOLE} ORDER BY number DESC LIMIT ?"
+        return [text for (text,) in self.database.all(statement, count)]
 
     def give(self, rows: Sequence[tuple[str | None, str | None]]) -> None:
         """Replace the queries given for calibration, (text, id of the answer)."""

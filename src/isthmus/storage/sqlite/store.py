@@ -184,10 +184,17 @@ class SqliteStore(SqliteDocuments):
         statement = f"SELECT id, modality FROM documents WHERE modality NOT IN ({marks}) ORDER BY row"
         return self.database.all(statement, *known)
 
-    def origin(self, name: str) -> tuple[int | None, int | None]:
-        """Return the file and the run that a document came from."""
-        unit, run = self.database.one("SELECT unit, run FROM documents WHERE id = ?", name)
-        return unit, run
+    def origins(self, rows: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+        """Return the file and the run that documents came from."""
+        found: dict[int, tuple[int | None, int | None]] = {}
+        for some in several(list(rows)):
+            columns = f"row, id, unit, run, origin IS {schema.ORIGIN}"
+            statement = f"SELECT {columns} FROM documents WHERE row IN ({','.join('?' * len(some))})"
+            for row, name, unit, run, whole in self.database.all(statement, *some):
+                if not whole:
+                    raise self.damaged(f"where document {name!r} came from")
+                found[row] = unit, run
+        return found
 
     def encoded_row(self, modality: str) -> int | None:
         """Return a document of a modality whose vectors are all the encoder's; None if there is none."""
