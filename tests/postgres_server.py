@@ -118,6 +118,8 @@ def sharded() -> str:
     """Return the URL of a new collection whose vectors are on three other servers."""
     from isthmus.storage.postgres import shard_servers  # late: it needs an extra
 
+    if server().programs is None:
+        pytest.skip(f"the server of {VARIABLE} may not reach shards on this machine")
     url = server().collection()
     shard_servers.make(url, [shard(number).url for number in range(1, 4)])
     return url
