@@ -516,7 +516,7 @@ def test_a_card_is_called_by_its_title_and_names_the_file_below(browser: Browser
         page.wait_for_selector("#grid li[data-id]")
 
         def shown(document: str) -> list[str]:
-            return page.locator(f"#grid li[data-id='{document}'] :is(.name, .what)").all_inner_texts()
+            return list(page.locator(f"#grid li[data-id='{document}'] :is(.name, .what)").all_inner_texts())
 
         assert shown("notes/glaciers.md") == ["Rivers of ice", "glaciers.md"]
         assert shown("lake+words") == ["Snow above a lake.", "lake+words"]
