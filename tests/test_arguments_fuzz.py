@@ -126,6 +126,7 @@ CALLS: dict[str, Callable[[Collection, Any], object]] = {
     "hybrid": lambda things, value: things.search("a cat", hybrid=value),
     "explain": lambda things, value: things.search("a cat", explain=value),
     "group": lambda things, value: things.search("a cat", group=value),
+    "partial": lambda things, value: things.search("a cat", partial=value),
     "align query": lambda things, value: things.align(value, "none"),
     "align": lambda things, value: things.search("a cat", align=value),
     "min_probability": lambda things, value: things.search("a cat", min_probability=value),

@@ -274,6 +274,13 @@ def test_a_busy_server_is_asked_again_after_the_time_it_names() -> None:
         assert (len(service.asked), waited) == (3, [2.0, 3.0])
 
 
+def test_a_partial_answer_names_what_is_missing() -> None:
+    with scripted([Answer(b'{"hits": [], "missing": ["shard 2"]}'), Answer(FOUND)]) as (things, service, _):
+        assert things.search("cat", partial=True).missing == ("shard 2",)
+        assert things.search("cat").missing == ()
+        assert [asked.get("partial") for asked in service.asked] == [True, None]
+
+
 def test_a_server_that_stays_busy_is_an_error_after_all_tries() -> None:
     with scripted([Answer(BUSY, 503)], tries=4) as (things, service, waited):
         with pytest.raises(CannotReach, match="The server is busy"):

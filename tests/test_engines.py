@@ -36,6 +36,7 @@ ENGINES: dict[str, Callable[[Path], dict[str, Any]]] = {  # what opens a collect
 SERVERS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "postgres": lambda _: {"path": postgres_server.server().collection()},
     "postgres-half": lambda _: {"path": postgres_server.server().collection(), "vectors": "database-half"},
+    "postgres-shards": lambda _: {"path": postgres_server.sharded()},
     "postgres-apart": lambda _: {"path": postgres_server.server().collection(), "vectors": "folder"},
 }
 ON_SERVERS = [pytest.param(name, marks=pytest.mark.install) for name in SERVERS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
@@ -15,7 +16,7 @@ from isthmus import Collection, Document, Query
 from isthmus.errors import BadInput, BadSpec, CannotReach, UnknownName
 from isthmus.search.published_index import PublishedIndex
 from isthmus.storage.memory.published import MemoryVectors
-from isthmus.storage.protocols import FoldedRows, RowFilter
+from isthmus.storage.protocols import FoldedRows, RowFilter, ShardsDown
 from isthmus.types import Matrix, Rows
 from stock import Counting, mixed, pixels
 
@@ -407,3 +408,46 @@ def test_a_server_that_returns_few_rows_says_so(things: Collection, server: Reco
     assert len(things.search("dog", 1)) == 1
     with pytest.raises(BadInput, match="at most 18 rows"):
         things.search("dog", 30)
+
+
+class Shards(MemoryVectors):
+    """A server of two shards, of which the second, with the odd documents, can be switched off."""
+
+    down = False
+
+    def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
+        if not self.down:
+            return super().search(key, modality, queries, k, where)
+        if "two" not in where.without:
+            raise ShardsDown("two does not answer.", ["two"])
+        odd = [document for document, _ in self.publications[key].rows if document % 2]
+        gone = np.union1d(where.gone, np.array(odd, np.int64))
+        return super().search(key, modality, queries, k, replace(where, gone=gone))
+
+
+def test_a_shard_that_is_down_is_an_error_and_a_partial_answer_names_it(tmp_path: Path, counting: Counting) -> None:
+    server = Shards("memory://here/shards")
+    with opened(tmp_path, counting, server) as things:
+        things.add(mixed(40))
+        whole = things.search("a red cat", 100, partial=True)
+        assert (len(whole), whole.missing) == (40, ())
+        server.down = True
+        with pytest.raises(ShardsDown, match="two does not answer") as caught:
+            things.search("a red cat", 100)
+        assert caught.value.shards == ("two",)
+        even = {name for name, row in things.store.rows_of(things.ids()).items() if not row % 2}
+        for options in ({}, {"explain": True}, {"hybrid": True}, {"group": True}):
+            some = things.search("a red cat", 100, partial=True, **options)  # type: ignore[arg-type]
+            assert some.missing == ("two",)
+            assert {hit.id for hit in some} <= even
+        assert {hit.id for hit in things.search("a red cat", 100, partial=True)} == even
+
+
+def test_rows_that_the_server_has_not_got_yet_are_in_a_partial_answer(tmp_path: Path, counting: Counting) -> None:
+    server = Shards("memory://here/shards")
+    with opened(tmp_path, counting, server) as things:
+        things.add(mixed(20))
+        things.search("a red cat")
+        server.down = True
+        things.add([Document("new-1", "a red cat"), Document("new-2", "a red cat")])
+        assert {"new-1", "new-2"} <= {hit.id for hit in things.search("a red cat", 100, partial=True)}

@@ -30,6 +30,7 @@ EVERY: dict[str, Any] = {
     "min_probability": 0.5,
     "explain": True,
     "group": True,
+    "partial": True,
 }
 
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from isthmus import Collection, Document, Query
 from isthmus.kinds import Image as Picture
-from isthmus.search import Stats
+from isthmus.search import Hits, SearchRequest, Stats
 from isthmus.search.json_forms import hit_json
 from isthmus.serve.content import ContentReader
 from isthmus.serve.pictures import PartSender
@@ -67,6 +67,25 @@ def test_collections_are_made_listed_and_deleted(client: TestClient, root: Path,
     assert client.delete("/v1/collections/new").status_code == 204
     assert client.get("/v1/collections/new").status_code == 404
     assert sorted(path.name for path in root.iterdir() if not path.name.startswith(".")) == ["things.isthmus"]
+
+
+def test_a_partial_answer_names_the_shards_that_are_missing(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Collection.search_many
+
+    def searched(things: Collection, asked: list[SearchRequest]) -> list[Hits]:
+        return [
+            Hits(one, ["shard 2"] if by.partial else ()) for by, one in zip(asked, usual(things, asked), strict=True)
+        ]
+
+    monkeypatch.setattr(Collection, "search_many", searched)
+    asked = {"query": "a red cat", "k": 2}
+    assert "missing" not in client.post(f"{THINGS}/search", json=asked).json()
+    several = client.post(f"{THINGS}/search", json={"searches": [asked, {**asked, "partial": True}]}).json()["results"]
+    assert [(len(one["hits"]), one.get("missing")) for one in several] == [(2, None), (2, ["shard 2"])]
+    similar = client.post(f"{THINGS}/documents/d0-1/similar", json={"k": 2, "partial": True}).json()
+    assert (len(similar["hits"]), similar["missing"]) == (2, ["shard 2"])
 
 
 @pytest.mark.parametrize("name", ["../other", "..", ".hidden", "a/b", "", "a" * 65, "x\0y", "con fusion", "a..b", 5])

@@ -21,7 +21,7 @@ from isthmus.documents import Audio, Document, Image, Part, Query, Text
 from isthmus.encoders.base import FULL
 from isthmus.errors import CannotWrite, counted
 from isthmus.kinds import IMAGE, TEXT
-from isthmus.search import Collection, Hit, SearchRequest
+from isthmus.search import Collection, Hit, Hits, SearchRequest
 from isthmus.search.json_forms import document_json, hit_json
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def search(  # noqa: PLR0913 - one name per option
         Path | None,
         typer.Option(help="write an HTML page that shows which words and image patches made each hit: maps.html"),
     ] = None,
+    partial: Annotated[
+        bool, typer.Option(help="answer without the shards of a server that do not answer, instead of failing")
+    ] = False,
     calibration: Annotated[str | None, typer.Option(help="none: rank by raw cosine similarity, for comparison")] = None,
     part_weights: Annotated[
         str | None,
@@ -118,6 +121,7 @@ def search(  # noqa: PLR0913 - one name per option
         group=group,
         calibration=calibration,
         rerank=rerank,
+        partial=partial,
     )
     with open_existing(into, device, precision, threads, trust_remote_code=trust_remote_code) as things:
         found, aligned = _searched(things, request, explain=explain)
@@ -125,7 +129,8 @@ def search(  # noqa: PLR0913 - one name per option
             searched = query if align is None else things.align(query, align).query
             _maps(things, searched, found, explain_maps, quiet=json)
         if json:
-            echo_json([hit_json(hit) for hit in found])
+            forms = [hit_json(hit) for hit in found]
+            echo_json({"hits": forms, "missing": list(found.missing)} if partial else forms)
         else:
             if explain and align is not None:
                 show.alignment(aligned or things.align(query, align))
@@ -140,15 +145,17 @@ def search(  # noqa: PLR0913 - one name per option
             )
 
 
-def _searched(things: Collection, request: SearchRequest, *, explain: bool) -> tuple[list[Hit], Aligned | None]:
-    """Return the hits, explained if asked for, and how the query was aligned; say it if its rewriter failed."""
+def _searched(things: Collection, request: SearchRequest, *, explain: bool) -> tuple[Hits, Aligned | None]:
+    """Return the hits, explained if asked for, and how the query was aligned; say what failed on the way."""
     logging.getLogger("isthmus.align").addHandler(SILENT)  # said here, on one line and for every query
     found = things.search(request)
+    if found.missing:
+        echo(f"The answer is partial: {', '.join(found.missing)} did not answer.", err=True)
     aligned = found[0].explanation.aligned if found and found[0].explanation is not None else None
     if explain:
         return found, aligned
     show.failed_alignment(aligned)
-    return [replace(hit, explanation=None) for hit in found], aligned
+    return Hits((replace(hit, explanation=None) for hit in found), found.missing), aligned
 
 
 def _maps(things: Collection, query: Query, found: Sequence[Hit], page: Path, *, quiet: bool) -> None:

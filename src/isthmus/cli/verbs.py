@@ -27,6 +27,7 @@ from isthmus.cli.plan import plan
 from isthmus.cli.reencode import reencode
 from isthmus.cli.search import export, search
 from isthmus.cli.serve import keys, serve
+from isthmus.cli.shards import shards
 from isthmus.cli.stats import stats
 from isthmus.cli.terminal import echo, reporter
 from isthmus.cli.train_forge import train_forge
@@ -59,6 +60,7 @@ VERBS = {
     restore: "make a collection from a backup",
     copy: "copy a collection to another engine",
     compact: "free the disk space of deleted documents",
+    shards: "put the vectors of a collection on several servers",
     plan: "estimate what many documents will take",
     doctor: "show what is installed and what is missing",
     demo: "try it on a sample folder",

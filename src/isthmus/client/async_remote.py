@@ -10,7 +10,7 @@ from isthmus.client.forms import RemoteCalibration, not_loaded, read_calibration
 from isthmus.client.operations import BATCH, Operations, served
 from isthmus.client.sessions import AsyncSession, ConnectSettings
 from isthmus.documents import Document, Query
-from isthmus.search import Added, Hit, SearchRequest, Stats, arguments
+from isthmus.search import Added, Hits, SearchRequest, Stats, arguments
 from isthmus.storage.values import FieldValues
 
 
@@ -117,7 +117,8 @@ class AsyncRemoteCollection:
         group: bool = False,
         calibration: str | None = None,
         rerank: str | None = None,
-    ) -> list[Hit]:
+        partial: bool = False,
+    ) -> Hits:
         """Find the ``k`` best documents for words, a picture, both, or a vector; see ``SearchRequest``."""
         options = SearchRequest(
             "any",
@@ -132,6 +133,7 @@ class AsyncRemoteCollection:
             group=group,
             calibration=calibration,
             rerank=rerank,
+            partial=partial,
         )
         return (await self._session.run(self._operations.search(options.each([query]))))[0]
 
@@ -150,7 +152,8 @@ class AsyncRemoteCollection:
         group: bool = False,
         calibration: str | None = None,
         rerank: str | None = None,
-    ) -> list[list[Hit]]:
+        partial: bool = False,
+    ) -> list[Hits]:
         """Search for several queries at once; the options are those of ``search``."""
         options = SearchRequest(
             "any",
@@ -165,6 +168,7 @@ class AsyncRemoteCollection:
             group=group,
             calibration=calibration,
             rerank=rerank,
+            partial=partial,
         )
         return await self._session.run(self._operations.search(options.each(arguments.queries(queries))))
 

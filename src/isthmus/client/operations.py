@@ -30,7 +30,7 @@ from isthmus.client.forms import (
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, CannotFit, CannotReach
 from isthmus.kinds import Part
-from isthmus.search import Added, Hit, SearchRequest, Skipped, Stats, arguments
+from isthmus.search import Added, Hits, SearchRequest, Skipped, Stats, arguments
 from isthmus.search.page_texts import NEVER, PageTexts
 from isthmus.search.values import checked
 from isthmus.search.writer import arrivals
@@ -163,7 +163,7 @@ class Operations:
             deleted += int(reply.json()["deleted"])
         return deleted
 
-    def search(self, requests: Sequence[SearchRequest]) -> Operation[list[list[Hit]]]:
+    def search(self, requests: Sequence[SearchRequest]) -> Operation[list[Hits]]:
         """Search for several requests, many in one call."""
         path = self._path("/search")
         if len(requests) == 1:
@@ -175,8 +175,8 @@ class Operations:
             found += reply.json()["results"]
         return [self._hits(request, form) for request, form in zip(requests, found, strict=True)]
 
-    def _hits(self, request: SearchRequest, form: Mapping[str, Any]) -> list[Hit]:
-        return [read_hit(one, request.asked, self.fetch) for one in form["hits"]]
+    def _hits(self, request: SearchRequest, form: Mapping[str, Any]) -> Hits:
+        return Hits((read_hit(one, request.asked, self.fetch) for one in form["hits"]), form.get("missing", ()))
 
     def stats(self) -> Operation[Stats]:
         """Return the statistics."""

@@ -11,7 +11,7 @@ from isthmus.client.forms import RemoteCalibration, read_calibration
 from isthmus.client.operations import Operations, served
 from isthmus.client.sessions import ConnectSettings, Session
 from isthmus.documents import Document, Query
-from isthmus.search import Added, Hit, SearchRequest, Stats, arguments
+from isthmus.search import Added, Hits, SearchRequest, Stats, arguments
 from isthmus.storage.values import FieldValues
 
 
@@ -104,7 +104,8 @@ class RemoteCollection:
         group: bool = False,
         calibration: str | None = None,
         rerank: str | None = None,
-    ) -> list[Hit]:
+        partial: bool = False,
+    ) -> Hits:
         """Find the ``k`` best documents for words, a picture, both, or a vector; see ``SearchRequest``."""
         options = SearchRequest(
             "any",
@@ -119,6 +120,7 @@ class RemoteCollection:
             group=group,
             calibration=calibration,
             rerank=rerank,
+            partial=partial,
         )
         return self._session.run(self._operations.search(options.each([query])))[0]
 
@@ -137,7 +139,8 @@ class RemoteCollection:
         group: bool = False,
         calibration: str | None = None,
         rerank: str | None = None,
-    ) -> list[list[Hit]]:
+        partial: bool = False,
+    ) -> list[Hits]:
         """Search for several queries at once; the options are those of ``search``."""
         options = SearchRequest(
             "any",
@@ -152,6 +155,7 @@ class RemoteCollection:
             group=group,
             calibration=calibration,
             rerank=rerank,
+            partial=partial,
         )
         return self._session.run(self._operations.search(options.each(arguments.queries(queries))))
 

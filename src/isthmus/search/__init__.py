@@ -7,7 +7,7 @@ with Collection.open("things.isthmus") as things:
 
 from isthmus.search.collection import Collection
 from isthmus.search.copy import Copied
-from isthmus.search.hits import Explanation, Hit, Passage
+from isthmus.search.hits import Explanation, Hit, Hits, Passage
 from isthmus.search.interface import SearchInterface
 from isthmus.search.maps import Map, Shares, WordShare
 from isthmus.search.reencode import Reencoded
@@ -27,6 +27,7 @@ __all__ = [
     "Explanation",
     "FieldValues",
     "Hit",
+    "Hits",
     "Indexed",
     "Map",
     "Passage",

@@ -37,7 +37,7 @@ from isthmus.search.copy import Copied, Stages, copied, open_target
 from isthmus.search.copy_record import COPY, check_finished
 from isthmus.search.export import exported
 from isthmus.search.handle import Handle, Result, named_server, open_handle
-from isthmus.search.hits import Hit
+from isthmus.search.hits import Hit, Hits
 from isthmus.search.ingest import prepared
 from isthmus.search.maps import Map, MapMaker
 from isthmus.search.page_texts import AUTO, NEVER, PageCounts, PageTexts
@@ -431,7 +431,8 @@ class Collection:
         group: bool = False,
         calibration: str | None = None,
         rerank: str | Reranker | None = None,
-    ) -> list[Hit]:
+        partial: bool = False,
+    ) -> Hits:
         """Find the ``k`` best documents for words, a picture, both, or a vector.
 
         ``SearchRequest`` says what the options mean. ``search(SearchRequest(…))`` takes one that has them inside.
@@ -449,6 +450,7 @@ class Collection:
             group=group,
             calibration=calibration,
             rerank=rerank,
+            partial=partial,
         )[0]
 
     def search_many(  # noqa: PLR0913 - as search
@@ -466,7 +468,8 @@ class Collection:
         group: bool = False,
         calibration: str | None = None,
         rerank: str | Reranker | None = None,
-    ) -> list[list[Hit]]:
+        partial: bool = False,
+    ) -> list[Hits]:
         """Search for several queries at once, in batches; the options are those of ``search``."""
         options = SearchRequest(
             "any",  # checked where there is no query, too
@@ -481,6 +484,7 @@ class Collection:
             group=group,
             calibration=calibration,
             rerank=rerank,
+            partial=partial,
         )
         requests = options.each(arguments.queries(queries))
         arguments.check_parts((one.asked for one in requests), self._store.parts)

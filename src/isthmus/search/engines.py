@@ -58,8 +58,9 @@ def _on_postgres(url: str, before_making: Callable[[Place], Made]) -> tuple[Plac
     database = PostgresDatabase(postgres.PostgresAddress.of(url))
     try:
         made = None
-        if not database.there:
+        if not database.there or not database.manifest("encoder"):  # there may be tables alone, as of shards
             made = before_making(database.path)
+        if not database.there:
             database.create()
         return database.path, PostgresStore(database), made
     except BaseException:

@@ -178,7 +178,8 @@ def open_handle(
 
 def named_server(path: str | PathLike[str], vectors: str | PublishedVectors | None) -> PublishedVectors | str | None:
     """Return the server of folded vectors that is named, unless it is the collection's own engine."""
-    own = vectors == FOLDER or (vectors in postgres.NAMES and postgres.is_address(os.fspath(path)))
+    in_database = vectors in (*postgres.NAMES, *postgres.SHARDED) and postgres.is_address(os.fspath(path))
+    own = vectors == FOLDER or in_database
     return opened_server(vectors) if isinstance(vectors, str) and not own else vectors
 
 
@@ -190,6 +191,8 @@ def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVe
     own = store.published(None if kept is None else str(kept))
     if own is None and vectors in postgres.NAMES:
         raise BadInput(f"{store.database.path} has no pgvector, so its vectors cannot be there. Use vectors='folder'.")
+    if own is None and kept in postgres.SHARDED:
+        raise BadInput(f"{store.database.path} has no shards. Make them first: isthmus shards SERVER… --in URL.")
     return own or vectors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,18 @@ def signed(value: float, places: int) -> str:
     ('+0.000', '-0.500')
     """
     return f"{round(value, places) + 0.0:+.{places}f}"
+
+
+class Hits(list["Hit"]):
+    """The hits of a search, best first.
+
+    ``missing``: the servers that did not answer a search with ``partial``, so hits may be missing; empty for a complete
+    answer.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), missing: Sequence[str] = ()) -> None:
+        super().__init__(hits)
+        self.missing = tuple(missing)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from isthmus.documents import Document, Query
-from isthmus.search.hits import Hit
+from isthmus.search.hits import Hits
 from isthmus.search.request import SearchRequest
 from isthmus.search.stats import Stats
 from isthmus.search.writer import Added
@@ -44,10 +44,10 @@ class SearchInterface(Protocol):
     def values(self, name: str, count: int = 20) -> FieldValues:
         """Return the most frequent values of a field with how many documents have each, and its ranges."""
 
-    def search(self, query: str | Query | SearchRequest) -> list[Hit]:
+    def search(self, query: str | Query | SearchRequest) -> Hits:
         """Find documents; options are in the request."""
 
-    def search_many(self, queries: Iterable[str | Query | SearchRequest]) -> list[list[Hit]]:
+    def search_many(self, queries: Iterable[str | Query | SearchRequest]) -> list[Hits]:
         """Search for several queries at once."""
 
     def stats(self) -> Stats:

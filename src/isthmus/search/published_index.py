@@ -40,6 +40,7 @@ class PublishedIndex:
     last: int
     size: int  # rows when it was published, without counting them again
     gone: Rows = field(default_factory=lambda: np.empty(0, np.int64))  # deleted documents that may still be there
+    missing: tuple[str, ...] = ()  # shards that are not asked, because they do not answer
 
     def __len__(self) -> int:
         return self.size
@@ -82,7 +83,7 @@ class PublishedIndex:
 
     def _filters(self, allowed: Allowed | None) -> tuple[RowFilter, list[After]]:
         """Return what the server filters by, and what its answer is filtered by afterwards: lists too long to send."""
-        where, after = RowFilter(self.last), list[After]()
+        where, after = RowFilter(self.last, without=self.missing), list[After]()
         if len(self.gone) <= SENT:
             where = replace(where, gone=self.gone)
         else:

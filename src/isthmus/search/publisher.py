@@ -30,7 +30,7 @@ from isthmus.errors import BadSpec, CannotReach, CannotWrite, counted
 from isthmus.search.published_index import PublishedIndex
 from isthmus.search.snapshot import Calibrated, Snapshot, folded, known
 from isthmus.storage.base import Block, State
-from isthmus.storage.protocols import About, Engine, FoldedRows, PublishedVectors, Store
+from isthmus.storage.protocols import About, Engine, FoldedRows, NotPublished, PublishedVectors, Store
 from isthmus.storage.servers import FOLDER, opened_server
 
 VECTORS = "vectors"  # names in the manifest
@@ -188,7 +188,10 @@ class Publisher:
             return [f"{self.server.address} does not have the vectors of this collection. They are published again."]
         expected, gone = _rows_of(store, calibrated.fitted, found.last), store.gone_since(found.sequence)
         current = [index.without(gone) for index in found.built if isinstance(index, PublishedIndex)]
-        there = {index.modality: index.count() for index in current}
+        try:
+            there = {index.modality: index.count() for index in current}
+        except NotPublished as error:
+            return [str(error)]
         return [
             f"{self.server.address} has {counted(there.get(name, 0), 'row')} of {name}; the collection has {count:,}. "
             "They are published again."

@@ -40,6 +40,7 @@ class SearchRequest:
     explain          say how each score came about
     group            put near-duplicates under the first of them
     calibration      ``"none"`` ranks by raw cosine, for comparison
+    partial          answer without the shards that do not answer, which ``Hits.missing`` names; else they are an error
 
     >>> request = SearchRequest("a red sofa", k=5, where={"lang": "en"})
     >>> request.to_json()
@@ -62,6 +63,7 @@ class SearchRequest:
     explain: bool = False
     group: bool = False
     calibration: str | None = None
+    partial: bool = False
 
     def __post_init__(self) -> None:
         arguments.calibration(self.calibration)
@@ -77,6 +79,7 @@ class SearchRequest:
             min_probability=arguments.share("min_probability", self.min_probability),
             explain=arguments.option("explain", self.explain),
             group=arguments.option("group", self.group),
+            partial=arguments.option("partial", self.partial),
         )
         if self.where:
             parse(self.where)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from isthmus.index.threads import Turns, cores
 from isthmus.search import arguments, explain, hybrid, identical
 from isthmus.search.allowed import Allowed, PassingRows
 from isthmus.search.handle import Handle
-from isthmus.search.hits import Hit
+from isthmus.search.hits import Hit, Hits
 from isthmus.search.list_tops import list_tops
 from isthmus.search.probability import FIELD
 from isthmus.search.query_log import QueryLog
@@ -38,7 +38,7 @@ from isthmus.search.snapshot import Snapshot
 from isthmus.search.snapshot_manager import SearchView, SnapshotManager
 from isthmus.search.writer import BATCH
 from isthmus.spans import stage
-from isthmus.storage.protocols import NotPublished, Store
+from isthmus.storage.protocols import NotPublished, ShardsDown, Store
 from isthmus.storage.sqlite.database import ChangedMeanwhile
 from isthmus.storage.where import parse
 from isthmus.types import Vectors
@@ -46,6 +46,8 @@ from isthmus.words import query_words
 
 if TYPE_CHECKING:
     from isthmus.align import Aligned, Aligner
+
+Found: TypeAlias = tuple[list[list[Hit]], tuple[str, ...]]  # the hits of each query, and the shards that are missing
 
 _turns = Turns(cores() + 1)
 
@@ -58,9 +60,9 @@ class Searcher:
         self.rerankers = Rerankers(opened)
         self._handle, self._snapshots, self._log = opened, manager, log
 
-    def many(self, requests: Sequence[SearchRequest]) -> list[list[Hit]]:
+    def many(self, requests: Sequence[SearchRequest]) -> list[Hits]:
         """Return the hits of each request; consecutive requests with the same options are searched together."""
-        hits: list[list[Hit]] = []
+        hits: list[Hits] = []
         while len(hits) < len(requests):
             first = requests[len(hits)]
             ahead = requests[len(hits) : len(hits) + BATCH]
@@ -69,22 +71,23 @@ class Searcher:
         self._log.note([one.asked for one in requests])  # before alignment: text read from a picture is not logged
         return hits
 
-    def _together(self, asked: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
+    def _together(self, asked: Sequence[Query], request: SearchRequest) -> list[Hits]:
         reranker = None if request.rerank is None else self.rerankers.get(request.rerank)
         with stage("align", len(asked)) if request.align is not None else nullcontext():
             aligned = self.aligners.aligned(asked, request.align)
         searched = asked if aligned is None else [one.query for one in aligned]
         arguments.check_lengths(searched)
         if reranker is None:
-            found = self._found(searched, request)
+            found, missing = self._found(searched, request)
         else:
             check_words(searched)
-            first = self._found(searched, request.from_the_first())
+            first, missing = self._found(searched, request.from_the_first())
             with stage("rerank", len(searched)):
                 found = [again[request.offset :] for again in reranked(reranker, searched, first)]
-        return found if aligned is None else explain.with_alignment(found, aligned)
+        found = found if aligned is None else explain.with_alignment(found, aligned)
+        return [Hits(hits, missing) for hits in found]
 
-    def _found(self, searched: Sequence[Query], request: SearchRequest) -> list[list[Hit]]:
+    def _found(self, searched: Sequence[Query], request: SearchRequest) -> Found:
         return self._handle.retry_if_reencoded(partial(_search, self._snapshots, self._handle.load, searched, request))
 
     def aligned(self, query: str | Query, align: str | Aligner) -> Aligned:
@@ -132,22 +135,38 @@ class Aligners:
 
 def _search(
     manager: SnapshotManager, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
-) -> list[list[Hit]]:
+) -> Found:
     """Search for queries together by the options of one request, all in one state of the collection."""
     with (
         manager.view(raw=request.raw) as view,
         _turns,
     ):  # in this order: a search that waits for a view must not take a turn
         if manager.publisher is None or not view.snapshot.is_published:
-            return _answered(manager.store, view, load, asked, request)
+            return _answered(manager.store, view, load, asked, request), ()
         try:
-            found = _answered(manager.store, view, load, asked, request)
+            found = _published(manager.store, view, load, asked, request)
         except NotPublished as error:
             manager.lost(view.snapshot)
             raise ChangedMeanwhile(str(error)) from None
     if not manager.publisher.serves(view.snapshot):  # read after the answer came, of the newest state
         raise ChangedMeanwhile("The vectors on the server were replaced meanwhile. Search again.")
     return found
+
+
+def _published(
+    store: Store, view: SearchView, load: Callable[[], Encoder | None], asked: Sequence[Query], request: SearchRequest
+) -> Found:
+    """Search on a server; if a partial answer is enough, without those of its shards that do not answer."""
+    missing: tuple[str, ...] = ()
+    while True:
+        try:
+            now = replace(view, snapshot=view.snapshot.without_shards(missing))
+            return _answered(store, now, load, asked, request), missing
+        except ShardsDown as error:
+            more = tuple(name for name in error.shards if name not in missing)
+            if not request.partial or not more:
+                raise
+            missing += more
 
 
 def _answered(

@@ -170,6 +170,11 @@ class Snapshot:
         """Whether its indexes are on a server."""
         return any(isinstance(index, PublishedIndex) for index in self.built)
 
+    def without_shards(self, missing: tuple[str, ...]) -> Snapshot:
+        """Return the snapshot without the rows of some shards of the server."""
+        built = (replace(one, missing=missing) if isinstance(one, PublishedIndex) else one for one in self.built)
+        return replace(self, built=tuple(built))
+
     @property
     def has_changed(self) -> bool:
         """Whether documents were added or deleted since the indexes were built."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
-from isthmus.search import Collection, Hit, SearchRequest
+from isthmus.search import Collection, Hits, SearchRequest
 from isthmus.serve.work import WorkPool
 from isthmus.spans import stage
 
@@ -27,7 +27,7 @@ class WaitingSearch:
     """A search that waits for its batch."""
 
     request: SearchRequest
-    finish: Callable[[list[Hit]], bytes]
+    finish: Callable[[Hits], bytes]
     done: asyncio.Future[bytes]
     context: Context = field(default_factory=copy_context)  # of its request, whose span is in it
 
@@ -45,7 +45,7 @@ class SearchBatcher:
     _timer: asyncio.TimerHandle | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def search(self, request: SearchRequest, finish: Callable[[list[Hit]], bytes]) -> bytes:
+    async def search(self, request: SearchRequest, finish: Callable[[Hits], bytes]) -> bytes:
         """Search, with others if there are any; return what ``finish`` makes of the hits, on the thread."""
         if self.largest == 1:
             return await self.pool.run(lambda: finish(self.things.search(request)))
@@ -122,7 +122,7 @@ def _answers(things: Collection, batch: Sequence[WaitingSearch]) -> list[bytes |
     return [_finished(one, hits) for one, hits in zip(batch, found, strict=True)]
 
 
-def _finished(one: WaitingSearch, hits: list[Hit]) -> bytes | Exception:
+def _finished(one: WaitingSearch, hits: Hits) -> bytes | Exception:
     try:
         return one.finish(hits)
     except Exception as error:  # noqa: BLE001 - of this one alone

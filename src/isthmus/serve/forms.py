@@ -132,6 +132,7 @@ class SearchOptionsJson(TypedDict):
     explain: NotRequired[bool]
     group: NotRequired[bool]
     calibration: NotRequired[str | None]
+    partial: NotRequired[bool]
 
 
 class SearchJson(SearchOptionsJson):
@@ -147,9 +148,10 @@ class SearchesJson(TypedDict):
 
 
 class HitsJson(TypedDict):
-    """The hits of a search, best first."""
+    """The hits of a search, best first; ``missing``: the shards that did not answer a partial search."""
 
     hits: list[HitJson]
+    missing: NotRequired[list[str]]
 
 
 class ResultsJson(TypedDict):

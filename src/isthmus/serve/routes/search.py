@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from isthmus.errors import BadInput, shown
-from isthmus.search import Hit, SearchRequest
+from isthmus.search import Hits, SearchRequest
 from isthmus.serve.answers import answer, encoded, served_hit
 from isthmus.serve.bodies import json_body, parsed_object
 from isthmus.serve.content import more_like
@@ -96,10 +96,10 @@ async def _similar(server: Server, name: str, document: str, form: dict[str, Any
     batcher = await server.batcher(name)
     asked = await server.pool.run(lambda: more_like(batcher.things.get(document), request))
 
-    def finish(hits: list[Hit]) -> bytes:
+    def finish(hits: Hits) -> bytes:
         others = [hit for hit in hits if hit.id != document]
         ranked = [replace(hit, rank=rank) for rank, hit in enumerate(others, 1)]
-        return _written(name, ranked[request.offset : request.offset + request.k])
+        return _written(name, Hits(ranked[request.offset : request.offset + request.k], hits.missing))
 
     return await batcher.search(asked, finish)
 
@@ -113,8 +113,9 @@ async def _hits(server: Server, name: str, request: SearchRequest) -> bytes:
     return await server.pool.run(lambda: _written(name, things.search(request)))
 
 
-def _written(name: str, hits: list[Hit]) -> bytes:
-    return encoded({"hits": [served_hit(name, hit) for hit in hits]})
+def _written(name: str, hits: Hits) -> bytes:
+    form: HitsJson = {"hits": [served_hit(name, hit) for hit in hits]}
+    return encoded(form if not hits.missing else {**form, "missing": list(hits.missing)})
 
 
 async def _read(server: Server, body: bytes, read: Callable[[], Read]) -> Read:

@@ -24,6 +24,7 @@ SCHEMES = ("postgresql", "postgres")
 PARAMETER = "collection"
 DEFAULT = "isthmus"
 NAMES = ("database", "database-half")  # where a collection keeps its folded vectors: in the same database
+SHARDED = ("shards", "shards-half")  # or on the shard servers of that database
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")  # PostgreSQL's names have 63 bytes; ours get an ending
 TAKEN = ("public", "information_schema")  # schemas that other tables live in
 SECONDS = 10  # to wait for a connection

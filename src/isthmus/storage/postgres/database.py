@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from threading import local
+from threading import Lock, local
 from typing import Any
 
 import psycopg
@@ -274,6 +274,30 @@ class SingleConnection(PostgresDatabase):
         single = getattr(self, "_single", None)
         if single is not None:
             single.close()
+
+
+class OwnConnections:
+    """Connections to a collection beside those of its store, opened when they are needed, and again after ``close``."""
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
+        self._lock = Lock()
+        self._opened: PostgresDatabase | None = None
+
+    @property
+    def database(self) -> PostgresDatabase:
+        """The database, with connections of its own."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = PostgresDatabase(self._address)
+            return self._opened
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+            self._opened = None
 
 
 def _ignore(_: Connection) -> None:

@@ -17,11 +17,12 @@ READ_ONLY = "25006"
 TOO_MANY = ("too many c", "connection slots")  # clients or connections; no state comes with it
 STATEMENT_TIMEOUT = "57014"
 LOCKED = "55P03"
+NOT_CONNECTED = "08001"
 
 
 def explained(error: psycopg.Error, place: str) -> IsthmusError:  # noqa: C901 - one line for each state
     """Return an error that says what PostgreSQL's error means here, and what to do."""
-    state, said = error.sqlstate or "", _said(error)
+    state, said = error.sqlstate or "", first_line(error)
     if "conflict with recovery" in said:
         return CannotReach(
             f"{place}: the replica cancelled the read, because it was behind and had to catch up ({said}). Try again, "
@@ -66,8 +67,8 @@ def explained(error: psycopg.Error, place: str) -> IsthmusError:  # noqa: C901 -
 def uncertain(error: psycopg.Error, place: str) -> CannotReach:
     """Return the error of a connection that was lost while a transaction was being committed."""
     return CannotReach(
-        f"{place}: the connection was lost while a change was being committed ({_said(error)}). It was stored whole or "
-        "not at all. Run it again: what is stored already stays as it is."
+        f"{place}: the connection was lost while a change was being committed ({first_line(error)}). It was stored "
+        "whole or not at all. Run it again: what is stored already stays as it is."
     )
 
 
@@ -77,7 +78,9 @@ def _is_connection(error: psycopg.Error, state: str) -> bool:
     return state.startswith(("08", "57P", "53", "28", "3D")) or isinstance(error, psycopg.OperationalError)
 
 
-def _said(error: psycopg.Error) -> str:
+def first_line(error: psycopg.Error) -> str:
     """Return the first line of what the server says."""
     primary = error.diag.message_primary or str(error)
+    if error.sqlstate == NOT_CONNECTED and error.diag.message_detail:  # between two servers; the detail says which
+        primary = f"{primary}: {error.diag.message_detail.splitlines()[0]}"
     return " ".join(primary.split())[:300].rstrip(".") or type(error).__name__

@@ -1,12 +1,12 @@
 """A parsed ``where`` as a condition of SQL on the documents ``d``.
 
 ``facts`` maps each name to the list of its values, so a value under a name is containment, which the GIN index finds,
-and a range is a path that is tried on each document.
+and a range is a path that is tried on each document. Everything here is what postgres_fdw sends to another server.
 
 >>> compiled(parse({"lang": "en"}))
 Sql(text='d.facts @> %s::jsonb', values=('{"lang": ["en"]}',))
 >>> compiled(parse({"not": {"year": {"gte": 2000}}})).text
-'NOT coalesce(jsonb_path_exists(d.facts -> %s, %s::jsonpath, %s::jsonb), FALSE)'
+'NOT (jsonb_path_exists(d.facts, %s::jsonpath, %s::jsonb))'
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def compiled(condition: Condition) -> Sql:
             return Sql("TRUE") if name in COLUMNS else Sql("d.facts ? %s", (_plain(name),))
         case Not(inner):
             found = compiled(inner)
-            return Sql(f"NOT {_inside(found.text)}", found.values)
+            return Sql(f"NOT ({found.text})", found.values)
         case All(several):
             return _joined(" AND ", several)
         case Either(several):
@@ -61,10 +61,6 @@ def _joined(word: str, several: Iterable[Condition]) -> Sql:
     return Sql(word.join(f"({one.text})" for one in found), tuple(value for one in found for value in one.values))
 
 
-def _inside(text: str) -> str:
-    return text if text.startswith("coalesce(") else f"({text})"
-
-
 def _one_of(name: str, values: tuple[Scalar, ...]) -> Sql:
     if name in COLUMNS:
         return Sql(f"d.{name} = ANY(%s)", ([_plain(str(value)) for value in values],))
@@ -74,8 +70,7 @@ def _one_of(name: str, values: tuple[Scalar, ...]) -> Sql:
     if len(known) <= FEW:
         asked = tuple(f"{{{_json(name)}: [{value}]}}" for value in known)
         return Sql(" OR ".join(["d.facts @> %s::jsonb"] * len(asked)), asked)
-    each = "EXISTS (SELECT FROM jsonb_array_elements(d.facts -> %s) AS value WHERE value = ANY(%s::jsonb[]))"
-    return Sql(each, (_plain(name), known))
+    return _any(name, "@ == $value[*]", f"[{', '.join(known)}]")
 
 
 def _compared(name: str, sign: str, value: Scalar) -> Sql:
@@ -83,9 +78,13 @@ def _compared(name: str, sign: str, value: Scalar) -> Sql:
         return Sql("FALSE")
     if name in COLUMNS:
         return Sql(f"d.{name} {sign} %s", (_plain(value),)) if isinstance(value, str) else Sql("FALSE")
-    path = f"$[*] ? (@ {sign} $value)"
-    asked = (_plain(name), path, f'{{"value": {_json(value)}}}')
-    return Sql("coalesce(jsonb_path_exists(d.facts -> %s, %s::jsonpath, %s::jsonb), FALSE)", asked)
+    return _any(name, f"@ {sign} $value", _json(value))
+
+
+def _any(name: str, passes: str, value: str) -> Sql:
+    """Return whether any value under a name passes; a document without the name has none."""
+    path = f"$.{_json(name)}[*] ? ({passes})"
+    return Sql("jsonb_path_exists(d.facts, %s::jsonpath, %s::jsonb)", (path, f'{{"value": {value}}}'))
 
 
 def facts_json(metadata: Mapping[str, Any]) -> str:

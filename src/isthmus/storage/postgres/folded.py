@@ -20,7 +20,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from psycopg import sql
 
 from isthmus.errors import CannotWrite
 from isthmus.storage.postgres.address import NAMES, PostgresAddress
-from isthmus.storage.postgres.database import PostgresDatabase
+from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
 from isthmus.storage.postgres.filters import Sql, compiled, listed_json
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
@@ -91,22 +90,15 @@ class PostgresFolded:
         self.address = name  # in the manifest of the same database
         self.most = MOST
         self._place = place
-        self._lock = Lock()
-        self._opened: PostgresDatabase | None = None
+        self._connections = OwnConnections(place)
 
     @property
     def _database(self) -> PostgresDatabase:
-        with self._lock:
-            if self._opened is None:
-                self._opened = PostgresDatabase(self._place)
-            return self._opened
+        return self._connections.database
 
     def close(self) -> None:
         """Close connections; another call opens them again."""
-        with self._lock:
-            if self._opened is not None:
-                self._opened.close()
-            self._opened = None
+        self._connections.close()
 
     def begin(self, key: str, modalities: Sequence[str], width: int) -> None:  # noqa: ARG002 - rows bring them
         """Make an empty publication; remains of one with the same key are deleted."""
@@ -137,7 +129,7 @@ class PostgresFolded:
             connection.execute("CREATE TEMP TABLE arriving (LIKE folded) ON COMMIT DROP")
             with connection.cursor() as cursor, cursor.copy(f"COPY arriving ({COLUMNS}) FROM STDIN") as copy:
                 for at, (document, passage) in enumerate(rows.rows.tolist()):
-                    facts, vector = listed_json(rows.facts[at]), _text(rows.vectors[at])
+                    facts, vector = listed_json(rows.facts[at]), vector_text(rows.vectors[at])
                     copy.write_row((key, rows.modality, document, passage, rows.ids[at], facts, vector))
             connection.execute(sql.SQL(WRITE).format(table=table.sql))
 
@@ -151,11 +143,11 @@ class PostgresFolded:
         """Return ``(m, k)`` inner products, best first, and ``(m, k, 2)`` documents and passages."""
         inner = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k, 2), -1, np.int64)
-        passing = _passing(modality, where)
+        passing = rows_passing(modality, where)
         with self._on(key, write=False) as (connection, table):
             connection.execute(_settings(k))
             for at, query in enumerate(queries):
-                statement, values = _statement(key, passing, (_text(query), table, self._kind(table.width), k))
+                statement, values = _statement(key, passing, (vector_text(query), table, self._kind(table.width), k))
                 # never prepared: a plan that is kept would not heed the filter's values, nor the settings
                 found = connection.execute(statement, values, prepare=False).fetchall()
                 if len(found) < k:  # all that may be found, or a walk that ended too early
@@ -168,7 +160,7 @@ class PostgresFolded:
 
     def count(self, key: str, modality: str, where: RowFilter) -> int:
         """Return how many rows a search may find, exactly."""
-        passing = _passing(modality, where)
+        passing = rows_passing(modality, where)
         with self._on(key, write=False) as (connection, table):
             statement = f"SELECT count(*) FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text}"
             found = connection.execute(statement, (key, *passing.values)).fetchone()
@@ -285,7 +277,7 @@ def _statement(key: str, passing: Sql, asked: tuple[str, PublicationTable, str, 
     return text, (query, *passing.values, query)
 
 
-def _passing(modality: str, where: RowFilter) -> Sql:
+def rows_passing(modality: str, where: RowFilter) -> Sql:
     """Return what rows must pass."""
     parts = [Sql(f"d.modality = {_literal(modality)} AND d.document <= {int(where.last)}")]
     if len(where.gone):
@@ -316,6 +308,6 @@ def _name(text: str) -> str:
     return f"folded_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def _text(vector: Matrix) -> str:
+def vector_text(vector: Matrix) -> str:
     """Write a vector for pgvector; nine digits are enough to read the same 32 bits."""
     return f"[{','.join(f'{number:.9g}' for number in vector.tolist())}]"

@@ -16,7 +16,7 @@ from isthmus.errors import BadFile, CannotWrite
 from isthmus.storage.base import Compacted, State, UnfinishedReencode
 from isthmus.storage.facts import Scalar, facts
 from isthmus.storage.postgres import lock, schema
-from isthmus.storage.postgres.address import NAMES
+from isthmus.storage.postgres.address import NAMES, SHARDED
 from isthmus.storage.postgres.calibrations import PostgresCalibrations
 from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.postgres.documents import PostgresDocuments
@@ -25,6 +25,7 @@ from isthmus.storage.postgres.folded import PostgresFolded
 from isthmus.storage.postgres.ledger import PostgresLedger
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.query_log import PostgresQueries
+from isthmus.storage.postgres.sharded import PostgresSharded
 from isthmus.storage.postgres.staging import PostgresStaging, begun, drop
 from isthmus.storage.postgres.values import values
 from isthmus.storage.postgres.words import PostgresWords
@@ -99,8 +100,11 @@ class PostgresStore(PostgresDocuments):
         """BM25 over the texts."""
         return PostgresWords(self.database, self.tokenizer)
 
-    def published(self, name: str | None) -> PostgresFolded | None:
-        """Return the folded vectors in the database, if it has pgvector; None for another name."""
+    def published(self, name: str | None) -> PostgresFolded | PostgresSharded | None:
+        """Return the folded vectors in the database, if it has pgvector, or on its shards; None for another name."""
+        if name in SHARDED:
+            sharded = self.database.one("SELECT to_regclass('sharded') IS NOT NULL")[0]
+            return PostgresSharded(self.database.address, name) if sharded else None
         if name not in (None, *NAMES) or not self.database.manifest("pgvector").get("pgvector"):
             return None
         return PostgresFolded(self.database.address, name or NAMES[0])

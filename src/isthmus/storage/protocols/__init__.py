@@ -19,7 +19,7 @@ from isthmus.storage.protocols.calibrations import Calibrations, Queries
 from isthmus.storage.protocols.documents import DocumentTable, Words
 from isthmus.storage.protocols.engine import Engine
 from isthmus.storage.protocols.ledger import Ledger
-from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, PublishedVectors, RowFilter
+from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, PublishedVectors, RowFilter, ShardsDown
 from isthmus.storage.protocols.store import Staging, Store
 from isthmus.storage.protocols.vectors import VectorTable
 
@@ -34,6 +34,7 @@ __all__ = [
     "PublishedVectors",
     "Queries",
     "RowFilter",
+    "ShardsDown",
     "Staging",
     "Store",
     "VectorTable",

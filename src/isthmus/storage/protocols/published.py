@@ -26,7 +26,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from isthmus.errors import BadFile
+from isthmus.errors import BadFile, CannotReach
 from isthmus.storage.base import State
 from isthmus.storage.facts import Scalar
 from isthmus.storage.where import Condition
@@ -35,6 +35,14 @@ from isthmus.types import Matrix, Rows
 
 class NotPublished(BadFile):
     """A publication that is not on the server: dropped there, or lost. It is published again from the store."""
+
+
+class ShardsDown(CannotReach):
+    """Some of the servers that share the vectors do not answer; ``shards`` has their names."""
+
+    def __init__(self, message: str, shards: Sequence[str]) -> None:
+        super().__init__(message)
+        self.shards = tuple(shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +91,15 @@ class RowFilter:
     gone: Rows = field(default_factory=lambda: np.empty(0, np.int64))  # and none of these documents
     only: Rows | None = None  # only these documents
     condition: Condition | None = None  # only documents whose metadata pass; one that ``pushes`` accepts
+    without: tuple[str, ...] = ()  # names of shards that are not asked
 
 
 @runtime_checkable
 class PublishedVectors(Protocol):
-    """The folded vectors of one collection on a server. Errors: ``CannotReach``, and ``NotPublished`` for a key."""
+    """The folded vectors of one collection on a server. Errors: ``CannotReach``, and ``NotPublished`` for a key.
+
+    Where several servers share the vectors, the error is ``ShardsDown``, and a search leaves out ``RowFilter.without``.
+    """
 
     @property
     def address(self) -> str:

@@ -1,0 +1,334 @@
+"""Folded vectors on shard servers, searched there by pgvector and merged here.
+
+A document's rows are on the shard that the hash of its row number names. A search sends each shard its own top k:
+
+    SELECT … FROM sharded_1 WHERE … ORDER BY vector <#> query LIMIT k  UNION ALL  SELECT … FROM sharded_2 …
+
+(LIMIT on the partitioned table itself would not be sent.) The shards work at the same time. There is no two-phase
+commit between servers; what makes a write safe is the order of its commits. postgres_fdw commits on the shards first
+and on the coordinator last, so:
+
+- ``publications.about`` says how far a publication is, and is written after its rows. Rows beyond it are not seen;
+  rows of a write that failed on the way are written again, in place of what is there.
+- Every write takes a number from a sequence and leaves it on the shards (``marks``) and, last, in
+  ``sharded_publications``. A shard with a smaller number than the coordinator has lost changes, as a replica that was
+  promoted too early has: its publication is not used again, and published anew.
+
+Nothing here is the only copy: documents and raw vectors are on the coordinator, and one transaction there is what
+acknowledges them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg import sql
+
+from isthmus.errors import BadFile, CannotReach, IsthmusError
+from isthmus.storage.postgres import explain
+from isthmus.storage.postgres.address import SHARDED, PostgresAddress
+from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
+from isthmus.storage.postgres.filters import Sql, listed_json
+from isthmus.storage.postgres.folded import AGAIN, COLUMNS, EXACT_BELOW, MOST, WIDEST, rows_passing, vector_text
+from isthmus.storage.postgres.pool import Connection
+from isthmus.storage.postgres.shards import LISTED, Shard, answers, listed, remotely, schema_of
+from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter, ShardsDown
+from isthmus.storage.where import Condition
+from isthmus.types import Matrix, Rows
+
+NEXT = "SELECT nextval('sharded_changes')"
+TURN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+PATIENT = "SET LOCAL statement_timeout = 0"  # which is meant for searches
+DROPPED = 10_000  # rows that are deleted at once
+DELETE = "DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE key = {key} LIMIT {most}))"
+EXACTLY = "d.vector <#> %s::vector"
+NEAREST = """
+(SELECT {number} AS shard, d.document, d.passage, {columns} FROM {table} d WHERE {where} ORDER BY near LIMIT {limit})
+"""
+BETWEEN = ('could not connect to server "', "could not establish connection")  # of postgres_fdw, of dblink
+ON_SHARD = "remote SQL command"  # in the context of what went wrong there
+GONE = ("08", "57P")  # states: no connection, or the server stopped
+
+
+@dataclass(frozen=True, slots=True)
+class NearestSearch:
+    """A search for the rows nearest to one query, on shards."""
+
+    where: Sql
+    query: str
+    width: int
+    kind: str  # of the numbers in the index: vector, or halfvec
+    k: int
+
+    def on(self, several: Sequence[Shard], *, exact: bool = False) -> tuple[str, tuple[Any, ...]]:
+        """Return the statement: the best rows of each shard; ``exact`` compares every row."""
+        cast = f"{self.kind}({self.width})"
+        near = EXACTLY if exact else f"d.vector::{cast} <#> %s::{cast}"
+        columns, queries = f"{near} AS near", [self.query]
+        if self.kind == "halfvec":  # the index has 16 bits of what is compared again
+            columns, queries = f"{EXACTLY} AS product, {columns}", [self.query, self.query]
+        each = [
+            NEAREST.format(number=one.number, columns=columns, table=one.table, where=self.where.text, limit=self.limit)
+            for one in several
+        ]
+        return " UNION ALL ".join(each), (*queries, *self.where.values) * len(several)
+
+    @property
+    def limit(self) -> int:
+        """How many rows each shard sends."""
+        return self.k * AGAIN if self.kind == "halfvec" else self.k
+
+
+class PostgresSharded:
+    """The folded vectors of one collection on its shards."""
+
+    def __init__(self, place: PostgresAddress, name: str) -> None:
+        self.address = name  # in the manifest
+        self.most = MOST
+        self._place = place
+        self._connections = OwnConnections(place)
+
+    @property
+    def _database(self) -> PostgresDatabase:
+        return self._connections.database
+
+    def close(self) -> None:
+        """Close connections; another call opens them again."""
+        self._connections.close()
+
+    def begin(self, key: str, modalities: Sequence[str], width: int) -> None:  # noqa: ARG002 - rows bring them
+        """Make an empty publication; remains of one with the same key are deleted."""
+        self.drop(key)
+        with self._transaction() as (connection, there):
+            (change,) = connection.execute(NEXT).fetchall()[0]
+            for shard in there:
+                connection.execute(f"INSERT INTO {shard.marks} VALUES (%s, %s)", (key, change))
+            connection.execute(
+                "INSERT INTO sharded_publications (key, width, change) VALUES (%s, %s, %s)", (key, width, change)
+            )
+
+    def about(self, key: str) -> About | None:
+        """Return what was last marked; None where there is no such publication, or it was never marked."""
+        found = self._database.one("SELECT about FROM sharded_publications WHERE key = %s", key)
+        return None if found is None or found[0] is None else About.from_json(found[0])
+
+    def mark(self, key: str, about: About) -> None:
+        """Record how far a publication is; a complete one gets its indexes first."""
+        if about.complete:
+            self._index(key)
+        with self._transaction() as (connection, _):
+            statement = "UPDATE sharded_publications SET about = %s WHERE key = %s"
+            if not connection.execute(statement, (about.to_json(), key)).rowcount:
+                raise self._missing(key)
+
+    def write(self, key: str, rows: FoldedRows) -> None:
+        """Write rows, in place of those with the same document and passage."""
+        with self._change(key) as connection:
+            old = "DELETE FROM sharded WHERE key = %s AND modality = %s AND document = ANY(%s)"
+            connection.execute(old, (key, rows.modality, np.unique(rows.rows[:, 0]).tolist()))
+            with connection.cursor() as cursor, cursor.copy(f"COPY sharded ({COLUMNS}) FROM STDIN") as copy:
+                for at, (document, passage) in enumerate(rows.rows.tolist()):
+                    facts, vector = listed_json(rows.facts[at]), vector_text(rows.vectors[at])
+                    copy.write_row((key, rows.modality, document, passage, rows.ids[at], facts, vector))
+
+    def remove(self, key: str, documents: Rows) -> None:
+        """Delete all rows of these documents; those that are not there are ignored."""
+        with self._change(key) as connection:
+            connection.execute("DELETE FROM sharded WHERE key = %s AND document = ANY(%s)", (key, documents.tolist()))
+
+    def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
+        """Return ``(m, k)`` inner products, best first, and ``(m, k, 2)`` documents and passages."""
+        inner = np.full((len(queries), k), -np.inf, np.float32)
+        rows = np.full((len(queries), k, 2), -1, np.int64)
+        only = rows_passing(modality, where)
+        only = Sql(f"d.key = %s AND {only.text}", (key, *only.values))
+        with self._transaction(write=False) as (connection, all_of_them):
+            asked = [shard for shard in all_of_them if shard.name not in where.without]
+            width = self._checked(connection, key, asked)
+            for at, query in enumerate(queries):
+                nearest = NearestSearch(only, vector_text(query), width, self._kind(width), k)
+                for place, (product, document, passage) in enumerate(_found(connection, nearest, asked)):
+                    inner[at, place], rows[at, place] = -product, (document, passage)
+        return inner, rows
+
+    def count(self, key: str, modality: str, where: RowFilter) -> int:
+        """Return how many rows a search may find, exactly."""
+        only = rows_passing(modality, where)
+        with self._transaction(write=False) as (connection, there):
+            self._checked(connection, key, there)
+            each = [f"SELECT count(*) AS n FROM {shard.table} d WHERE d.key = %s AND {only.text}" for shard in there]
+            statement = f"SELECT sum(n)::bigint FROM ({' UNION ALL '.join(each)}) AS counted"
+            return int(connection.execute(statement, (key, *only.values) * len(there)).fetchall()[0][0])
+
+    def pushes(self, condition: Condition) -> bool:  # noqa: ARG002 - all of them
+        """Whether the server can apply a condition exactly: every one is compiled to SQL."""
+        return True
+
+    def drop(self, key: str) -> None:
+        """Delete a publication with its indexes; one that is not there is ignored."""
+        with self._transaction() as (connection, there):
+            connection.execute(PATIENT)
+            for shard in there:
+                for name in _indexes(connection, shard, key):
+                    place = sql.Identifier(shard.schema, name)
+                    remotely(connection, shard, sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(place))
+                some = sql.SQL(DELETE).format(
+                    table=sql.Identifier(shard.schema, shard.rows_there), key=sql.Literal(key), most=DROPPED
+                )
+                while remotely(connection, shard, some) == f"DELETE {DROPPED}":
+                    pass
+        with self._transaction() as (connection, there):
+            for shard in there:
+                connection.execute(f"DELETE FROM {shard.marks} WHERE key = %s", (key,))
+            connection.execute("DELETE FROM sharded_publications WHERE key = %s", (key,))
+
+    @contextmanager
+    def _change(self, key: str) -> Iterator[Connection]:
+        """Change the rows of a publication: one write at a time, and each leaves its number on every shard."""
+        with self._transaction() as (connection, there):
+            connection.execute(TURN, (f"isthmus shards {self._place.collection} {key}",))
+            yield connection
+            (change,) = connection.execute(NEXT).fetchall()[0]
+            for name in (*(shard.marks for shard in there), "sharded_publications"):
+                if not connection.execute(f"UPDATE {name} SET change = %s WHERE key = %s", (change, key)).rowcount:
+                    raise self._missing(key)
+
+    def _checked(self, connection: Connection, key: str, asked: Sequence[Shard]) -> int:
+        """Return the width of a publication's vectors; an error if it is lost, also on one of these shards."""
+        found = connection.execute("SELECT width, change FROM sharded_publications WHERE key = %s", (key,)).fetchone()
+        if found is None:
+            raise self._missing(key)
+        each = [f"SELECT {shard.number}, change FROM {shard.marks} WHERE key = %s" for shard in asked]
+        marks: dict[int, int] = (
+            dict(connection.execute(" UNION ALL ".join(each), (key,) * len(each)).fetchall()) if each else {}
+        )
+        behind = [shard.name for shard in asked if marks.get(shard.number, -1) < found[1]]
+        if behind:
+            with suppress(IsthmusError), self._database.apart() as other:  # a reader leaves that to others
+                other.execute("DELETE FROM sharded_publications WHERE key = %s", (key,))
+            raise NotPublished(
+                f"{self._place}: {', '.join(behind)} lacks changes that were made there before. Its vectors are "
+                "published again from the collection."
+            )
+        return int(found[0])
+
+    def _index(self, key: str) -> None:
+        """Make the HNSW indexes of a publication on every shard, all shards at the same time."""
+        found = self._database.one("SELECT width FROM sharded_publications WHERE key = %s", key)
+        if found is None:
+            raise self._missing(key)
+        there = listed(self._database.all(LISTED))
+        with ThreadPoolExecutor(max(1, len(there))) as pool:
+            for done in [pool.submit(self._index_shard, shard, key, int(found[0])) for shard in there]:
+                done.result()
+
+    def _index_shard(self, shard: Shard, key: str, width: int) -> None:
+        kind = self._kind(width)
+        counted = f"SELECT modality, count(*) FROM {shard.table} WHERE key = %s GROUP BY modality"
+        with self._transaction() as (connection, _):
+            counts = connection.execute(counted, (key,)).fetchall() if width <= WIDEST[kind] else []
+        with self._transaction() as (connection, _):  # the first has ended on the shard, which indexes wait for
+            connection.execute(PATIENT)
+            for modality in (name for name, count in counts if count >= EXACT_BELOW):
+                remotely(connection, shard, _index_of(connection, shard, key, modality, kind, width))
+            remotely(connection, shard, sql.SQL("ANALYZE {}").format(sql.Identifier(shard.schema, shard.rows_there)))
+
+    def _kind(self, width: int) -> str:
+        """Return the type that an index has: 16 bits if that was chosen, or where only they fit."""
+        return "halfvec" if self.address == SHARDED[1] or width > WIDEST["vector"] else "vector"
+
+    def _missing(self, key: str) -> NotPublished:
+        return NotPublished(f"{self._place} has no publication {key}. It is made again from the collection.")
+
+    @contextmanager
+    def _transaction(self, *, write: bool = True) -> Iterator[tuple[Connection, list[Shard]]]:
+        """Run a transaction on the coordinator and on the shards that it touches; errors of a shard name it."""
+        try:
+            with self._database.apart(write=write) as connection:
+                yield connection, listed(connection.execute(LISTED).fetchall())
+        except IsthmusError as error:
+            cause = error.__cause__
+            if isinstance(cause, psycopg.Error) and (named := self._explained(cause)) is not None:
+                raise named from cause
+            raise
+
+    def _explained(self, error: psycopg.Error) -> IsthmusError | None:
+        """Return the error of a shard that did not answer, or refused; None for one of the coordinator."""
+        said, context = error.diag.message_primary or "", error.diag.context or ""
+        if ON_SHARD not in context and not said.startswith(BETWEEN):
+            return None
+        there = listed(self._database.all(LISTED))
+        blamed = [shard for shard in there if f'"{shard.server}"' in said or shard.is_named_in(context)]
+        if blamed and error.sqlstate in explain.MISSING:
+            return BadFile(
+                f"{blamed[0].name} has lost its tables ({explain.first_line(error)}). Make them again, and publish its "
+                f"vectors again: isthmus shards --move {blamed[0].number} with the URL of this server."
+            )
+        if not (error.sqlstate or "").startswith(GONE):
+            return explain.explained(error, blamed[0].name if blamed else f"a shard of {self._place}")
+        with ThreadPoolExecutor(max(1, len(there))) as pool:
+            down = [shard.name for shard, up in zip(there, pool.map(self._answers, there), strict=True) if not up]
+        names = sorted({*down, *(shard.name for shard in blamed)})
+        who = f"{' and '.join(names)} of {self._place}" if names else f"A shard of {self._place}"
+        return ShardsDown(
+            f"{who} cannot be reached ({explain.first_line(error)}). Nothing is lost: documents are elsewhere. Start "
+            "it, or name the server in its place: isthmus shards --move. Until then, partial=True (--partial) finds "
+            "what the other shards have.",
+            names,
+        )
+
+    def _answers(self, shard: Shard) -> bool:
+        try:
+            self._database.all(f"SELECT 1 FROM {shard.marks} LIMIT 1")
+        except IsthmusError as error:
+            return not isinstance(error, CannotReach)
+        return True
+
+
+def _found(connection: Connection, nearest: NearestSearch, asked: Sequence[Shard]) -> list[tuple[float, int, int]]:
+    """Return the best rows of all shards, (distance, document, passage), the nearest first."""
+    if not asked:
+        return []
+    # never prepared: a plan that is kept would not heed the filter's values
+    found = connection.execute(*nearest.on(asked), prepare=False).fetchall()
+    counts = [sum(row[0] == shard.number for row in found) for shard in asked]
+    few = [shard for shard, count in zip(asked, counts, strict=True) if count < nearest.limit]
+    if few:  # all that may be found there, or a walk that ended too early
+        numbers = {shard.number for shard in few}
+        found = [row for row in found if row[0] not in numbers]
+        found += connection.execute(*nearest.on(few, exact=True), prepare=False).fetchall()
+    return sorted((product, document, passage) for _, document, passage, product, *_ in found)[: nearest.k]
+
+
+def _index_of(connection: Connection, shard: Shard, key: str, modality: str, kind: str, width: int) -> sql.Composed:
+    return sql.SQL(
+        "CREATE INDEX IF NOT EXISTS {name} ON {table} USING hnsw ((vector::{kind}({width})) {operators}) "
+        "WHERE key = {key} AND modality = {modality}"
+    ).format(
+        name=sql.Identifier(f"{_prefix(shard, key)}{hashlib.sha256(modality.encode()).hexdigest()[:12]}"),
+        table=sql.Identifier(shard.schema, shard.rows_there),
+        kind=sql.Identifier(schema_of(connection, "vector"), kind),
+        width=sql.Literal(width),
+        operators=sql.Identifier(schema_of(connection, "vector"), f"{kind}_ip_ops"),
+        key=sql.Literal(key),
+        modality=sql.Literal(modality),
+    )
+
+
+def _prefix(shard: Shard, key: str) -> str:
+    """Return how the names of a publication's indexes begin."""
+    return f"{shard.rows_there}_{hashlib.sha256(key.encode()).hexdigest()[:12]}_"
+
+
+def _indexes(connection: Connection, shard: Shard, key: str) -> list[str]:
+    """Return the names of a publication's indexes on a shard."""
+    asked = "SELECT indexname::text FROM pg_indexes WHERE schemaname = {} AND starts_with(indexname::text, {})"
+    statement = sql.SQL(asked).format(sql.Literal(shard.schema), sql.Literal(_prefix(shard, key)))
+    return answers(connection, shard, statement)
