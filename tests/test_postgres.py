@@ -277,7 +277,7 @@ def test_threads_search_while_documents_are_added(things: Collection) -> None:
 def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
     url: str, vectors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folded, "EXACT_BELOW", 100)
+    monkeypatch.setattr(folded, "EXACT_BELOW", 200)
     rows = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
     documents = [
         Document(f"d{at}", vectors={"text" if at % 3 else "image": row}, metadata={"group": at % 50, "half": at % 2})
@@ -296,7 +296,8 @@ def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
                     patch.setattr(folded, "_settings", lambda _: "SET LOCAL enable_indexscan = off")
                     right = [[hit.id for hit in things.search(query, 10, where=where)] for query in queries]
                 shared = [len({*one} & {*other}) for one, other in zip(expected, right, strict=True)]
-                assert sum(shared) >= 0.97 * 10 * len(queries)
+                least = 1 if where in ({"group": 7}, {"group": {"lt": 3}}) else 0.97  # few rows are all compared
+                assert sum(shared) >= least * 10 * len(queries)
 
 
 @install
