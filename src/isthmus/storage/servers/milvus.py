@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import RLock
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,7 +35,10 @@ ABOUT = -1  # the entity that holds ``About``
 PASSAGES = 2**24  # of one document, at most: the low bits of a primary key
 BATCH = 256  # entities that are written at once, and documents that are deleted at once
 BYTES = 65_536  # of a JSON field
-EF = 128  # candidates of a search in a graph, at least
+EF = 512  # candidates of a search in a graph, at least
+FILTERED = 8  # times as many with a filter: those that do not pass are candidates, too
+MOST_EF = 32_768  # Milvus takes no more
+POLL = 0.1  # seconds between questions whether the index is built
 TIMEOUT = 60  # seconds
 SETTINGS = ("exact", "m", "ef_construct", "ef", "https", "timeout")
 SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
@@ -112,12 +116,24 @@ class MilvusVectors:
         return dict(found[0]["payload"]) if found else {}
 
     def mark(self, key: str, about: About) -> None:
-        """Record how far a publication is."""
-        width = self._about(key).get("width")
+        """Record how far a publication is; one that becomes complete gets its graph first."""
+        held = self._about(key)
+        width = held.get("width")
         if width is None:
             raise self._lost(key)
+        if about.complete and not ("about" in held and About.from_json(held["about"]).complete):
+            self._call(key, partial(self._seal, key))
         entity = _entity(ABOUT, ABOUT, {"width": width, "about": about.to_json()}, [0.0] * width)
         self._call(key, partial(self._upsert, key, "_default", [entity]))
+
+    def _seal(self, key: str, client: Any) -> None:
+        """Have the server build its index now, and wait: what it searches until then finds less, with filters most."""
+        client.flush(self._name(key), timeout=self._timeout)
+        give_up = monotonic() + (self._timeout or TIMEOUT)  # the server goes on, and answers meanwhile
+        while monotonic() < give_up:
+            if not client.describe_index(self._name(key), "vector", timeout=self._timeout)["pending_index_rows"]:
+                return
+            sleep(POLL)
 
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in batches."""
@@ -156,7 +172,8 @@ class MilvusVectors:
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
         asked = np.asarray(queries, np.float32).tolist()
-        params = {} if self._exact else {"ef": max(self._ef, k)}
+        ef = self._ef * (FILTERED if where.condition is not None or where.only is not None else 1)
+        params = {} if self._exact else {"ef": min(max(ef, k), MOST_EF)}
         inner = np.full((len(asked), k), -np.inf, np.float32)
         rows = np.full((len(asked), k, 2), -1, np.int64)
 
