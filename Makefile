@@ -12,7 +12,7 @@ ALONE = $(shell unshare --net tests/servers/loopback true 2>/dev/null && echo un
 
 # The tests, by file, that install more or need a server, a browser or the package index.
 HEAVY = mteb encoders install speech \
-  serve_clients serve_proxy serve_spans serve_schema serve_browser serve_screens bench_serve deploy \
+  serve_clients serve_proxy serve_spans serve_schema serve_browser serve_screens bench_serve bench_engines deploy \
   engines copy postgres postgres_faults postgres_limits postgres_refits postgres_replica postgres_shards postgres_writers \
   plan ray
 PROXIES = $(TEST_VENV)/proxies# programs of Debian, unpacked and not installed: no service is started
@@ -69,6 +69,7 @@ bench: $(TEST_VENV)/.made ## Measure speed, as ratios to peers and to this machi
 	@$(TEST)/python bench/encode.py
 	@$(TEST)/python bench/search.py
 	@$(TEST)/python bench/whole.py
+	@$(TEST)/python bench/engines.py --rows 50000 --only embedded pgvector
 
 reproduce: $(TEST_VENV)/.made ## Remake every published number (needs ISTHMUS_DATA; ISTHMUS_PACKS for some)
 	@for script in reproduce/*.py; do echo "== $$script"; $(TEST)/python $$script || failed="$$failed $$script"; done; \

@@ -78,21 +78,27 @@ def measure(rows: int, dim: int) -> dict[str, float]:
     }
 
 
+def record(name: str, command: str, values: dict[str, float], machine: str | None = None) -> str:
+    """Return a measurement of an engine as JSON, and put it into the package's file if ``command`` says ``--write``."""
+    found = {
+        "command": command,
+        "machine": machine or f"{os.cpu_count()} cores, {platform.machine()}",
+        "cores": os.cpu_count(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "values": {name: float(f"{value:.4g}") for name, value in values.items()},
+    }
+    if "--write" in command:
+        held = json.loads(FILE.read_text(encoding="utf-8"))
+        FILE.write_text(json.dumps(held | {name: found}, indent=2) + "\n", encoding="utf-8")
+    return json.dumps(found, indent=2)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--machine", default=f"{os.cpu_count()} cores, {platform.machine()}", help="in words")
+    parser.add_argument("--machine", help="in words")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    found = {
-        "command": f"python bench/plan.py --rows {options.rows} --dim {options.dim} --write",
-        "machine": options.machine,
-        "cores": os.cpu_count(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "values": {name: float(f"{value:.4g}") for name, value in measure(options.rows, options.dim).items()},
-    }
-    text = json.dumps(found, indent=2) + "\n"
-    print(text, end="")
-    if options.write:
-        FILE.write_text(text, encoding="utf-8")
+    run = f"python bench/plan.py --rows {options.rows} --dim {options.dim}{' --write' * options.write}"
+    print(record("folder", run, measure(options.rows, options.dim), options.machine))

@@ -1,9 +1,8 @@
-"""A whole collection: the speed of indexing relative to the encoder, its cold start, and a comparison with peers.
+"""A whole collection: the speed of indexing relative to the encoder, and its cold start.
 
-    python bench/whole.py [--only index cold peers] [--photos 256] [--rows 50000]
+    python bench/whole.py [--only index cold] [--photos 256]
 
-Photos are synthetic (500 × 375 JPEG); vectors of `peers` are made from real ones (`bench/real_like.py`). Chroma and
-LanceDB are measured if they are installed (`pip install chromadb lancedb`). Read the ratios, not the seconds.
+Photos are synthetic (500 × 375 JPEG). Read the ratios, not the seconds. `bench/engines.py` compares with other stores.
 """
 
 from __future__ import annotations
@@ -12,22 +11,14 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
-from typing import Any
 
 import numpy as np
 from encode import photos, session
 from machine import seconds
-from real_like import many, seeds
 
-from isthmus import Collection, Document, Query, encoders
+from isthmus import Collection, Document, encoders
 from isthmus.encoders.cache import MemoryCache
-from isthmus.types import Matrix
-
-K = 10
 
 
 def index(count: int) -> None:
@@ -68,150 +59,12 @@ def cold() -> None:
     print(f"cold: isthmus search {taken:.2f} s (2,100 documents); import isthmus {imported - bare:.3f} s")
 
 
-class Ours:
-    """An isthmus collection of vectors, calibrated."""
-
-    name = "isthmus, calibrated"
-
-    def __init__(self, folder: Path) -> None:
-        self.things = Collection.open(folder / "peer.isthmus", "none", follow=False)
-
-    def add(self, vectors: Matrix, kinds: list[str]) -> None:
-        self.things.add(
-            Document(str(n), vectors={kind: row}) for n, (row, kind) in enumerate(zip(vectors, kinds, strict=True))
-        )
-        self.things.calibrate("center+nnn(k=16)+standardize")
-
-    def ask(self, vector: Matrix) -> list[str]:
-        return [hit.id for hit in self.things.search(Query(vectors={"text": vector}), k=K)]
-
-
-class Raw(Ours):
-    """The same collection, not calibrated."""
-
-    name = "isthmus, raw"
-
-    def add(self, vectors: Matrix, kinds: list[str]) -> None:
-        self.things.add(
-            Document(str(n), vectors={kind: row}) for n, (row, kind) in enumerate(zip(vectors, kinds, strict=True))
-        )
-        self.things.calibrate("none")
-
-
-class FaissFlat:
-    """The method of clip-retrieval at this size: one Faiss index of raw vectors, without documents."""
-
-    name = "Faiss HNSW, vectors alone"
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def add(self, vectors: Matrix, kinds: list[str]) -> None:  # noqa: ARG002 - it has no kinds
-        import faiss
-
-        self.index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
-        self.index.add(vectors)
-        self.index.hnsw.efSearch = 64
-        faiss.write_index(self.index, str(self.folder / "raw.faiss"))
-
-    def ask(self, vector: Matrix) -> list[str]:
-        return [str(row) for row in self.index.search(vector[None], K)[1][0]]
-
-
-class Chroma:
-    """Chroma, on the disk, by cosine."""
-
-    name = "Chroma"
-
-    def __init__(self, folder: Path) -> None:
-        import chromadb
-
-        client = chromadb.PersistentClient(str(folder / "chroma"))
-        self.rows = client.create_collection("peer", metadata={"hnsw:space": "cosine"})
-
-    def add(self, vectors: Matrix, kinds: list[str]) -> None:
-        for start in range(0, len(vectors), 5000):
-            some = slice(start, start + 5000)
-            names = [str(n) for n in range(start, min(start + 5000, len(vectors)))]
-            self.rows.add(ids=names, embeddings=vectors[some], metadatas=[{"kind": kind} for kind in kinds[some]])
-
-    def ask(self, vector: Matrix) -> list[str]:
-        return list(self.rows.query(query_embeddings=[vector], n_results=K)["ids"][0])
-
-
-class Lance:
-    """LanceDB, on the disk, by cosine, with its default index."""
-
-    name = "LanceDB"
-
-    def __init__(self, folder: Path) -> None:
-        import lancedb
-
-        self.database = lancedb.connect(str(folder / "lance"))
-
-    def add(self, vectors: Matrix, kinds: list[str]) -> None:
-        import lancedb.index
-
-        rows = (
-            {"id": str(n), "kind": kind, "vector": row}
-            for n, (row, kind) in enumerate(zip(vectors, kinds, strict=True))
-        )
-        self.table = self.database.create_table("peer", list(rows))
-        self.table.create_index("vector", config=lancedb.index.IvfPq(distance_type="cosine"))
-
-    def ask(self, vector: Matrix) -> list[str]:
-        return [row["id"] for row in self.table.search(vector).distance_type("cosine").limit(K).to_list()]
-
-
-def peers(rows: int, real: Path | None) -> None:
-    """Add the same vectors to each and search each for the ten best, one query at a time."""
-    rng = np.random.default_rng(0)
-    known = seeds(real)
-    vectors = np.concatenate([many(known["text"], rows // 2, rng), many(known["image"], rows - rows // 2, rng)])
-    kinds = ["text"] * (rows // 2) + ["image"] * (rows - rows // 2)
-    queries = many(known["text"], 200, rng)
-    best = [set(map(str, np.argsort(-row)[:K])) for row in queries @ vectors.T]
-    wanted: list[Any] = [Raw, Ours, FaissFlat]
-    wanted += [kind for kind, module in ((Chroma, "chromadb"), (Lance, "lancedb")) if find_spec(module)]
-    print(f"peers: {rows:,} × {vectors.shape[1]}, half texts, half images, 200 text queries")
-    print(f"{'':<28}{'add':>9}{'p50':>9}{'p99':>9}{'recall of raw':>15}{'disk':>9}{'images in top 10':>18}")
-    for kind in wanted:
-        with tempfile.TemporaryDirectory() as scratch:
-            peer = kind(Path(scratch))
-            start = perf_counter()
-            peer.add(vectors, kinds)
-            added = perf_counter() - start
-            found, taken = _timed(peer.ask, queries)
-            recall = np.mean([len(set(one) & right) / K for one, right in zip(found, best, strict=True)])
-            images = np.mean([kinds[int(name)] == "image" for one in found for name in one])
-            disk = sum(path.stat().st_size for path in Path(scratch).rglob("*") if path.is_file()) / vectors.nbytes
-            said = "" if kind is Ours else f"{recall:.3f}"
-            print(
-                f"{kind.name:<28}{rows / added:>7.0f}/s{1e3 * np.median(taken):>6.1f} ms"
-                f"{1e3 * np.quantile(taken, 0.99):>6.1f} ms{said:>15}{disk:>8.1f}×{images:>18.1%}"
-            )
-
-
-def _timed(ask: Callable[[Matrix], list[str]], queries: Matrix) -> tuple[list[list[str]], list[float]]:
-    ask(queries[0])
-    found, taken = [], []
-    for query in queries:
-        start = perf_counter()
-        found.append(ask(query))
-        taken.append(perf_counter() - start)
-    return found, taken
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", nargs="*", choices=("index", "cold", "peers"), default=("index", "cold", "peers"))
+    parser.add_argument("--only", nargs="*", choices=("index", "cold"), default=("index", "cold"))
     parser.add_argument("--photos", type=int, default=256)
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--real", type=Path, help="real vectors to make the others from; default: those of mini")
     options = parser.parse_args()
     if "index" in options.only:
         index(options.photos)
     if "cold" in options.only:
         cold()
-    if "peers" in options.only:
-        peers(options.rows, options.real)

@@ -43,9 +43,9 @@ def plan(
         cores=cores,
     )
     found = estimates(load, engine)
-    constants = measured()
-    origin = {"command": constants.command, "machine": constants.machine, "date": constants.date}
+    runs = measured().measurements.values()
     if json:
+        origin = [{"command": one.command, "machine": one.machine, "date": one.date} for one in runs]
         echo_json({"documents": load.documents, "rows": load.rows, "dim": load.dim, "rates": origin} | _rows(found))
         return
     echo(
@@ -63,9 +63,11 @@ def plan(
         if one.note:
             echo(f"{one.engine}: {one.note}.")
     echo(
-        "All of this is estimated. Sizes come from file formats; - was not measured. Times: without encoding, from "
-        f"{constants.command} ({constants.machine}, {constants.date}), scaled by cores."
+        "All of this is estimated. Sizes come from file formats; - was not measured. Times: without encoding, scaled "
+        "by cores; they were measured by"
     )
+    for run in runs:
+        echo(f"  {run.command} ({run.machine}, {run.date})")
 
 
 def _rows(found: Sequence[Estimate]) -> dict[str, object]:

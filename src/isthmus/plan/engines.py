@@ -55,7 +55,8 @@ class _Parts:
     index: int
     memory: int
     basis: str
-    index_rate: str | None = None
+    stored_rate: str = "stored_rows_per_second"
+    index_rate: str | None = None  # of a server, with writing to it
     has_rates: bool = True
     note: str = ""
 
@@ -111,7 +112,9 @@ def _postgres(load: Workload, constants: Constants, *, half: bool) -> _Parts:
         index=graph,
         memory=graph,
         basis="page layout, compared with PostgreSQL 18 and pgvector 0.8",
-        has_rates=False,
+        stored_rate="pgvector_stored_rows_per_second",
+        index_rate="pgvector_published_rows_per_second",
+        has_rates=not half,
         note="" if graph else "vectors this long do not fit into a page of an index: use halfvec, or fewer dimensions",
     )
 
@@ -171,7 +174,7 @@ def _estimate(name: str, load: Workload, constants: Constants) -> Estimate:
         note = f"needs {parts.memory / (USABLE * load.memory):.1f} times the memory of a machine, and is never on two"
     folding = fold_seconds(load, constants)
     index = _index_seconds(parts, load, constants)
-    storing = load.rows / constants.of("stored_rows_per_second") * load.dim / DIM
+    storing = load.rows / constants.of(parts.stored_rate) * load.dim / DIM
     return Estimate(
         engine=name,
         memory=parts.memory,

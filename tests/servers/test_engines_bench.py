@@ -1,0 +1,13 @@
+"""The benchmark of engines runs at a tiny scale on servers of vectors, beside other stores."""
+
+from __future__ import annotations
+
+from test_bench_engines import measured
+from vector_servers import is_alone
+
+
+def test_the_benchmark_measures_servers_and_other_stores() -> None:
+    rows, said = measured("embedded", "qdrant", "milvus")
+    assert [value for name, value, _ in rows if name.startswith("recall@10")] == ["1"] * (8 if is_alone() else 4)
+    assert "| Chroma | " in said and "| LanceDB | " in said
+    assert ("Milvus: not measured" in said) is not is_alone()
