@@ -19,11 +19,12 @@ from isthmus.errors import BadInput, CannotWrite, IsthmusError
 from isthmus.storage.postgres import explain
 from isthmus.storage.postgres.address import SHARDED, PostgresAddress
 from isthmus.storage.postgres.database import PostgresDatabase
+from isthmus.storage.postgres.folded import EF
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.shards import LISTED, Shard, listed, named, remotely, schema_of
 
 SETTINGS = (  # of every session on a shard: how HNSW is searched, as in one database; the coordinator limits the time
-    "-c hnsw.ef_search=100 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=2000000000 "
+    f"-c hnsw.ef_search={EF} -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=2000000000 "
     "-c hnsw.scan_mem_multiplier=8 -c statement_timeout=0"
 )
 # Remote estimates are what makes postgres_fdw send LIMIT; async_capable, what makes the shards work at once.
