@@ -54,7 +54,9 @@ def test_an_unfinished_copy_is_listed_when_it_is_complete(client: TestClient, ro
         with pytest.raises(KeyboardInterrupt):
             things.copy_to(root / "copy.isthmus", progress=lambda _: interrupt)
         assert listed() == ["things"]
-        assert client.get("/v1/collections/copy").status_code == 503
+        answer = client.get("/v1/collections/copy")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (503, "UnfinishedCopy")
+        assert str(root) not in answer.text
         things.copy_to(root / "copy.isthmus")
     assert listed() == ["copy", "things"]
 

@@ -18,7 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from isthmus.errors import CannotReach, CannotWrite, IsthmusError, MissingExtra, codes_of
+from isthmus.errors import CannotReach, CannotWrite, IsthmusError, MissingExtra, UnfinishedCopy, codes_of
 from isthmus.serve.answers import answer, public_text
 
 LOG = logging.getLogger("isthmus.serve")
@@ -62,6 +62,10 @@ def _ours(request: Request, error: Exception) -> Response:
     if isinstance(error, Refused):
         return error_answer(name, str(error), error.status, asked, error.headers)
     status = codes_of(error).status if isinstance(error, IsthmusError) else 500
+    if isinstance(error, UnfinishedCopy):  # its own message names where the source is
+        return error_answer(
+            name, "This collection is a copy that is not complete yet.", status, asked, {"Retry-After": "60"}
+        )
     if status < 500 or isinstance(error, SAID):
         headers = {"Retry-After": "1"} if status == 503 else {}
         return error_answer(name, str(error), status, asked, headers)
