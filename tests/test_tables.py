@@ -30,6 +30,7 @@ ELSEWHERE = {
     ("gr_clip.md", "measure"): "test_docs: beside GR-CLIP's own numbers",
     ("mini.md", "measure"): "test_docs: two encoders side by side",
     ("mini.md", "thing"): "test_docs: two columns of things",
+    ("sharding.md", ""): "speed: bench/shards.py, of one run",
     ("vectors.md", "calibration"): "test_docs: a column with another name",
 }
 # Numbers of the tables and figures that a paper has.

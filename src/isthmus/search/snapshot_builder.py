@@ -396,7 +396,8 @@ class SnapshotBuilder:
         encoder = self.opened.load()
         gathered = references.gather(self.store, encoder, [*self.own_queries(), *own])
         progress(1, steps)
-        request = "" if own or means is not None else drafts.request_of(spec, self.store, encoder)
+        plain = isinstance(spec, str) and not own and means is None  # `chosen` rejects what is no string
+        request = drafts.request_of(spec, self.store, encoder) if plain else ""
         begun = self._to_continue(request) if keep and on_disk else None
         if begun is not None:
             calibrated = begun
