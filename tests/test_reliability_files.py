@@ -37,7 +37,7 @@ def folder(tmp_path: Path, whole: Path) -> Path:
 
 
 def answers(things: Collection) -> Answers:
-    return [[(hit.id, hit.score) for hit in things.search(query, k=100)] for query in ASKED]
+    return [[(hit.id, round(hit.score, 4)) for hit in things.search(query, k=100)] for query in ASKED]  # of float32
 
 
 @pytest.fixture(scope="module")
