@@ -326,7 +326,7 @@ def test_every_route_stands_in_openapi_with_its_forms(client: TestClient) -> Non
     assert names <= set(described["components"]["schemas"])
 
 
-def test_every_route_describes_its_errors_and_what_it_sends_if_that_is_no_json(client: TestClient) -> None:
+def test_every_route_describes_its_errors_and_what_it_takes_and_sends_if_that_is_no_json(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     for place, operations in paths.items():
         for method, one in operations.items():
@@ -340,6 +340,8 @@ def test_every_route_describes_its_errors_and_what_it_sends_if_that_is_no_json(c
     assert sent(f"{documents}/{{id}}/parts/{{part}}", "get", "200") == ["*/*"]
     assert sent(documents, "post", "200") == sent(documents, "post", "202") == ["application/json"]
     assert sent(f"{documents}/{{id}}", "delete", "204") == []
+    taken = list(paths[documents]["post"]["requestBody"]["content"])
+    assert taken == ["application/json", "application/x-ndjson", "multipart/form-data"]
 
 
 def test_uploaded_files_become_documents(client: TestClient) -> None:

@@ -14,8 +14,7 @@ from serving import address_of, fill
 pytestmark = pytest.mark.install
 EXAMPLES = 12  # of each route
 ANNOUNCED = range(200, 500)
-
-
+SENT = {None, "application/json", "application/x-ndjson", "multipart/form-data"}  # types of bodies
 FREE = ("/health", "/ready")  # routes that need no key
 
 
@@ -39,6 +38,10 @@ def test_no_request_that_fits_the_description_makes_the_server_fail(served: tupl
     from hypothesis import HealthCheck, given, settings
     from schemathesis.specs.openapi import checks
 
+    @schemathesis.serializer("application/x-ndjson")
+    def lines(_: Any, value: Any) -> bytes:
+        return str(value).encode("utf-8", "replace")
+
     address, headers = served
     conformance = [
         checks.content_type_conformance,
@@ -48,6 +51,7 @@ def test_no_request_that_fits_the_description_makes_the_server_fail(served: tupl
     ]
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json", headers=headers)
     statuses: Counter[int] = Counter()
+    sent: set[str | None] = set()
     operations: list[Any] = list(schema.get_all_operations())
     for operation in (found.ok() for found in operations):
 
@@ -61,6 +65,7 @@ def test_no_request_that_fits_the_description_makes_the_server_fail(served: tupl
                 )
             answer = case.call(base_url=address, headers=headers)
             statuses[answer.status_code] += 1
+            sent.add(case.media_type)
             assert answer.status_code in ANNOUNCED, (case.method, case.path, answer.status_code, answer.text)
             if answer.status_code >= 400:
                 assert set(answer.json()["error"]) == {"type", "message", "request_id"}
@@ -72,5 +77,6 @@ def test_no_request_that_fits_the_description_makes_the_server_fail(served: tupl
                     case.validate_response(refused, checks=conformance)
 
         check()
+    assert sent == SENT
     assert statuses.total() > 100
     assert statuses[200] > 50

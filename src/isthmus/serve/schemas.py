@@ -61,11 +61,18 @@ def components(form: Any) -> dict[str, Any]:
 
 
 def described(
-    answer: Any = None, body: Any = None, *, status: int = 200, media: str = "", also: Mapping[int, Any] = {}
+    answer: Any = None,
+    body: Any = None,
+    *,
+    status: int = 200,
+    media: str = "",
+    also: Mapping[int, Any] = {},
+    bodies: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
     """Return the arguments of a route that describe its body and its answer in OpenAPI.
 
-    An answer of a ``media`` type is not JSON; ``also`` are the answers of other statuses.
+    An answer of a ``media`` type is not JSON; ``also`` are the answers of other statuses, and ``bodies`` the schemas of
+    bodies that are not JSON, by their media type.
     """
     error = {"description": "An error.", "content": _content(ErrorJson)}
     responses: dict[int | str, dict[str, Any]] = {"4XX": error, "5XX": error}
@@ -76,12 +83,16 @@ def described(
         responses[status] = {"description": "Done.", "content": {media: binary}}
     elif answer is not None:
         responses[status] = {"description": "Done.", "content": _content(answer)}
-    extra = {} if body is None else {"requestBody": {"required": True, "content": _content(body)}}
+    extra = {} if body is None else {"requestBody": {"required": True, "content": _content(body) | _schemas(bodies)}}
     return {"responses": responses, "openapi_extra": extra, "status_code": status, "response_class": Response}
 
 
 def _content(form: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": schema(form)}}
+    return _schemas({"application/json": schema(form)})
+
+
+def _schemas(of: Mapping[str, Any]) -> dict[str, Any]:
+    return {media: {"schema": one} for media, one in of.items()}
 
 
 def describe(app: FastAPI) -> None:

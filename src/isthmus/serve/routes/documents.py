@@ -33,13 +33,22 @@ from isthmus.storage.where import parse
 
 router = APIRouter(prefix="/v1/collections/{name}/documents")
 LARGEST_PAGE = 200
+STREAMS = {  # bodies that are not JSON, in OpenAPI
+    LINES[0]: {"type": "string", "description": "A NewDocumentJson on each line."},
+    UPLOAD: {
+        "type": "object",
+        "properties": {"file": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}},
+        "required": ["file"],
+        "description": "Files with their names; the names of the fields do not matter.",
+    },
+}
 WithIds = Annotated[bool, Query(description="list the ids that were added, updated and left unchanged, too")]
 
 
 @router.post(
     "",
     dependencies=[allow("write")],
-    **described(AddedJson, NewDocumentJson | NewDocumentsJson, also={202: JobJson}),
+    **described(AddedJson, NewDocumentJson | NewDocumentsJson, also={202: JobJson}, bodies=STREAMS),
 )
 async def add(
     name: Name,
