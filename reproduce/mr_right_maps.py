@@ -3,7 +3,7 @@
     python reproduce/mr_right_maps.py --data DIR --model OUT [--set SET] [--picture FILE]
                                                             (needs flickr8k/, docvqa/ for SET; two minutes)
 
-OUT is what ``isthmus train fusion --paper`` wrote, with its checkpoint; SET is ``related_set.py``'s. For the first
+OUT is the encoder that ``isthmus train fusion --paper`` wrote; SET is ``related_set.py``'s. For the first
 ``PHOTOS`` test photos and each kind of query: the logit of a match with its own document and with the next one, the
 share of the heat that lies on the photo, and the photo's share of the document's tokens. The picture shows two of the
 sample photos that come with isthmus: a heat map over the photo, and the words of its text, the brighter the redder.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,16 @@ import torch
 from related_set import build
 from right_set import NAMES
 from tables import Row, arguments, compared
+from tokenizers import Tokenizer
 
-from isthmus import samples
-from isthmus.encoders.images import Frame
-from isthmus.encoders.images import read as read_picture
+from isthmus import Document, Query, encoders, samples
+from isthmus.encoders.fusion import FusionEncoder
 from isthmus.queries.kinds import KINDS
-from isthmus.train.augment import resized
 from isthmus.train.fusion.model import FusedDocuments
-from isthmus.train.mr_right.make import load_trained, tower_folder
+from isthmus.train.mr_right.export import TOWERS
+from isthmus.train.mr_right.exported import read_matcher
 from isthmus.train.mr_right.maps import MatchMap, match_map
-from isthmus.train.mr_right.model import MrRight, ReadTexts
-from isthmus.train.mr_right.recipe import MrRightRecipe
-from isthmus.train.towers import tokenized, tokenizer
+from isthmus.train.mr_right.model import ReadTexts
 
 PHOTOS = 20
 SHOWN = [  # the documents of the picture, and their queries
@@ -59,34 +56,32 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
 class Reader:
-    """A trained model, and how it reads texts and pictures."""
+    """An exported model: its encoder reads texts and pictures, and its matcher is read back for gradients."""
 
-    model: MrRight
-    recipe: MrRightRecipe
-    folder: Path
-
-    def words(self, text: str, length: int) -> tuple[ReadTexts, list[str]]:
-        """Return the states of a text's tokens, without padding, and the tokens."""
-        reads = tokenizer(self.folder, length)
-        ids, mask = (part[:, : int(part.shape[1])] for part in tokenized(reads, [text]))
-        count = int(mask.sum())
-        with torch.no_grad():
-            found = self.model.read(ids[:, :count], mask[:, :count])
-        return found, [reads.id_to_token(int(one)) for one in ids[0, :count]]
+    def __init__(self, folder: Path) -> None:
+        encoder = encoders.load(f"onnx:{folder}")
+        if not isinstance(encoder, FusionEncoder):
+            raise SystemExit(f"{folder} has no matcher.")
+        self.read = encoder.matcher()
+        self.model = read_matcher(folder / "match.onnx")
+        self.tokens = Tokenizer.from_file(str(folder / TOWERS / "tokenizer.json"))
 
     def document(self, row: Mapping[str, str], images: Path) -> tuple[FusedDocuments, list[str]]:
-        """Return the features of a document, and the tokens of its text."""
-        text, tokens = self.words(row["doc_text"], self.recipe.document_tokens)
-        pixels = torch.from_numpy(read_picture(images / row["doc_image"], Frame(self.recipe.size)))
-        with torch.no_grad():
-            patches = self.model.look(resized(pixels.permute(2, 0, 1)[None], self.recipe.size))
-            return self.model.documents(text, patches), tokens
+        """Return the features of a document, without padding, and the tokens of its text."""
+        document = Document(row["doc_image"], row["doc_text"], str(images / row["doc_image"]))
+        item = next(one for _, one in self.read.inputs([document]))
+        found = self.read.documents.fuse([item])
+        real = found.masks[0].any(axis=0)
+        tensors = map(torch.from_numpy, (found.vectors, found.tokens[:, real], found.masks[:, :, real]))
+        tokens = [] if item.passage is None else item.passage.tokens.tolist()
+        return FusedDocuments(*tensors), [self.tokens.id_to_token(one) or "" for one in tokens]
 
     def map(self, query: str, document: FusedDocuments) -> MatchMap:
-        """Return the map of a query and a document."""
-        return match_map(self.model, document, self.words(query, self.recipe.query_tokens)[0])
+        """Return the map of a query, as far as it is one passage, and a document."""
+        read = self.read.query_inputs(Query(query))[0].sides
+        words = ReadTexts(torch.from_numpy(read["words_0"]), torch.from_numpy(read["mask_0"].astype(bool)))
+        return match_map(self.model, document, words)
 
 
 def table(
@@ -168,7 +163,7 @@ def main(data: Path, folder: Path, model: Path, picture: Path | None) -> list[Ro
         json.loads((folder / f"multimodal_{name}.json").read_text("utf-8"))[:PHOTOS]
         for name in ("documents", "test_queries")
     )
-    reader = Reader(*load_trained(model), tower_folder("mini"))
+    reader = Reader(model)
     if picture is not None:
         draw(reader, SHOWN, ASKED, samples.folder() / "photos", picture)
     return table(reader, held, asked, folder / "images")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from onnxruntime import InferenceSession
 from torch import Tensor, nn
 from torch.nn import functional as F
 from typer.testing import CliRunner
@@ -26,11 +27,14 @@ from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadInput, UnknownName
 from isthmus.queries.kinds import KINDS
 from isthmus.train import checkpoint
+from isthmus.train import export as shrinking
 from isthmus.train.augment import normalised
+from isthmus.train.fusion.layers import unit_mean
 from isthmus.train.fusion.model import FusedDocuments
 from isthmus.train.fusion.queues import Queue
 from isthmus.train.fusion.run import FusionRun
-from isthmus.train.mr_right import export, loop, make, maps, start, step
+from isthmus.train.mr_right import export, loop, maps, start, step
+from isthmus.train.mr_right.exported import read_matcher
 from isthmus.train.mr_right.matcher import ClassMatcher
 from isthmus.train.mr_right.measure import held_out
 from isthmus.train.mr_right.model import MrRight, ReadTexts
@@ -379,6 +383,28 @@ def test_the_exported_encoder_gives_the_models_vectors_and_matches(exported: tup
     assert float(logit) == pytest.approx(float(classes[0, 1] - classes[0, 0]), abs=1e-3)
 
 
+@pytest.mark.parametrize("small", [False, True])
+def test_the_matcher_is_read_back_as_it_was_exported(
+    exported: tuple[MrRight, Path], monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    model, out = exported
+    file = out / "match.onnx"
+    monkeypatch.setattr(shrinking, "SMALLEST", DIM)  # even these matrices
+    if small:
+        shrinking.shrink(file)
+    matcher = read_matcher(file)
+    tokens, words = torch.randn(3, 5, DIM), torch.randn(3, 4, DIM)
+    masks, there = torch.rand(3, 2, 5) < 0.5, torch.ones(3, 4, dtype=torch.bool)
+    given = {"document": tokens, "masks": masks, "similarity": torch.zeros(3, 1), "words_0": words, "mask_0": there}
+    (expected,) = InferenceSession(str(file)).run(["logits"], {name: one.numpy() for name, one in given.items()})
+    with torch.no_grad():
+        classes = matcher(tokens, masks, unit_mean(words, there), there)
+    assert np.allclose((classes[:, 1] - classes[:, 0]).numpy(), expected, atol=1e-4)
+    parameters = zip(matcher.parameters(), model.matcher.parameters(), strict=True)
+    changed = [float((read - trained).detach().abs().max()) for read, trained in parameters]
+    assert (0 < max(changed) < 0.1) if small else max(changed) < 1e-6
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -412,7 +438,7 @@ def test_a_map_shows_what_raises_the_match_and_leaves_the_model_alone() -> None:
     found = step.encode(model, step.draw(pairs(8), torch.arange(8), generator()), TRY, generator())
     document = FusedDocuments(*(part[:1] for part in found.documents))
     words = ReadTexts(found.words.states[:1], found.words.mask[:1])
-    seen = maps.match_map(model, document, words)
+    seen = maps.match_map(model.matcher, document, words)
     tokens = TRY.document_tokens + (SIZE // 8) ** 2
     assert seen.first.shape == (tokens,)
     assert seen.words.shape == (TRY.query_tokens, tokens)
@@ -452,8 +478,8 @@ def test_the_command_trains_the_towers_of_mini_and_writes_an_encoder(tmp_path: P
     ran = CliRunner().invoke(app, ["train", "fusion", *options, *sizes, "--rate", "1e-3"])
     assert ran.exit_code == 0, ran.output
     assert f"onnx:{out}" in ran.output
-    _, recipe = make.load_trained(out)
-    assert (recipe.size, recipe.match, recipe.rate, recipe.queue) == (32, 1, 1e-3, 9600)
+    recipe = torch.load(out / "run" / "checkpoint.pt", weights_only=True)["recipe"]
+    assert [recipe[name] for name in ("size", "match", "rate", "queue")] == [32, 1, 1e-3, 9600]
     encoder = encoders.load(f"onnx:{out}")
     vectors = encoder.encode_documents([Document("d", "text 0", pictures[0])]).parts["image+text"]
     assert vectors.shape == (1, 384)

@@ -9,7 +9,6 @@ import torch
 from isthmus.encoders.folder import describe
 from isthmus.encoders.locations import EMBEDDED
 from isthmus.errors import BadInput
-from isthmus.train import checkpoint
 from isthmus.train.fusion import data as pairs
 from isthmus.train.fusion.features import Report
 from isthmus.train.fusion.make import check_device
@@ -56,17 +55,6 @@ def make_mr_right(
     report("held out: " + ", ".join(f"{name} {value:.3f}" for name, value in last.items()))
     report("writing the encoder")
     export(model, folder / words.tokenizer, out, name=out.resolve().name, recipe=recipe, small=small)
-
-
-def load_trained(out: Path, towers: str = "mini") -> tuple[MrRight, MrRightRecipe]:
-    """Return the model of a training, with the weights that it kept, and its recipe; ``towers`` as in the training."""
-    saved = checkpoint.load(out / "run")
-    if saved is None:
-        raise BadInput(f"{out / 'run'} has no checkpoint. Train a model first: isthmus train fusion --paper.")
-    recipe = MrRightRecipe(**saved["recipe"])
-    model = _untrained(tower_folder(towers), recipe)
-    model.load_state_dict(saved["kept" if recipe.keep == "best" else "model"])
-    return model.eval(), recipe
 
 
 def tower_folder(towers: str) -> Path:

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from isthmus.train.fusion.layers import Attention, unit_mean
+from isthmus.train.fusion.layers import Attention, Shape, unit_mean
 from isthmus.train.fusion.model import FusedDocuments
-from isthmus.train.mr_right.matcher import RIGHT
-from isthmus.train.mr_right.model import MrRight, ReadTexts
+from isthmus.train.mr_right.matcher import RIGHT, ClassMatcher
+from isthmus.train.mr_right.model import ReadTexts
 
 
 class MatchMap(NamedTuple):
@@ -49,11 +49,11 @@ class RecordedAttention(Attention):
         return found
 
 
-def match_map(model: MrRight, documents: FusedDocuments, words: ReadTexts, layer: int = -2) -> MatchMap:
+def match_map(matcher: ClassMatcher, documents: FusedDocuments, words: ReadTexts, layer: int = -2) -> MatchMap:
     """Return the map of one pair; ``documents`` and ``words`` have one row each."""
-    own = copy.deepcopy(model.matcher).eval()
+    own = copy.deepcopy(matcher).eval()
     recorded: Any = own.layers[layer if len(own.layers) > 1 else -1]
-    attention = RecordedAttention(model.shape)
+    attention = RecordedAttention(Shape(dim=recorded.own.ask.in_features, heads=recorded.own.heads))
     attention.load_state_dict(recorded.own.state_dict())
     recorded.own = attention
     read = unit_mean(words.states.detach(), words.mask)
