@@ -1,13 +1,14 @@
 """BRIDGE's ladder with small models: text, + caption, + supervised FORGE, + reinforced FORGE, each also with LENS.
 
-    python reproduce/ladder.py --data DIR --out DIR [--lens]       (needs scifact/, flickr8k/; extra train; an hour)
+    python reproduce/ladder.py --data DIR --out DIR [--lens]   (needs scifact/, flickr8k/; extra train; an hour or two)
 
 FORGE is forge-mini, three times each: supervised, and reinforced after it with BM25 as the reward; searched with BM25
-and mini. With ``--lens``, LENS is MiniLM, fine-tuned on supervised FORGE's rewrites of the training claims, one chat
-each; one more FORGE is reinforced with LENS as its reward, and all are searched with MiniLM and LENS. 300 test claims
-over 1,000 abstracts, as chats of the seen style and of unseen styles (``chat_sets.py``). nDCG@10 is the mean over
-seeds, the interval is over claims, *seeds* the deviation between seeds. What ``--out`` holds is not made again. FORGE
-as a language model (``isthmus train forge --paper``) and LENS at the paper's size need a GPU.
+and mini. With ``--lens``, LENS is MiniLM, three times fine-tuned, each time on one supervised FORGE's rewrites of the
+training claims, one chat each; that FORGE is reinforced once more with this LENS as its reward, and all are searched
+with MiniLM and with the LENS of their seed. 300 test claims over 1,000 abstracts, as chats of the seen style and of
+unseen styles (``chat_sets.py``). nDCG@10 is the mean over seeds, the interval is over claims, *seeds* the deviation
+between seeds. What ``--out`` holds is not made again. FORGE as a language model (``isthmus train forge --paper``) and
+LENS at the paper's size need a GPU.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def main(data: Path, out: Path, lens: bool) -> list[Row]:
         _taught(out, seed, learned)
         _reinforced(out, f"rl-{seed}", seed, learned, lambda: _rewards(data, train))
     if lens:
-        _lens(out, train)
-        _reinforced(out, "rl-lens-0", 0, learned, lambda: [[Cached(dense(f"st:{out / 'lens/st'}", train, out))], []])
+        for seed in range(SEEDS):
+            _lens(out, seed, train)
+            _reinforced(out, f"rl-lens-{seed}", seed, learned, _rewards_of(out, seed, train))
     rows: list[Row] = []
     for chosen in (plain("claims, seen style", test), written("claims, unseen styles", test, "test")):
         rows += _rows(chosen, out, lens)
@@ -69,24 +71,35 @@ def _rows(chosen: ChatSet, out: Path, lens: bool) -> Iterator[Row]:
     several["+ FORGE, supervised"] = [_rewritten(out / f"sft-{seed}.onnx", whole) for seed in range(SEEDS)]
     several["+ FORGE, reinforced"] = [_rewritten(out / f"rl-{seed}.onnx", whole) for seed in range(SEEDS)]
     if lens:
-        several["+ FORGE, reinforced with LENS"] = [_rewritten(out / "rl-lens-0.onnx", whole)]
+        several["+ FORGE, reinforced with LENS"] = [
+            _rewritten(out / f"rl-lens-{seed}.onnx", whole) for seed in range(SEEDS)
+        ]
     several["the clean query"] = [ways["the clean query"]]
-    for name, retriever in _retrievers(chosen.documents, out, lens):
-        print(chosen.name, name, file=sys.stderr)
-        found = {way: [values_of(retriever, chosen, texts) for texts in runs] for way, runs in several.items()}
+    for name, retrievers in _retrievers(chosen.documents, out, lens):
+        say(f"{chosen.name} {name}")
+        found = {way: _runs(retrievers, chosen, texts) for way, texts in several.items()}
         for way, runs in found.items():
             yield row_of(chosen.name, name, way, runs)
-        pairs = zip(found["+ FORGE, reinforced"], found["+ FORGE, supervised"], strict=True)
-        yield row_of(chosen.name, name, "reinforced − supervised", [{q: a[q] - b[q] for q in a} for a, b in pairs])
+        for way in [way for way in found if "reinforced" in way]:
+            pairs = zip(found[way], found["+ FORGE, supervised"], strict=True)
+            gains = [{query: a[query] - b[query] for query in a} for a, b in pairs]
+            yield row_of(chosen.name, name, f"{way.removeprefix('+ FORGE, ')} − supervised", gains)
 
 
-def _retrievers(held: Documents, out: Path, lens: bool) -> Iterator[tuple[str, Retriever]]:
+def _runs(retrievers: Sequence[Retriever], chosen: ChatSet, texts: Sequence[Sequence[str]]) -> list[Values]:
+    """Search each seed's texts with the retriever of that seed; what is the same for all seeds is one."""
+    several = range(max(len(retrievers), len(texts)))
+    return [values_of(retrievers[seed % len(retrievers)], chosen, texts[seed % len(texts)]) for seed in several]
+
+
+def _retrievers(held: Documents, out: Path, lens: bool) -> Iterator[tuple[str, Sequence[Retriever]]]:
+    """Yield names with one retriever for all seeds, or one for each."""
     if lens:
-        yield "MiniLM", dense(f"st:{minilm()}", held, out)
-        yield "LENS", dense(f"st:{out / 'lens/st'}", held, out)
+        yield "MiniLM", [dense(f"st:{minilm()}", held, out)]
+        yield "LENS", [dense(_lens_of(out, seed), held, out) for seed in range(SEEDS)]
         return
-    yield "BM25", Bm25(held.ids, held.texts)
-    yield "mini", dense("mini", held, out)
+    yield "BM25", [Bm25(held.ids, held.texts)]
+    yield "mini", [dense("mini", held, out)]
 
 
 def row_of(chosen: str, retriever: str, way: str, runs: Sequence[Values]) -> Row:
@@ -157,14 +170,24 @@ def _rewards(data: Path, train: Documents) -> list[list[Retriever]]:
     return [[Cached(Bm25(held.ids, held.texts))] for held in (train, photos)]
 
 
-def _lens(out: Path, train: Documents) -> None:
-    """Fine-tune MiniLM on rewrites of the training claims' chats."""
-    if (out / "lens/st").exists():
+def _rewards_of(out: Path, seed: int, train: Documents) -> Callable[[], Sequence[Sequence[Retriever]]]:
+    """Return LENS over the abstracts as a reward; captions have none."""
+    return lambda: [[Cached(dense(_lens_of(out, seed), train, out))], []]
+
+
+def _lens_of(out: Path, seed: int) -> str:
+    return f"st:{out / f'lens-{seed}/st'}"
+
+
+def _lens(out: Path, seed: int, train: Documents) -> None:
+    """Fine-tune MiniLM on a supervised FORGE's rewrites of the training claims' chats."""
+    if (out / f"lens-{seed}/st").exists():
         return
-    sent = styled(train.queries, styles("train"), seed=21)
-    texts = _rewritten(out / "sft-0.onnx", [joined(chat.text, [chat.screen]) for chat in sent])
+    sent = styled(train.queries, styles("train"), seed=21 + seed)
+    texts = _rewritten(out / f"sft-{seed}.onnx", [joined(chat.text, [chat.screen]) for chat in sent])
     asked = [(chat.id, chat.id, text) for chat, text in zip(sent, texts, strict=True)]
-    make_lens(lens_set(out / "rewrites", train, asked), out / "lens", recipe=LENS, report=say)
+    made = lens_set(out / f"rewrites-{seed}", train, asked)
+    make_lens(made, out / f"lens-{seed}", recipe=replace(LENS, seed=seed), report=say)
 
 
 def lens_set(folder: Path, train: Documents, asked: Sequence[tuple[str, str, str]]) -> Path:
