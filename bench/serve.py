@@ -30,11 +30,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
-from serve_process import Client, Load, Process, asking, bare, chroma, filled_chroma, isthmus, together
+from serve_process import Client, LightClient, Load, Process, asking, bare, chroma, filled_chroma, isthmus, together
 from targets import Row, told
 
 from isthmus import Collection, Document
@@ -43,6 +43,7 @@ from isthmus.encoders.bank import queries
 THINGS = "/v1/collections/things"
 SEARCH, DOCUMENTS = f"{THINGS}/search", f"{THINGS}/documents"
 READERS, WRITERS, SLOW = 4, 2, 200
+PACE = 15  # writes a second of each writer, over HTTP and by the library
 DIM = 64
 TURNS = 4  # of what is compared, so that a change of the machine's load meets both
 VOCABULARY = np.array(sorted({word.lower() for query in queries() for word in re.findall("[A-Za-z]{3,}", query)}))
@@ -77,14 +78,18 @@ def vectors(count: int) -> Any:
 def mixed_work(
     read: Callable[[int, int], str], write: Callable[[int, int], str], wrote: Load
 ) -> Callable[[int, Callable[[], bool]], Iterator[str]]:
-    """Return work in which the first clients search, and the others write into a list of their own."""
+    """Return work in which the first clients search, and the others write into a list of their own, at a steady pace.
+
+    Without a pace the same machine would write twice as much over HTTP as by the library, and search less.
+    """
 
     def work(client: int, over: Callable[[], bool]) -> Iterator[str]:
-        number = 0
+        number, first = 0, perf_counter()
         while not over():
             if client < READERS:
                 yield read(client, number)
             else:
+                sleep(max(0.0, first + number / PACE - perf_counter()))
                 began = perf_counter()
                 status = write(client, number)
                 wrote.seconds.append(perf_counter() - began)
@@ -111,19 +116,22 @@ def by_library(folder: Path, seconds: float) -> Load:
 
 def by_http(server: Process, seconds: float, acknowledged: list[str]) -> tuple[Load, Load]:
     """Search and write over HTTP; ids that were acknowledged are added to the list."""
-    clients, wrote = [Client(server.port) for _ in range(READERS + WRITERS)], Load()
+    wrote = Load()
+    with ExitStack() as held:
+        places = [SEARCH] * READERS + [DOCUMENTS] * WRITERS
+        clients = [held.enter_context(LightClient(server.port, place)) for place in places]
 
-    def read(client: int, number: int) -> str:
-        return str(clients[client].ask("POST", SEARCH, {"query": words(client, number)})[0])
+        def read(client: int, number: int) -> str:
+            return clients[client].ask({"query": words(client, number)})
 
-    def write(client: int, number: int) -> str:
-        name = f"h{client}-{perf_counter():.9f}"
-        status, _ = clients[client].ask("POST", DOCUMENTS, {"id": name, "text": words(client, number)})
-        if status == 200:
-            acknowledged.append(name)
-        return str(status)
+        def write(client: int, number: int) -> str:
+            name = f"h{client}-{perf_counter():.9f}"
+            status = clients[client].ask({"id": name, "text": words(client, number)})
+            if status == "200":
+                acknowledged.append(name)
+            return status
 
-    return together(len(clients), seconds, mixed_work(read, write, wrote)), wrote
+        return together(len(clients), seconds, mixed_work(read, write, wrote)), wrote
 
 
 @contextmanager
@@ -152,13 +160,21 @@ def lost(server: Process, acknowledged: list[str]) -> int:
     return len(set(acknowledged) - found)
 
 
+def refitted(server: Process) -> None:
+    """Calibrate the collection again, and wait."""
+    job = server.ask("POST", f"{THINGS}/calibration", {"spec": "center"})[1]
+    while server.ask("GET", f"{THINGS}/jobs/{job['id']}")[1]["state"] in ("queued", "running"):
+        sleep(0.1)
+
+
 def measure_mixed(root: Path, seconds: float) -> Iterator[Row]:
     copy = root.parent / "library" / "things.isthmus"
     shutil.copytree(root / "things.isthmus", copy)
     acknowledged: list[str] = []
     ours, wrote, bare_call, memory = Load(), Load(), Load(), list[int]()
     with isthmus(root) as server:
-        by_http(server, 2, acknowledged)  # so that everything is loaded
+        by_http(server, 2, acknowledged)  # so that everything is loaded, and what a re-fit needs
+        refitted(server)
         for _ in range(TURNS):
             bare_call.add(by_library(copy, seconds / 2 / TURNS))
             memory.append(server.memory())
