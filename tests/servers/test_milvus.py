@@ -7,9 +7,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from isthmus import Collection, Document
+from isthmus import Collection, Document, Query
 from isthmus.errors import CannotReach
 from stock import Counting, mixed
 from vector_servers import NAMES, Milvus
@@ -73,3 +74,23 @@ with Collection.open({str(tmp_path / "c")!r}, {tiny!r}, follow=False) as things:
         assert found(things) == set(things.ids())
         assert "other" in found(things)
         assert things.snapshot().is_published
+
+
+@pytest.mark.parametrize("share", [1, 2, 10, 100])
+def test_the_default_index_finds_what_exact_search_finds_with_and_without_a_filter(
+    tmp_path: Path, milvus: Milvus, share: int
+) -> None:
+    rng = np.random.default_rng(share)
+    rows, asked = rng.normal(size=(3000, 32)).astype(np.float32), rng.normal(size=(20, 32)).astype(np.float32)
+    documents = [Document(str(n), vectors={"text": row}, metadata={"of": n % share}) for n, row in enumerate(rows)]
+    queries, where = [Query(vectors={"text": row}) for row in asked], {"of": 0}
+
+    def tops(vectors: str, name: str) -> list[set[str]]:
+        with Collection.open(tmp_path / name, "none", follow=False, vectors=vectors) as things:
+            things.add(documents)
+            things.calibrate("nnn(k=4)", queries=queries)
+            return [{hit.id for hit in hits} for hits in things.search_many(queries, k=10, where=where)]
+
+    wanted = tops("folder", "exact")
+    found = tops(f"{milvus.url.replace('http', 'milvus')}/{next(NAMES)}?timeout=60", "served")
+    assert np.mean([len(one & right) / 10 for one, right in zip(found, wanted, strict=True)]) >= 0.97

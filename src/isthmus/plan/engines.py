@@ -152,6 +152,7 @@ ENGINES: Mapping[str, Callable[[Workload, Constants], _Parts]] = MappingProxyTyp
         "postgresql vector": lambda load, constants: _postgres(load, constants, half=False),
         "postgresql halfvec": lambda load, constants: _postgres(load, constants, half=True),
         "qdrant hnsw": _qdrant,
+        "milvus ivf_flat": lambda load, constants: _milvus(load, constants, sizes.milvus_ivf_bytes),
         "milvus hnsw": lambda load, constants: _milvus(load, constants, sizes.milvus_hnsw_bytes),
         "milvus ivf_sq8": lambda load, constants: _milvus(load, constants, sizes.milvus_sq8_bytes),
     }

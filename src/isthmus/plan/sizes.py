@@ -79,6 +79,11 @@ def milvus_hnsw_bytes(rows: int, width: int) -> int:
     return rows * (4 * width + 4 * 2 * MILVUS_LINKS)
 
 
+def milvus_ivf_bytes(rows: int, width: int) -> int:
+    """An IVF_FLAT index in memory: the vectors and their row numbers; the centres are few."""
+    return rows * (4 * width + 8)
+
+
 def milvus_sq8_bytes(rows: int, width: int) -> int:
     """An IVF_SQ8 index in memory: a byte for each number."""
     return rows * (width + 8)
