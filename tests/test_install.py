@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
+MADE = """
+from isthmus import Collection, samples
+
+with Collection.open("things.isthmus", calibration="center+standardize") as things:
+    things.index(samples.folder(), ocr="never")
+    things.search("a cat")
+"""
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -71,3 +79,18 @@ def test_the_installed_package_is_imported_from_site_packages_and_marked_as_type
     where = run(installed / "python", "-c", "import isthmus; print(isthmus.__file__)", cwd=tmp_path)
     assert Path(where.strip()).parent.joinpath("py.typed").is_file()
     assert "site-packages" in where
+
+
+@pytest.mark.parametrize("extra", ["langchain", "llamaindex", "haystack"])
+def test_the_quick_start_of_a_framework_runs_with_its_extra_alone(extra: str, wheel: Path, tmp_path: Path) -> None:
+    """Its page in docs/quickstarts.md, over a picture and a note: what it imports and sends needs no other extra."""
+    venv.create(tmp_path / "own", with_pip=True)
+    python = tmp_path / "own" / SCRIPTS / "python"
+    run(python, "-m", "pip", "install", "--quiet", f"isthmus[{extra}] @ {wheel.as_uri()}", cwd=tmp_path)
+    page = (ROOT / "docs" / "quickstarts.md").read_text("utf-8")
+    (section,) = re.findall(rf"^## {extra}\n(.*?)^## ", page, re.MULTILINE | re.DOTALL | re.IGNORECASE)
+    (code,) = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    (tmp_path / "made.py").write_text(MADE)
+    (tmp_path / "start.py").write_text(code)
+    run(python, "made.py", cwd=tmp_path)
+    assert run(python, "start.py", cwd=tmp_path).startswith("photos/macaw.jpg")

@@ -15,8 +15,8 @@ from isthmus.errors import IsthmusError
 from isthmus.kinds import IMAGE, TEXT, Part
 from isthmus.search import Hit, SearchInterface
 from isthmus.serve.answers import public_text
+from isthmus.serve.media import PartBytes
 from isthmus.serve.pictures import PartSender
-from isthmus.serve.ranges import PartBytes
 
 EXCERPT = 600  # characters of the passage of a hit
 LONGEST = 20_000  # characters of a document at once

@@ -23,7 +23,7 @@ from isthmus.errors import BadInput, IsthmusError
 from isthmus.kinds import from_uri
 from isthmus.search import SearchInterface, SearchRequest
 from isthmus.serve.answers import public_text
-from isthmus.serve.ranges import PartBytes
+from isthmus.serve.media import PartBytes
 
 USUAL = PictureLimits()
 MOST = 50  # hits of one search

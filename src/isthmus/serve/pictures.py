@@ -17,36 +17,9 @@ from isthmus.encoders.images import Frame, file_bytes, read, whole
 from isthmus.errors import BadInput
 from isthmus.files import open_regular
 from isthmus.kinds import IMAGE, TEXT, Part
-from isthmus.serve.ranges import UNKNOWN, PartBytes, PartFile
+from isthmus.serve.media import HEAD, PartBytes, PartFile, media_type
 
 SMALLEST, LARGEST = 16, 2048  # pixels of a thumbnail's longer side
-FORMATS = (  # of files that browsers show, by how they begin
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF8", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (4, b"ftypavif", "image/avif"),
-    (8, b"WAVE", "audio/wav"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"\xff\xfb", "audio/mpeg"),
-    (0, b"OggS", "audio/ogg"),
-    (0, b"fLaC", "audio/flac"),
-    (4, b"ftypM4A", "audio/mp4"),
-    (4, b"ftyp", "video/mp4"),
-    (0, b"\x1a\x45\xdf\xa3", "video/webm"),
-)
-HEAD = 32  # bytes that say what a file is
-
-
-def media_type(data: bytes) -> str:
-    r"""Return what a file is, by its first bytes.
-
-    >>> media_type(b"\xff\xd8\xff\xe0"), media_type(b"<svg onload=alert(1)>")
-    ('image/jpeg', 'application/octet-stream')
-    >>> media_type(b"\0\0\0\x20ftypisom"), media_type(b"\0\0\0\x20ftypM4A ")
-    ('video/mp4', 'audio/mp4')
-    """
-    return next((kind for at, start, kind in FORMATS if data[at : at + len(start)] == start), UNKNOWN)
 
 
 @dataclass(slots=True, eq=False)

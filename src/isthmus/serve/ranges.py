@@ -7,57 +7,17 @@ what is not a range of bytes, with the whole, which the standard allows.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
 from io import BufferedReader
 
 from starlette.responses import Response, StreamingResponse
 
 from isthmus.files import CHUNK
 from isthmus.serve.errors import Refused
+from isthmus.serve.media import UNKNOWN, PartBytes, PartFile
 
 RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-UNKNOWN = "application/octet-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class PartBytes:
-    """What is sent of a part, in memory."""
-
-    data: bytes
-    media_type: str
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return len(self.data)
-
-    @property
-    def tag(self) -> str:
-        """A value that changes with the content, for caches."""
-        return f'"{sha256(self.data).hexdigest()[:32]}"'
-
-
-@dataclass(frozen=True, slots=True)
-class PartFile:
-    """What is sent of a part, in a file that is open."""
-
-    file: BufferedReader
-    media_type: str
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return os.fstat(self.file.fileno()).st_size
-
-    @property
-    def tag(self) -> str:
-        """A value that changes with the file, for caches; it says nothing else about it."""
-        state = os.fstat(self.file.fileno())
-        return f'"{sha256(f"{state.st_ino} {state.st_mtime_ns} {state.st_size}".encode()).hexdigest()[:32]}"'
 
 
 def part_answer(sent: PartBytes | PartFile, asked: Mapping[str, str]) -> Response:
