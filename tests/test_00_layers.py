@@ -19,6 +19,7 @@ LAYERS = [
         "prefetch",
         "service",
         "spans",
+        "urls",
     },
     {"isolated", "ocr"},
     {"registry", "kinds", "documents", "samples"},

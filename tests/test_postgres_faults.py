@@ -240,3 +240,38 @@ def test_a_collection_that_was_replaced_is_not_written_to(things: Collection, ur
         connection.execute(f"DROP SCHEMA {schema_of(things)}, {schema_of(things)}_reencode CASCADE")
     with Collection.open(url, counting), pytest.raises(CannotWrite, match="deleted or replaced while it was open"):
         things.add(mixed(1, seed=2))
+
+
+def lost_rows(things: Collection) -> dict[str, str]:
+    """Return the ways in which a publication's rows can be lost, by SQL."""
+    schema = schema_of(things)
+    with psycopg.connect(server().url) as connection:
+        names = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'folded\\_%%'"
+        ((table,),) = connection.execute(names, (schema,)).fetchall()
+    return {
+        "dropped": f"DROP TABLE {schema}.{table}",
+        "left out of a backup": f"TRUNCATE {schema}.{table}",
+        "not recorded": f"TRUNCATE {schema}.publications",
+        "forgotten": f"DELETE FROM {schema}.manifest WHERE name = 'publications'",
+    }
+
+
+@pytest.mark.parametrize("how", ["dropped", "left out of a backup", "not recorded", "forgotten"])
+@pytest.mark.parametrize("opened", ["before", "after"])
+def test_folded_vectors_that_are_lost_are_published_again_by_the_next_search(
+    things: Collection, url: str, counting: Counting, how: str, opened: str
+) -> None:
+    def found(one: Collection, **options: Any) -> list[tuple[str, float]]:
+        return [(hit.id, round(hit.score, 4)) for hit in one.search("a red cat", 30, **options)]
+
+    before = found(things)
+    with psycopg.connect(server().url, autocommit=True) as connection:
+        connection.execute(lost_rows(things)[how])
+    if opened == "after":
+        things.close()
+    with Collection.open(url, counting, create=False, follow=False) as again:
+        searched = things if opened == "before" else again
+        assert found(searched) == before
+        assert found(searched, where={"missing": {"exists": True}}) == []
+        assert found(again) == before
+        assert again.verify() == []

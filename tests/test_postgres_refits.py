@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query
+from isthmus.search import snapshot_builder
 from isthmus.storage.postgres import folded
+from isthmus.storage.postgres.store import PostgresStore
 from isthmus.storage.protocols import FoldedRows
 from postgres_server import server
 from stock import Counting, mixed
@@ -234,6 +236,66 @@ def test_a_reencoding_does_not_continue_a_killed_calibration_of_the_old_vectors(
         assert things.reencode(other, force=True).encoded == 40
         assert len(things.search("a red cat", k=100)) == 40
         things.calibrate("center")
+        assert len(tables_of(things)) == 1
+        assert things.verify() == []
+
+
+def before_fitting(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Let another process do some work between what a process has read and its lock to fit; once."""
+    usual = PostgresStore.fitting
+
+    def fitting(self: PostgresStore) -> AbstractContextManager[bool]:
+        monkeypatch.setattr(PostgresStore, "fitting", usual)
+        work()
+        return usual(self)
+
+    monkeypatch.setattr(PostgresStore, "fitting", fitting)
+
+
+def test_of_two_processes_that_search_first_one_calibrates(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        Collection.open(url, "none", "center", follow=False) as one,
+        Collection.open(url, "none", "center", follow=False) as two,
+    ):
+        one.add([Document(f"d{at}", vectors={"text": row}) for at, row in enumerate(VECTORS)])
+        before_fitting(monkeypatch, lambda: found(one))
+        seen = written(monkeypatch)
+        assert found(two) == found(one)
+        assert seen == [*range(1, 101)]
+        assert one.store.calibrations.versions() == [1]
+
+
+def test_a_refit_that_another_process_has_made_is_not_made_again(
+    things: Collection, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Collection.open(url, create=False) as other:
+        found(other)
+        other.add([Document(f"e{at}", vectors={"text": row + 3}) for at, row in enumerate(np.vstack([VECTORS] * 2))])
+        before_fitting(monkeypatch, lambda: things.calibrate("center"))
+        other.search(Query(vectors={"text": VECTORS[0]}))
+        other._snapshots.wait()
+        assert other._snapshots.last_error == ""
+        assert things.store.calibrations.versions() == [1, 2]
+        assert found(other) == found(things)
+
+
+def test_of_two_processes_that_miss_the_folded_vectors_one_publishes_them(
+    things: Collection, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = found(things)
+    with Collection.open(url, create=False, follow=False) as other, ExitStack() as held:
+        with psycopg.connect(server().url, autocommit=True) as connection:
+            connection.execute(f"DROP TABLE {tables_of(things)[0]}")
+        assert held.enter_context(things.store.building())
+
+        def meanwhile(_: float) -> None:
+            held.close()
+            assert found(things) == before
+
+        seen = written(monkeypatch)
+        monkeypatch.setattr(snapshot_builder, "sleep", meanwhile)
+        assert found(other) == before
+        assert seen == [*range(1, 101)]
         assert len(tables_of(things)) == 1
         assert things.verify() == []
 

@@ -28,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from isthmus.urls import without_password
+
 SHOWN = 80  # characters of a value that a message repeats
 
 
@@ -38,7 +40,7 @@ def shown(value: object) -> str:
     ('aaa…', '5')
     """
     try:
-        said = repr(value)
+        said = without_password(repr(value))
     except Exception:  # noqa: BLE001 - nested too deep, or a repr of its own that fails
         return f"a {type(value).__name__}"
     return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
@@ -55,7 +57,10 @@ def counted(number: int, noun: str) -> str:
 
 
 class IsthmusError(Exception):
-    """The base class of all exceptions of isthmus."""
+    """The base class of all exceptions of isthmus. Passwords are removed from the URLs in a message."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_password(one) if isinstance(one, str) else one for one in args))
 
 
 class BadInput(IsthmusError, ValueError):

@@ -36,6 +36,7 @@ from isthmus.search.json_forms import indexed_json
 from isthmus.search.page_texts import AUTO, MODES, PageCounts
 from isthmus.sources.speech import Transcriber, transcriber
 from isthmus.sources.whole_files import APART, WAYS
+from isthmus.urls import url_of
 
 SKIPPED = 3  # the exit code if some inputs were skipped
 
@@ -143,7 +144,7 @@ def index(  # noqa: PLR0913 - one name per option
     if watch and ray is not None:
         raise typer.BadParameter("--watch and --ray exclude each other. Give one of them.")
     for path in paths:
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) and url_of(str(path)) is None:
             raise typer.BadParameter(f"{path} does not exist. Check its name.")
         sources.open_source(path, kind=kind)  # reject unreadable paths before anything is created
     for option, value, known in (("--ocr", ocr, MODES), ("--pages", pages, WAYS)):

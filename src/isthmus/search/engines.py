@@ -16,6 +16,7 @@ from isthmus.storage.postgres import address as postgres
 from isthmus.storage.protocols import Store
 from isthmus.storage.sqlite.database import FILE, LOCK, Database
 from isthmus.storage.sqlite.folder import FolderStore
+from isthmus.urls import url_of
 
 MEMORY = ":memory:"
 
@@ -33,6 +34,11 @@ def open_store(path: str | PathLike[str], before_making: Callable[[Place], Made]
         from isthmus.storage.memory.store import MemoryStore  # late: most collections are in a folder
 
         return Path(MEMORY), MemoryStore(), before_making(Path(MEMORY))
+    if (url := url_of(os.fspath(path))) is not None:
+        raise BadInput(
+            f"{url} is not the place of a collection: that is a folder, or postgresql://… . Servers of vectors, as "
+            "qdrant://… and milvus://…, are named beside the folder: vectors=, --vectors."
+        )
     return _in_folder(Path(path), before_making)
 
 

@@ -149,6 +149,7 @@ def _search(
             manager.lost(view.snapshot)
             raise ChangedMeanwhile(str(error)) from None
     if not manager.publisher.serves(view.snapshot):  # read after the answer came, of the newest state
+        manager.lost(view.snapshot)
         raise ChangedMeanwhile("The vectors on the server were replaced meanwhile. Search again.")
     return found
 

@@ -26,10 +26,11 @@ from isthmus.search.calibrate import Means
 from isthmus.search.copy_record import COPY, check_finished
 from isthmus.search.handle import NO_ENCODER, Handle, encodings
 from isthmus.search.index_folder import Origin
-from isthmus.search.publisher import Publisher
+from isthmus.search.publisher import PUBLICATIONS, Publisher
 from isthmus.search.snapshot import Calibrated, FoldedBlock, ModalityIndex, Snapshot, folded, in_memory, unknown
 from isthmus.storage.base import State
 from isthmus.storage.protocols import Store
+from isthmus.storage.sqlite.database import ChangedMeanwhile
 from isthmus.types import Vectors
 
 INDEX_KIND = "index_kind"  # its name in the manifest
@@ -38,6 +39,10 @@ GROWTH = 2.0  # times as many vectors of a part as at the fit
 LONGEST_WAIT, PAUSE = 60.0, 0.1  # seconds, for another process that publishes; between two looks
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, of how many)
+
+
+class Superseded(ChangedMeanwhile):
+    """Another process has calibrated, or published, since this thread began to read: its work is there to be read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -253,6 +258,8 @@ class SnapshotBuilder:
         """
         lock = self.building if self._is_published(calibrated) else self._publishing
         with lock() as mine, self.store.database.reading():
+            if mine and self.publisher is not None and calibrated.version:
+                self._check_needed(calibrated.version)
             if not mine and self.publisher is not None:
                 there = self.publisher.loaded(calibrated, self.store)  # another process brings it up to date
                 if there is not None:
@@ -264,6 +271,17 @@ class SnapshotBuilder:
                 if trim:
                     self.store.trim(snapshot.sequence)
         return snapshot
+
+    def _check_needed(self, version: int) -> None:
+        """Raise an error if another process has done the work before this one had the lock.
+
+        A read that began earlier does not show that, so the manifest is read on a connection of its own.
+        """
+        names = ("calibration", PUBLICATIONS)
+        with self.store.again() as store:
+            now = store.database.manifest(*names)
+        if int(now.get("calibration", 0)) != version or now != self.store.database.manifest(*names):
+            raise Superseded(f"{self.opened.folder} was calibrated by another process meanwhile. Try again.")
 
     def _is_published(self, calibrated: Calibrated) -> bool:
         if self.publisher is None:
@@ -306,18 +324,21 @@ class SnapshotBuilder:
         asked: str | None = None,
         replacing: bool = False,
         means: Means = None,
+        over: int | None = None,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
         """Fit a calibration on what is there now, build its indexes, fit P(match), and publish it.
 
         With ``keep``, and if the collection is writable, it is published for all processes, unless another one was
         published meanwhile; ``replacing`` replaces that as well. The next one is made by the spec ``asked`` (default:
-        this spec).
+        this spec). With ``over`` nothing is done unless that calibration is still the published one: ``Superseded``.
         What is published is in ``coming`` until the caller serves it.
         """
         keep = keep and self.writable
         encoding = encodings(self.store.database)
         with self._fitting(keep), self._publishing() if keep else nullcontext(False) as mine:
+            if keep and over is not None:
+                self._check_needed(over)
             with self.store.database.reading():
                 before = None if replacing else self.version()
                 if not self.store.count():

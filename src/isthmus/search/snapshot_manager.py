@@ -20,7 +20,7 @@ drifted, rebuilds when the indexes have changed much, and follows the latest cha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock, RLock
 
@@ -34,7 +34,7 @@ from isthmus.search.calibrate import Means
 from isthmus.search.handle import encodings
 from isthmus.search.maintenance import MaintenanceWorker
 from isthmus.search.snapshot import REBUILD, Calibrated, Snapshot, in_memory
-from isthmus.search.snapshot_builder import Progress, SnapshotBuilder
+from isthmus.search.snapshot_builder import Progress, SnapshotBuilder, Superseded
 from isthmus.storage.base import State
 from isthmus.types import Vectors
 
@@ -112,9 +112,13 @@ class SnapshotManager(SnapshotBuilder):
             return served.snapshot
         stack.close()
         with self._following:
-            served = self.served
-            stack.enter_context(self.store.database.reading())
-            return self._up_to_date(served)
+            while True:
+                served = self.served
+                stack.enter_context(self.store.database.reading())
+                try:
+                    return self._up_to_date(served)
+                except Superseded:
+                    stack.close()
 
     def _is_of(self, served: Served, version: int) -> bool:
         return version == served.version or version in self.coming or version in self.loading
@@ -151,7 +155,7 @@ class SnapshotManager(SnapshotBuilder):
     def _first(self, spec: str, asked: str | None = None, means: Means = None) -> Snapshot:
         """Calibrate because a search needs it: where nothing can be written, for this process alone."""
         try:
-            return self.calibrated(spec, asked=asked, means=means)
+            return self.calibrated(spec, asked=asked, means=means, over=self.version())
         except CannotWrite:
             return self.calibrated(spec, keep=False, means=means)
 
@@ -192,11 +196,14 @@ class SnapshotManager(SnapshotBuilder):
         asked: str | None = None,
         replacing: bool = False,
         means: Means = None,
+        over: int | None = None,
         progress: Progress = lambda _, __: None,
     ) -> Snapshot:
         """Fit, build and publish a calibration, as ``made`` does, and serve it."""
         encoding = encodings(self.store.database)
-        snapshot = self.made(spec, own, keep=keep, asked=asked, replacing=replacing, means=means, progress=progress)
+        snapshot = self.made(
+            spec, own, keep=keep, asked=asked, replacing=replacing, means=means, over=over, progress=progress
+        )
         try:
             return self._serve(snapshot, encoding) if snapshot.calibrated.made else snapshot
         finally:
@@ -243,9 +250,10 @@ class SnapshotManager(SnapshotBuilder):
 
     def _rebuilt(self, calibrated: Calibrated, encoding: int) -> None:
         """Build the indexes again and serve them; only then forget what an older index needs to be followed."""
-        snapshot = self._serve(self.built(calibrated, trim=False), encoding)
-        if self.on_disk(snapshot):
-            self.store.trim(snapshot.sequence)
+        with suppress(Superseded):
+            snapshot = self._serve(self.built(calibrated, trim=False), encoding)
+            if self.on_disk(snapshot):
+                self.store.trim(snapshot.sequence)
 
     @property
     def _persists(self) -> bool:
@@ -294,7 +302,10 @@ class SnapshotManager(SnapshotBuilder):
             return
         self.checked = snapshot.sequence  # what fails is not tried again before the documents change
         if snapshot.unknown(self.store) or self.drifted(snapshot.calibrated.fitted.statistics):
-            self._in_background(lambda builder: builder.made(builder.requested_spec, means=builder.given_means()))
+            over = snapshot.calibrated.version or self.version()
+            self._in_background(
+                lambda builder: builder.made(builder.requested_spec, means=builder.given_means(), over=over)
+            )
         elif snapshot.needs_rebuild or self.other_index(snapshot):
             self._in_background(lambda builder: builder.built(snapshot.calibrated, trim=False))
 
@@ -316,7 +327,7 @@ class SnapshotManager(SnapshotBuilder):
                 RuntimeError,
                 ValueError,
             ) as error:  # RuntimeError: the interpreter is ending
-                moved = encodings(self.store.database) != encoding  # then the work was obsolete
+                moved = isinstance(error, Superseded) or encodings(self.store.database) != encoding  # work for nothing
                 self.last_error = "" if moved else str(error)
                 self._stand_in(version)
             finally:

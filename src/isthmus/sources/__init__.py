@@ -25,6 +25,7 @@ from isthmus.sources.files import FileReader, unreadable
 from isthmus.sources.folder import FileSource, FolderSource
 from isthmus.sources.names import readable
 from isthmus.sources.shards import ShardsSource, is_shard
+from isthmus.urls import url_of
 
 __all__ = ["KINDS", "SkippedInput", "Source", "SourceUnit", "open_source"]
 
@@ -54,6 +55,11 @@ def open_source(path: str | PathLike[str], *, kind: str | None = None) -> Source
     try:
         given.stat()
     except (FileNotFoundError, NotADirectoryError):
+        if (url := url_of(written)) is not None:
+            raise BadInput(
+                f"{url} is a URL, and documents are read from files and folders. A collection is named with --into "
+                "(Collection.open in Python); to copy one: isthmus copy SRC DST."
+            ) from None
         raise BadInput(
             f"{written} does not exist. Check the path; relative paths start at the current directory."
         ) from None

@@ -27,6 +27,7 @@ from isthmus.documents import Document, FileLike, Part
 from isthmus.errors import BadInput
 from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
+from isthmus.urls import url_of, without_password
 
 IDS = ("id", "_id")
 TEXTS = ("text", "caption", "content", "body")
@@ -34,7 +35,6 @@ FILES = ("image", "audio", "video")
 VECTORS = {f"{kind}_vector": kind for kind in ("text", *FILES)}
 FIELDS = (*TEXTS, "title", *FILES, "parts", "vectors", *VECTORS, "vector")  # a row without any of them is skipped
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +166,10 @@ def _file(kind: str, given: object, folder: Path) -> FileLike | None:
         raise BadInput(f"has {kinds.with_article(kind)} that is a {type(given).__name__}. Give a path or a data: URI")
     if given.startswith("data:"):
         return kinds.from_uri(given)
-    if URL.match(given):
+    if url_of(given) is not None:
         raise BadInput(
-            f"has {kinds.with_article(kind)} at {given[:80]}: isthmus does not download files. Download it and give "
-            "its path"
+            f"has {kinds.with_article(kind)} at {without_password(given)[:80]}: isthmus does not download files. "
+            "Download it and give its path"
         )
     return str(folder / given)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from isthmus.errors import BadInput, shown
+from isthmus.urls import without_password
 
-PASSWORD = re.compile(r"//([^:@/]*):[^@/]*@")
 ADDRESS = re.compile(r"([a-z][a-z0-9-]+):(?!//)(.+)", re.DOTALL)
 
 
@@ -52,8 +52,7 @@ class StoreAddress:
 
     def __str__(self) -> str:
         """The address without options and without a password: it is printed, and stored in files."""
-        place = PASSWORD.sub(r"//\1@", self.place)
-        return f"{self.kind}:{place}"
+        return f"{self.kind}:{without_password(self.place)}"
 
 
 def looks_like_store(text: str | None) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from isthmus.errors import BadInput
+from isthmus.urls import PASSWORD
 
 SCHEMES = ("postgresql", "postgres")
 PARAMETER = "collection"
@@ -27,6 +28,7 @@ NAMES = ("database", "database-half")  # where a collection keeps its folded vec
 SHARDED = ("shards", "shards-half")  # or on the shard servers of that database
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,47}")  # PostgreSQL's names have 63 bytes; ours get an ending
 TAKEN = ("public", "information_schema")  # schemas that other tables live in
+BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})|%00")
 SECONDS = 10  # to wait for a connection
 # A server that has vanished without a word is noticed after about a minute, not after two hours.
 USUAL = {"connect_timeout": str(SECONDS), "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
@@ -50,8 +52,11 @@ class PostgresAddress:
             parts = urlsplit(text)
             given = parse_qsl(parts.query, keep_blank_values=True)
             shown = _without_password(parts)
-        except ValueError as error:
-            raise BadInput(f"The URL of the collection cannot be read: {error}. {_HOW}") from None
+        except ValueError:
+            raise BadInput(_UNREADABLE) from None
+        at = parts.netloc.count("@")
+        if at > 1 or (not at and PASSWORD.search(text)) or BAD_ESCAPE.search(parts.netloc):
+            raise BadInput(_UNREADABLE)
         if parts.scheme in SCHEMES and "://" not in text:
             raise BadInput(f"The URL of the collection has lost a slash: pass it as a string, not as a Path. {_HOW}")
         if parts.scheme not in SCHEMES:
@@ -91,3 +96,7 @@ def _with_slashes(url: str) -> str:
 
 
 _HOW = "Write postgresql://user@host/database?collection=things."
+_UNREADABLE = (  # what is wrong may be in the password, which is not repeated
+    "The URL of the collection cannot be read: its host or its port is not one. Special characters of a password are "
+    f"escaped: %40 is @, %2F is /, %3A is :, %25 is %. {_HOW}"
+)

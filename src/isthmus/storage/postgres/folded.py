@@ -110,9 +110,12 @@ class PostgresFolded:
             connection.execute("INSERT INTO publications VALUES (%s, %s)", (key, width))
 
     def about(self, key: str) -> About | None:
-        """Return what was last marked; None where there is no such publication, or it was never marked."""
-        found = self._database.one("SELECT about FROM publications WHERE key = %s", key)
-        return None if found is None or found[0] is None else About.from_json(found[0])
+        """Return what was last marked; None where there is no such publication, or its rows are lost."""
+        with suppress(NotPublished), self._on(key, write=False) as (connection, table):
+            if _has_rows(connection, table, key):
+                found = connection.execute("SELECT about FROM publications WHERE key = %s", (key,)).fetchone()
+                return None if found is None or found[0] is None else About.from_json(found[0])
+        return None
 
     def mark(self, key: str, about: About) -> None:
         """Record how far a publication is; a complete one gets its indexes first."""
@@ -159,6 +162,8 @@ class PostgresFolded:
                     connection.execute(INDEXED[True])
                 for place, (document, passage, product) in enumerate(found):
                     inner[at, place], rows[at, place] = product, (document, passage)
+            if not (rows >= 0).any() and not _has_rows(connection, table, key):
+                raise self._missing(key)
         return inner, rows
 
     def count(self, key: str, modality: str, where: RowFilter) -> int:
@@ -262,6 +267,12 @@ def _make(connection: Connection, table: sql.Identifier) -> None:
     for privilege, role in connection.execute(GRANTS).fetchall():
         to = sql.SQL("PUBLIC") if role is None else sql.Identifier(role)
         connection.execute(sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(privilege), table, to))
+
+
+def _has_rows(connection: Connection, table: PublicationTable, key: str) -> bool:
+    """Whether a publication has any row; one without was dropped, or left out of a backup, and is made again."""
+    statement = sql.SQL("SELECT FROM {} WHERE key = %s LIMIT 1").format(table.sql)
+    return bool(connection.execute(statement, (key,)).rowcount)
 
 
 def _statement(key: str, passing: Sql, asked: tuple[str, PublicationTable, str, int]) -> tuple[Any, tuple[Any, ...]]:

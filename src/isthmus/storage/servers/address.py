@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from isthmus.errors import BadInput
 from isthmus.registry import lookup
+from isthmus.urls import PASSWORD
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
@@ -34,13 +35,12 @@ class ServerAddress:
         try:
             parts = urlsplit(text)
             settings = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
-        except ValueError as error:
-            raise BadInput(f"{text!r} cannot be read as an address: {error}.") from None
-        if "@" in parts.netloc:
-            hidden = text.replace(parts.netloc, parts.netloc.rpartition("@")[2])
+        except ValueError:
+            raise BadInput(f"{text!r} cannot be read as an address.") from None
+        if "@" in parts.netloc or PASSWORD.search(text):
             raise BadInput(
-                f"The address {hidden!r} came with a user name or a password, and it is stored in the collection. "
-                "Leave them out and set them in the environment."
+                f"The address {parts.scheme}://… came with a user name or a password, and it is stored in the "
+                "collection. Leave them out and set them in the environment."
             )
         folder, _, name = parts.path.rpartition("/")
         if not NAME.fullmatch(name):
