@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ WRITTEN = {  # the prompts of a text, a picture, both, and a query of words
         f"{QUERY}a cat{ANSWER}",
     ),
 }
+ONE_AFTER_ANOTHER = {"vlm2vec", "gme"}  # how their own code counts the positions of a picture's tokens
 PICTURE = np.random.default_rng(0).integers(0, 255, size=(30, 50, 3), dtype=np.uint8)
 
 
@@ -87,11 +89,24 @@ def state(family: str, folder: Path, prompt: str, *, pictured: bool) -> Any:
         count = int(seen["image_grid_thw"].prod()) // 4 if pictured else 0
         given = reader(prompt.replace("<|image_pad|>", "<|image_pad|>" * count), return_tensors="pt")
         given = {name: given[name] for name in ("input_ids", "attention_mask")} | dict(seen)
+        if family in ONE_AFTER_ANOTHER:
+            return _by_language_model(model, given)
         if pictured:
             given["mm_token_type_ids"] = (given["input_ids"] == model.config.image_token_id).int()
     with torch.no_grad():
         states = model(**given, output_hidden_states=True).hidden_states[-1]  # as E5-V's own code takes it
     return torch.nn.functional.normalize(states[0, -1], dim=-1).numpy()
+
+
+def _by_language_model(model: Any, given: dict[str, Any]) -> Any:
+    """The unit state of the last token as GME's own code takes it: no positions reach the language model."""
+    with torch.no_grad():
+        embedded = model.get_input_embeddings()(given["input_ids"])
+        if "pixel_values" in given:
+            seen = model.model.visual(given["pixel_values"], grid_thw=given["image_grid_thw"]).pooler_output
+            embedded[given["input_ids"] == model.config.image_token_id] = seen
+        states = model.model.language_model(inputs_embeds=embedded, attention_mask=given["attention_mask"])
+    return torch.nn.functional.normalize(states.last_hidden_state[0, -1], dim=-1).numpy()
 
 
 def test_every_family_of_prompts_is_tested() -> None:
@@ -134,6 +149,32 @@ def test_a_vector_does_not_depend_on_its_batch(family: str, folders: dict[str, P
     alone = [encoders.load(encoder.name, batch=1).encode_documents([document]) for document in documents]
     rows = np.concatenate([one.parts["text"] for one in alone])
     np.testing.assert_allclose(together.parts["text"], rows, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_texts_have_the_vectors_of_the_librarys_batch_padded_on_the_left(family: str, folders: dict[str, Path]) -> None:
+    folder = folders[FAMILIES[family].__name__]
+    texts = ["a cat", "a long text about a dog that sits on the sofa", "red"]
+    model = getattr(hub, PROMPTS[family].model).from_pretrained(folder).eval()
+    reader = hub.AutoTokenizer.from_pretrained(folder, padding_side="left")
+    prompts = [WRITTEN[family][0].replace("a cat", text) for text in texts]
+    given = reader(prompts, padding=True, return_tensors="pt")
+    assert given["attention_mask"][:, 0].tolist() == [0, 1, 0]
+    inputs = {name: given[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        states = model(**inputs, output_hidden_states=True).hidden_states[-1][:, -1]
+    encoder = encoders.load(name_of(family, folders))
+    found = encoder.encode_documents([Document(id=str(row), text=text) for row, text in enumerate(texts)])
+    right = torch.nn.functional.normalize(states, dim=-1).numpy()
+    np.testing.assert_allclose(found.parts["text"], right, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", sorted(ONE_AFTER_ANOTHER))
+def test_a_grid_of_positions_would_give_a_picture_another_vector(family: str, folders: dict[str, Path]) -> None:
+    encoder: Any = encoders.load(name_of(family, folders))
+    grid = replace(encoder, tower=replace(encoder.tower, prompts=replace(PROMPTS[family], grid=True)), identity="grid")
+    one, other = (each.encode_queries([Query(image=PICTURE)]).parts["image"][0] for each in (encoder, grid))
+    assert one @ other < 0.999
 
 
 @pytest.mark.parametrize("family", FAMILIES)

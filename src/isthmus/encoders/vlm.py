@@ -108,9 +108,11 @@ class VlmTower:
         repeats = iter(counts)
         said = [self.prompt(one, role, next(repeats) if one.pixels is not None else 0) for one in inputs]
         tokens, mask = self._tokens(said)  # (n, t)
-        shown = tokens == self.tokenizer.convert_tokens_to_ids(self.prompts.placeholder)
         given = {"input_ids": tokens, "attention_mask": mask, **seen}
-        if "image_grid_thw" in seen:
+        if not self.prompts.grid:
+            given["position_ids"] = np.broadcast_to(np.arange(tokens.shape[1]), (3, *tokens.shape)).copy()
+        elif "image_grid_thw" in seen:
+            shown = tokens == self.tokenizer.convert_tokens_to_ids(self.prompts.placeholder)
             given["mm_token_type_ids"] = shown.astype(np.int64)
         return self.model.launch(_last_state, given)
 
@@ -135,7 +137,7 @@ class VlmTower:
 
 def _last_state(model: Any, inputs: Mapping[str, Any]) -> Any:
     """Return the state of the last token of each prompt, ``(n, d)``."""
-    states = model.model(**inputs).last_hidden_state  # (n, t, d)
+    states = model.model(**inputs, use_cache=False).last_hidden_state  # (n, t, d)
     last = inputs["attention_mask"].sum(dim=1) - 1
     return states[need("torch", extra=EXTRA).arange(len(states), device=states.device), last]
 

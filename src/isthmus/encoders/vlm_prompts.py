@@ -12,6 +12,10 @@ vector. Sources and deviations:
   default instruction, for queries too.
 - ``qwen3-vl-embedding``: Li et al., *Qwen3-VL-Embedding*, 2026, and its card: one instruction for queries, the default
   for documents. The tokenizer adds the last token itself.
+
+Positions: Qwen2-VL and Qwen3-VL give the tokens of a picture positions in a grid (M-RoPE). VLM2Vec and GME count them
+one after another, as words: the prompt of VLM2Vec has no ``<|vision_start|>``, by which transformers found pictures
+when it was trained, and GME's code calls the language model without positions.
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ class Prompts:
     picture: Mapping[Role, str]
     both: Mapping[Role, str]
     length: int  # tokens of a passage
+    grid: bool = True  # whether the tokens of a picture have positions in a grid; False: one after another
     pixels: tuple[int, int] | None = None  # of a picture, at least and at most; None: as the model's processor says
 
 
@@ -84,6 +89,7 @@ PROMPTS: Mapping[str, Prompts] = MappingProxyType(
             picture=_same("{image} Represent the given image."),
             both=_same("{image} Represent the given image with the following question: {text}"),
             length=512,
+            grid=False,
         ),
         "gme": Prompts(
             model_type="qwen2_vl",
@@ -94,6 +100,7 @@ PROMPTS: Mapping[str, Prompts] = MappingProxyType(
             picture=_GME,
             both=_GME,
             length=1800,
+            grid=False,
             pixels=(256 * 28 * 28, 1280 * 28 * 28),
         ),
         "qwen3-vl-embedding": Prompts(
