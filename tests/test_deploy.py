@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import needed
 from isthmus.cli import app
 from serving import address_of, fill
 
@@ -53,9 +54,7 @@ def unit(tmp_path: Path) -> Path:
 
 
 def analysed(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("systemd-analyze is not installed")
+    program = needed.program("systemd-analyze")
     said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     found = re.match(r"systemd (\d+)", said)
     if found is None or int(found[1]) < OFFLINE_SINCE:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import needed
 import recordings
 from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.errors import BadFile, BadInput, MissingExtra, UnknownName
@@ -40,7 +41,7 @@ def missing() -> str:
     return ""
 
 
-needs_library = pytest.mark.skipif(bool(missing()), reason=missing())
+needs_library = needed.unless(missing())
 
 
 def test_without_the_library_the_error_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:

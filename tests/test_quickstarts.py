@@ -19,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
 import isthmus
+import needed
 from isthmus import samples
 from isthmus.cli.verbs import app
 from serving import address_of
@@ -89,9 +90,7 @@ def test_the_curl_commands_do_what_the_page_says(address: str) -> None:
 
 
 def test_curl_itself_sends_the_commands_of_the_page(address: str) -> None:
-    program = shutil.which("curl")
-    if program is None:
-        pytest.skip("curl is not installed")
+    program = needed.program("curl")
     answers = []
     for words in [words for block in blocks("curl", "sh") for words in commands(block)]:
         sent = [program, "--noproxy", "*", "--fail-with-body", *(word.replace(SERVER, address) for word in words[1:])]

@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import browser
+import needed
 from isthmus.serve.app import PAGE
 from isthmus.serve.page_files import FOR_GOOD, PageFiles
 from serving import client_of
@@ -172,9 +173,9 @@ def test_a_missing_browser_skips_a_test_and_fails_it_where_everything_has_to_run
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(browser, "missing", lambda: "chromium is not installed")
-    monkeypatch.delenv(browser.EVERYTHING, raising=False)
+    monkeypatch.delenv(needed.EVERYTHING, raising=False)
     with pytest.raises(pytest.skip.Exception, match="chromium"):
         browser.need_browser()
-    monkeypatch.setenv(browser.EVERYTHING, "1")
+    monkeypatch.setenv(needed.EVERYTHING, "1")
     with pytest.raises(pytest.fail.Exception, match="chromium"), browser.chromium():
         pass

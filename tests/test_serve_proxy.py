@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import ssl
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import needed
 from serving import THINGS, address_of, fill, until
 from test_serve_process import HIDDEN, SMUGGLING
 
@@ -69,13 +69,6 @@ def documented(kind: str) -> str:
     return found[1]
 
 
-def program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
@@ -84,7 +77,7 @@ def free_port() -> int:
 def nginx(folder: Path, port: int, server: str) -> list[str]:
     """Write nginx's configuration, with the documented server in it, and return the command."""
     made = ["-keyout", str(folder / "search.key"), "-out", str(folder / "search.pem"), "-subj", f"/CN={NAME}"]
-    command = [program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *made]
+    command = [needed.program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *made]
     subprocess.run(command, check=True, capture_output=True)
     own = replaced(
         documented("nginx"),
@@ -96,7 +89,15 @@ def nginx(folder: Path, port: int, server: str) -> list[str]:
         f"daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log {folder}/errors;\nevents {{}}\n"
         f"http {{\naccess_log off;\n{places}{own}}}\n"
     )
-    command = [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "errors")]
+    command = [
+        needed.program("nginx"),
+        "-p",
+        str(folder),
+        "-c",
+        str(folder / "nginx.conf"),
+        "-e",
+        str(folder / "errors"),
+    ]
     checked = subprocess.run([*command, "-t"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
     assert "[warn]" not in checked.stderr
@@ -111,10 +112,10 @@ def caddy(folder: Path, port: int, server: str) -> list[str]:
     changed = replaced(given, {f"{NAME} {{": settings + site, "127.0.0.1:8080": server.removeprefix("http://")})
     for name, text in (("documented", given), ("Caddyfile", changed)):
         (folder / name).write_text(text)
-        command = [program("caddy"), "adapt", "--adapter", "caddyfile", "--config", str(folder / name)]
+        command = [needed.program("caddy"), "adapt", "--adapter", "caddyfile", "--config", str(folder / name)]
         checked = subprocess.run(command, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stderr
-    return [program("caddy"), "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    return [needed.program("caddy"), "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
 
 
 def replaced(text: str, names: dict[str, str]) -> str:

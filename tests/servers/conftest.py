@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import vector_servers
 from isthmus import encoders
 from isthmus.encoders import Encoder
 from stock import Counting
@@ -43,13 +44,10 @@ def counting(encoder: Encoder) -> Counting:
 
 
 @pytest.fixture(scope="session")
-def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
-    if not is_alone():
+def milvus() -> Milvus:
+    if not is_alone():  # a reason also where every test is asked for: not every machine lets us have such a network
         pytest.skip("Milvus listens on all addresses, and there are others than loopback. make test-all has none")
-    server = Milvus(tmp_path_factory.mktemp("milvus"))
-    server.start()
-    yield server
-    server.stop()
+    return vector_servers.milvus()
 
 
 @pytest.fixture(scope="session", params=["qdrant", "milvus"])
