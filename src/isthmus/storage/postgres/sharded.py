@@ -52,6 +52,7 @@ EXACTLY = "d.vector <#> %s::vector"
 NEAREST = """
 (SELECT {number} AS shard, d.document, d.passage, {columns} FROM {table} d WHERE {where} ORDER BY near LIMIT {limit})
 """
+FEW = "(SELECT {number}, count(*) FROM (SELECT FROM {table} d WHERE {where} LIMIT {most}) AS few)"
 BETWEEN = ('could not connect to server "', "could not establish connection")  # of postgres_fdw, of dblink
 ON_SHARD = "remote SQL command"  # in the context of what went wrong there
 GONE = ("08", "57P")  # states: no connection, or the server stopped
@@ -152,9 +153,11 @@ class PostgresSharded:
         with self._transaction(write=False) as (connection, all_of_them):
             asked = [shard for shard in all_of_them if shard.name not in where.without]
             width = self._checked(connection, key, asked)
+            filtered = where.condition is not None or where.only is not None
+            few = _with_few(connection, asked, only) if filtered else []
             for at, query in enumerate(queries):
                 nearest = NearestSearch(only, vector_text(query), width, self._kind(width), k)
-                for place, (product, document, passage) in enumerate(_found(connection, nearest, asked)):
+                for place, (product, document, passage) in enumerate(_found(connection, nearest, asked, few)):
                     inner[at, place], rows[at, place] = -product, (document, passage)
         return inner, rows
 
@@ -292,18 +295,36 @@ class PostgresSharded:
         return True
 
 
-def _found(connection: Connection, nearest: NearestSearch, asked: Sequence[Shard]) -> list[tuple[float, int, int]]:
-    """Return the best rows of all shards, (distance, document, passage), the nearest first."""
+def _with_few(connection: Connection, asked: Sequence[Shard], only: Sql) -> list[Shard]:
+    """Return the shards where a filter leaves so few rows that comparing all is faster than to walk the graph."""
     if not asked:
         return []
+    each = [FEW.format(number=one.number, table=one.table, where=only.text, most=EXACT_BELOW) for one in asked]
     # never prepared: a plan that is kept would not heed the filter's values
-    found = connection.execute(*nearest.on(asked), prepare=False).fetchall()
-    counts = [sum(row[0] == shard.number for row in found) for shard in asked]
-    few = [shard for shard, count in zip(asked, counts, strict=True) if count < nearest.limit]
-    if few:  # all that may be found there, or a walk that ended too early
-        numbers = {shard.number for shard in few}
+    found = connection.execute(" UNION ALL ".join(each), only.values * len(asked), prepare=False).fetchall()
+    numbers = {number for number, count in found if count < EXACT_BELOW}
+    return [shard for shard in asked if shard.number in numbers]
+
+
+def _found(
+    connection: Connection, nearest: NearestSearch, asked: Sequence[Shard], few: Sequence[Shard] = ()
+) -> list[tuple[float, int, int]]:
+    """Return the best rows of all shards, (distance, document, passage), the nearest first.
+
+    Every row is compared on the shards with ``few``, the others are asked by their index.
+    """
+    by_index = [shard for shard in asked if shard not in few]
+    parts = [nearest.on(some, exact=some is few) for some in (by_index, few) if some]
+    if not parts:
+        return []
+    statement, values = " UNION ALL ".join(text for text, _ in parts), tuple(v for _, values in parts for v in values)
+    found = connection.execute(statement, values, prepare=False).fetchall()
+    counts = [sum(row[0] == shard.number for row in found) for shard in by_index]
+    again = [shard for shard, count in zip(by_index, counts, strict=True) if count < nearest.limit]
+    if again:  # all that may be found there, or a walk that ended too early
+        numbers = {shard.number for shard in again}
         found = [row for row in found if row[0] not in numbers]
-        found += connection.execute(*nearest.on(few, exact=True), prepare=False).fetchall()
+        found += connection.execute(*nearest.on(again, exact=True), prepare=False).fetchall()
     return sorted((product, document, passage) for _, document, passage, product, *_ in found)[: nearest.k]
 
 
