@@ -26,7 +26,7 @@ from isthmus.calibration import Fitted
 from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.abilities import EncodesAhead
+from isthmus.encoders.abilities import EncodesAhead, Usage
 from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import ModelPool, Runtime
 from isthmus.errors import BadInput, BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
@@ -176,6 +176,11 @@ class Collection:
         """The collection's encoder, loaded when first needed; None for a collection of vectors."""
         self._handle.reload_if_reencoded()
         return self._handle.load()
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """What services were asked since the collection was opened, by the name of the encoder or the reranker."""
+        return {**self._handle.usage(), **self._searches.rerankers.usage()}
 
     def get(self, name: str) -> Document:
         """Return a document by its id."""
