@@ -28,8 +28,10 @@ from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
 from isthmus.encoders.abilities import EncodesAhead, Usage
 from isthmus.encoders.base import FULL
+from isthmus.encoders.locations import user_cache
 from isthmus.encoders.runtime import ModelPool, Runtime
 from isthmus.errors import BadInput, BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
+from isthmus.ocr.cache import TextCache
 from isthmus.prefetch import prefetch
 from isthmus.registry import lookup, suggestion
 from isthmus.search import arguments, calibrate
@@ -55,7 +57,7 @@ from isthmus.search.sync import SourceSync, Workers
 from isthmus.search.values import ValueCounts
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
-from isthmus.sources.speech import SpeechSource, Transcriber
+from isthmus.sources.speech import SPOKEN, SpeechSource, Transcriber
 from isthmus.sources.whole_files import APART, WAYS
 from isthmus.storage.base import Compacted
 from isthmus.storage.protocols import PublishedVectors, Store
@@ -284,7 +286,9 @@ class Collection:
         arguments.callback("progress", progress)
         lookup({way: way for way in WAYS}, pages, "value of pages")
         found = [self._source(path, kind) for path in paths]
-        found = found if transcribe is None else [SpeechSource(source, transcribe) for source in found]
+        if transcribe is not None:
+            spoken = TextCache(user_cache() / SPOKEN)
+            found = [SpeechSource(source, transcribe, spoken) for source in found]
         report = Indexed(listing=len(found))
         elsewhere = None if workers is None else self._elsewhere(workers)
         with self._page_texts(ocr, report.pages) as texts, self._writing(elsewhere, alone=True) as writer:
