@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from isthmus import Collection, Document, encoders
 from isthmus.cli import app
-from isthmus.devices import torch_devices
+from isthmus.devices import list_devices
 from isthmus.errors import BadFile, BadInput, UnknownName
 from sample_files import check_collection, few_files
 
@@ -146,7 +146,7 @@ def test_doctor_lists_the_devices_of_torch_and_which_compute_in_half_precision(m
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda name: f"GPU {name[-1]}")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert torch_devices("hf") == {
+    assert list_devices("hf") == {
         "cpu": "half precision: bfloat16",
         "cuda:0": "GPU 0, half precision: bfloat16",
         "cuda:1": "GPU 1, no half precision",

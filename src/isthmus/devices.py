@@ -40,8 +40,8 @@ def half_type(device: str) -> str:
     return "float16" if device.partition(":")[0] == "mps" else "bfloat16"
 
 
-def torch_devices(extra: str) -> dict[str, str]:
-    """Return each device of torch, with what it is and whether it computes in half precision: a product is tried."""
+def list_devices(extra: str) -> dict[str, str]:
+    """Return each device of torch with what it is and whether it computes in half precision: a product is tried."""
     torch = need("torch", extra=extra)
     found = {}
     for kind in _kinds(torch):

@@ -21,7 +21,7 @@ from isthmus.cli import show
 from isthmus.cli.extras import EXTRAS, install
 from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
-from isthmus.devices import torch_devices
+from isthmus.devices import list_devices
 from isthmus.documents import Query
 from isthmus.encoders.clip_source import find_clip
 from isthmus.encoders.families import EncoderFamily, full_name, installed
@@ -96,7 +96,7 @@ def _torch() -> Finding:
     if find_spec("torch") is None:
         return Finding("torch", False, f"not installed; encoders on it need it ({install('hf')})")
     try:
-        found = torch_devices("hf")
+        found = list_devices("hf")
     except (ImportError, OSError, RuntimeError) as error:  # of a build for another system
         return Finding("torch", False, f"cannot be imported: {error}. Install it again")
     return Finding(
