@@ -22,8 +22,10 @@ from isthmus.encoders.projection import ClipProjection
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput, MissingExtra
+from sample_files import check_collection, few_files
 from stock import Counting, pixels
 
+pytestmark = pytest.mark.usefixtures("no_network")
 DIM = 384
 
 
@@ -66,6 +68,10 @@ def test_texts_have_the_vectors_of_mini_and_pictures_those_of_clip_projected(sou
     right = weight @ (c / np.linalg.norm(c)) + weight[:, 0]
     found = base.encode_queries([Query(image=picture)]).parts["image"][0]
     np.testing.assert_allclose(found, right / np.linalg.norm(right), atol=1e-5)
+
+
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(source: Path, tmp_path: Path) -> None:
+    check_collection("base", few_files(tmp_path / "few"), tmp_path / "c")
 
 
 def test_a_search_for_words_does_not_read_the_tower(source: Path) -> None:

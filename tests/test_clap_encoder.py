@@ -20,6 +20,7 @@ from isthmus.cli import app
 from isthmus.errors import BadInput
 from tiny_towers import save, text, words
 
+pytestmark = pytest.mark.usefixtures("no_network")
 TEXTS = ["a cat", "a dog on the sofa", "the red house"]
 RATE, SECONDS = 48_000, 1  # the real model reads 10 s
 

@@ -17,18 +17,14 @@ from endpoint import Service, serving
 from isthmus import Collection, Query, encoders, samples
 from isthmus.encoders.vlm_prompts import PROMPTS
 from isthmus.encoders.wire_formats import FORMATS
+from sample_files import check_collection, few_files
 from test_clap_encoder import tiny_clap
 from test_http_encoders import MODELS
 from test_vlm_encoder import FAMILIES
-from tiny import write_encoder
+from tiny import write_encoder, write_sentence_transformer
 
 Maker = Callable[[Path, Service], str]  # (folder for a model, service) → the encoder's name
-FILES = [
-    *("photos/tabby.jpg", "photos/snow.jpg", "drawings/house.png"),
-    *(f"photos/{name}.{end}" for name in ("coins", "lake", "otters") for end in ("jpg", "txt")),
-    *(f"notes/{name}.md" for name in ("glaciers", "sharks", "sleep", "espresso", "inflation", "green-tea")),
-]
-WORDS_ONLY = {"http:openai", "clap"}
+WORDS_ONLY = {"http:openai", "clap", "st:text"}
 
 
 def _hf(make: Callable[[Path], Path], folder: Path, _: Service) -> str:
@@ -48,13 +44,14 @@ MADE: dict[str, Maker] = {
     **{f"vlm:{family}": partial(_vlm, family) for family in PROMPTS},
     **{f"http:{name}": partial(_http, name) for name in FORMATS},
     "st:clip": lambda folder, _: f"st:{tiny_towers.sentence_clip(folder)}",
+    "st:text": lambda folder, _: f"st:{write_sentence_transformer(folder)}",
     "clap": lambda folder, _: f"clap:{tiny_clap(folder)}",
     "onnx": lambda folder, _: f"onnx:{write_encoder(folder)}",
     "matryoshka": lambda folder, _: f"matryoshka:4:onnx:{write_encoder(folder)}",
     "mini": lambda *_: "mini",
     "mini-fusion": lambda *_: "mini-fusion",
 }
-ELSEWHERE = {"base", "mteb", "open_clip"}  # which need weights or packages that are not here: other tests make them
+ELSEWHERE = {"base", "mteb", "open_clip"}  # in tests of their own, as are models with their own code and plug-ins
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +63,7 @@ def service() -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of the sample folder: pictures alone, photos with words beside them, notes."""
-    folder = tmp_path_factory.mktemp("few")
-    for name in FILES:
-        copy(samples.folder() / name, folder)
-    return folder
+    return few_files(tmp_path_factory.mktemp("few"))
 
 
 def test_every_family_is_here_or_elsewhere() -> None:
@@ -77,23 +71,12 @@ def test_every_family_is_here_or_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("family", MADE)
-def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched_and_what_is_blank_has_a_vector(
     family: str, few: Path, tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny_vlm.few_pixels(monkeypatch)
     name = MADE[family](tmp_path / "model", service)
-    with Collection.open(tmp_path / "c", encoder=name, calibration="center+standardize", follow=False) as things:
-        skipped = things.index(few, ocr="never").skipped
-        assert len(skipped) == (6 if family in WORDS_ONLY else 0)
-        things.calibrate("center+standardize")
-    with Collection.open(tmp_path / "c", follow=False) as things:
-        assert len(things) == (6 if family in WORDS_ONLY else 12)
-        hits = things.search("glaciers move slowly", k=20)
-        assert {hit.id for hit in hits} == {document.id for document in things}
-        assert any(abs(hit.score - hit.similarity) > 1e-3 for hit in hits)
-        if family not in WORDS_ONLY:
-            found = things.search(Query(image=few / "tabby.jpg"), k=1, modalities=["image"])[0]
-            assert found.id == "tabby.jpg"
+    check_collection(name, few, tmp_path / "c", words_only=family in WORDS_ONLY)
 
 
 @pytest.mark.parametrize("family", ["hf:clip", "vlm:vlm2vec"])

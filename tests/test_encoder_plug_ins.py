@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from isthmus import Collection, Document, encoders
 from isthmus.cli import app
+from isthmus.devices import list_devices
 from isthmus.errors import BadFile, BadInput, UnknownName
+from sample_files import check_collection, few_files
 
 LETTERS = """
 import numpy as np
@@ -71,6 +73,11 @@ def test_a_package_adds_an_encoder_that_a_collection_and_the_command_line_load_b
         encoders.load("leters:abc")
 
 
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(install: Any, tmp_path: Path) -> None:
+    install("isthmus_letters", "letters = isthmus_letters:LETTERS")
+    check_collection("letters:abc", few_files(tmp_path / "few"), tmp_path / "c", words_only=True)
+
+
 def test_two_packages_with_one_name_are_both_named(install: Any) -> None:
     install("isthmus_one", "letters = isthmus_one:LETTERS")
     install("isthmus_two", "letters = isthmus_two:LETTERS")
@@ -121,3 +128,27 @@ def test_doctor_says_what_the_files_of_a_kind_need_and_whether_a_service_has_a_k
     assert "video (needs pip install 'isthmus[video]')" in shown
     assert "keys are set for cohere" in shown
     assert "secret" not in shown
+
+
+def test_doctor_lists_the_devices_of_torch_and_which_compute_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    shown = CliRunner().invoke(app, ["doctor"]).output
+    assert f"✓ torch                  cpu (half precision: bfloat16) (torch {torch.__version__})" in shown
+    real = torch.ones
+
+    def ones(size: Any, *, device: str, dtype: Any) -> Any:
+        if device == "cuda:1":
+            raise RuntimeError("no kernel image is available for execution on the device")
+        return real(size, dtype=dtype)
+
+    monkeypatch.setattr(torch, "ones", ones)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda name: f"GPU {name[-1]}")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert list_devices("hf") == {
+        "cpu": "half precision: bfloat16",
+        "cuda:0": "GPU 0, half precision: bfloat16",
+        "cuda:1": "GPU 1, no half precision",
+        "mps": "half precision: float16",
+    }

@@ -19,7 +19,9 @@ import tiny_towers
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
+from sample_files import check_collection, few_files
 
+pytestmark = pytest.mark.usefixtures("no_network")
 TEXTS = ["a cat sits on the sofa", "dog", "the red house and"]
 PICTURE = np.random.default_rng(0).integers(0, 255, size=(30, 20, 3), dtype=np.uint8)
 
@@ -78,6 +80,15 @@ def test_a_collection_and_the_command_line_ask_for_consent_each_time(tmp_path: P
     assert "cat.txt" in CliRunner().invoke(app, [*asked, "--trust-remote-code"]).output
     with Collection.open(tmp_path / "c", trust_remote_code=True) as things:
         assert things.search(Query(image=PICTURE), k=1)[0].id == "noise.png"
+
+
+@pytest.mark.parametrize("kind", ["own", "nomic"])
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(kind: str, tmp_path: Path) -> None:
+    if kind == "own":
+        name = f"hf:{tiny_remote.own_clip(tmp_path / 'own')}"
+    else:
+        name = f"hf:{tiny_remote.nomic_text(tmp_path / 'text')}+{tiny_remote.nomic_images(tmp_path / 'images')}"
+    check_collection(name, few_files(tmp_path / "few"), tmp_path / "c", trust_remote_code=True)
 
 
 def test_vectors_are_those_of_the_models_own_functions_with_its_instruction_before_queries(tmp_path: Path) -> None:

@@ -111,8 +111,49 @@ def test_the_command_line_says_what_was_used(service: Service, tmp_path: Path) -
     command = ["index", str(tmp_path / "notes"), "--into", str(tmp_path / "c"), "--calibration", "none"]
     done = CliRunner().invoke(app, [*command, "--encoder", f"http:openai:m@{service.url}"])
     tokens = sum(len(text) for body in service.asked for text in body["input"])
-    assert f"Used: {len(service.asked)} requests, {tokens:,} tokens." in done.stdout, done.output
+    name = f"http:openai:m@{service.url}"
+    assert f"Used by {name}: {len(service.asked)} requests, {tokens:,} tokens." in done.stdout, done.output
     assert "Used" not in CliRunner().invoke(app, command).stdout  # nothing was encoded again
+
+
+def test_tokens_and_search_units_become_money_where_prices_are_given(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISTHMUS_HTTP_PRICES", "m=0.02, rerank-v3.5=2")
+    encoder, rerank = f"http:openai:m@{service.url}", f"http:cohere:rerank-v3.5@{service.url}"
+    with Collection.open(tmp_path / "c", encoder=encoder, calibration="none") as things:
+        things.add([Document(id="a", text="a red cat"), Document(id="b", text="a dog")])
+        for query in ("a red cat", "a big dog"):
+            things.search(query, rerank=rerank)
+        spent: Any = things.usage
+    tokens = len(
+        "a" + "a red cat" + "a dog" + "a big dog"
+    )  # the service counts letters; a query equal to a text is known
+    assert set(spent) == {encoder, rerank}
+    assert (spent[rerank].requests, spent[rerank].tokens, spent[rerank].searches) == (2, 0, 2)
+    assert str(spent[rerank]) == "2 requests, 2 search units, 0.004 at the given price"
+    assert spent[encoder].tokens >= tokens
+    assert spent[encoder].cost == pytest.approx(spent[encoder].tokens * 0.02 / 1e6)
+
+
+def test_a_search_on_the_command_line_says_what_its_reranker_cost(service: Service, tiny: str, tmp_path: Path) -> None:
+    with Collection.open(tmp_path / "c", tiny, calibration="none") as things:
+        things.add([Document(id="a", text="a red cat")])
+        assert things.usage == {}
+    rerank = f"http:cohere:rerank-v3.5@{service.url}"
+    done = CliRunner().invoke(app, ["search", "cat", "--in", str(tmp_path / "c"), "--rerank", rerank])
+    assert f"Used by {rerank}: 1 request, 1 search unit." in done.stderr
+    jina = f"http:jina:jina-reranker-v2@{service.url}"
+    service.answers = [Answer(b'{"results": [{"index": 0, "relevance_score": 0.5}], "usage": {"total_tokens": 12}}')]
+    done = CliRunner().invoke(app, ["search", "cat", "--in", str(tmp_path / "c"), "--rerank", jina])
+    assert f"Used by {jina}: 1 request, 12 tokens." in done.stderr
+
+
+@pytest.mark.parametrize("said", ["m", "=2", "m=much", "m=-1", "m=1,dog", "m=nan", "m=inf"])
+def test_prices_that_cannot_be_read_are_refused(said: str, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_HTTP_PRICES", said)
+    with pytest.raises(BadInput, match=r"ISTHMUS_HTTP_PRICES has '.+'\. Write MODEL=NUMBER"):
+        encoders.load(f"http:openai:m@{service.url}")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

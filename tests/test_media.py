@@ -271,6 +271,42 @@ def test_what_is_said_becomes_texts_with_their_time(folder: Path, mini: MediaEnc
         assert opened.index(tmp_path).removed == 2  # without a transcriber there are no words
 
 
+class Counted(Scribe):
+    """A scribe that counts the recordings it was given."""
+
+    name = "a script, counted"
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def transcribe(self, content: Any) -> Iterator[Spoken]:
+        self.given += 1
+        return super().transcribe(content)
+
+
+def test_what_is_said_in_tables_and_shards_becomes_texts_and_each_recording_is_written_down_once(
+    folder: Path, mini: MediaEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISTHMUS_CACHE", str(tmp_path / "cache"))
+    table, shard, scribe = tmp_path / "talks.jsonl", tmp_path / "0.tar", Counted()
+    rows = [{"id": "one", "audio": str(folder / "siren.wav"), "speaker": "Ann"}, {"id": "two", "text": "no sound"}]
+    table.write_text("\n".join(map(json.dumps, rows)))
+    with tarfile.open(shard, "w") as tar:
+        tar.add(folder / "phone.flac", "three.flac")
+    with Collection.open(":memory:", mini, calibration="none") as opened:
+        assert not opened.index(table, shard, transcribe=scribe).skipped
+        names = {document.id for document in opened}
+        assert names == {"one", "one#t=1", "one#t=42", "two", "three", "three#t=1", "three#t=42"}
+        assert opened.get("one#t=42").metadata["speaker"] == "Ann"
+        assert opened.get("three#t=1").text == "The bridge is closed."
+        assert scribe.given == 2
+        rows.append({"id": "four", "audio": str(folder / "later.wav")})
+        table.write_text("\n".join(map(json.dumps, rows)))
+        report = opened.index(table, shard, transcribe=scribe)
+        assert (report.added, report.updated, report.removed) == (3, 0, 0)
+        assert scribe.given == 3
+
+
 def test_pieces_of_speech_become_passages_of_half_a_minute() -> None:
     pieces = [Spoken(5.0 * at, 5.0 * at + 4, f"word{at}") for at in range(13)]
     joined = passages(pieces)

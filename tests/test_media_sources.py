@@ -20,7 +20,7 @@ from isthmus.encoders.media import MediaEncoder
 from isthmus.encoders.sounds import MediaVectors, seconds, segments
 from isthmus.isolated import recordings as reading
 from isthmus.kinds import FileLike
-from recordings import RATE, noise, siren, telephone, video, write
+from recordings import RATE, noise, silence, siren, telephone, video, write
 from stock import words
 from test_sources_tables import table
 from tiny import DIM
@@ -96,6 +96,26 @@ def test_an_hour_of_film_is_indexed_and_found_at_its_moment(tiny: str, tmp_path:
         (hit,) = opened.search(Query(image=np.full((48, 64, 3), BLUE, np.uint8)))
         (segment,) = hit.segments
         assert segment.start is not None and 3000 <= segment.start < 3030
+
+
+def test_a_film_whose_frame_rate_varies_is_found_at_its_moment(hearing: MediaEncoder, tmp_path: Path) -> None:
+    sound = np.concatenate([noise(6), siren(6)])
+    film = video(tmp_path / "film.mp4", [(6, RED), (6, BLUE)], sound, gop=4, steps=(0.02, 0.5, 0.1, 0.9))
+    with Collection.open(":memory:", hearing, calibration="none") as opened:
+        assert not opened.index(film).skipped
+        (hit,) = opened.search(Query(image=np.full((48, 64, 3), BLUE, np.uint8)))
+        start = next(one.start for one in hit.segments if one.name == "video")
+        assert start is not None and 6 <= start < 12
+        assert opened.get("film.mp4").modality == "audio+video"
+
+
+def test_a_black_and_silent_film_is_indexed_by_mini_and_found_by_what_it_is(tmp_path: Path) -> None:
+    film = video(tmp_path / "black.mp4", [(3, (0, 0, 0))], silence(3))
+    with Collection.open(":memory:", calibration="none") as opened:
+        assert not opened.index(film).skipped
+        (hit,) = opened.search(Query(image=np.zeros((48, 64, 3), np.uint8)))
+        assert hit.similarity > 0.7  # half of the document is its sound
+        assert opened.search("silence", k=1)[0].id == "black.mp4"
 
 
 @pytest.mark.parametrize("kept", [0.02, 0.5])

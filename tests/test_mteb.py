@@ -29,6 +29,7 @@ from isthmus.errors import BadFile, BadInput
 from isthmus.evaluate import Corpus, References, compare
 from isthmus.evaluate.mteb import MtebModel, apart
 from isthmus.evaluate.mteb_rows import rows_of
+from sample_files import check_collection, few_files
 from tiny import LENGTH, WORDS, write_sentence_transformer
 
 CALIBRATIONS = ["none", "center", "rrf", "zscore", "auto", "center+nnn(k=4)+standardize", "qbnorm(dynamic=true)"]
@@ -394,6 +395,11 @@ def test_a_collection_remembers_the_model_and_loads_it_again(saved: Path, tmp_pa
         assert things.encoder is not None
         assert things.encoder.name == f"mteb:{saved}"
         assert [(hit.id, hit.score) for hit in things.search("a red cat", k=5)] == before
+
+
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(saved: Path, tmp_path: Path) -> None:
+    few = few_files(tmp_path / "few")
+    check_collection(f"mteb:{saved}", few, tmp_path / "words", words_only=True)
 
 
 def test_a_model_given_in_python_is_indexed_calibrated_and_searched(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recordings
+import tiny_hf
 import tiny_towers
 import tiny_vlm
 from isthmus import Collection, Document, Query
@@ -22,10 +23,10 @@ from test_vlm_encoder import FAMILIES
 from tiny import write_sentence_transformer
 
 FOLDERS: dict[str, Callable[[Path], Path]] = {
-    "hf:clip": tiny_towers.clip,
-    "hf:siglip": tiny_towers.siglip,
+    **{f"hf:{make.__name__}": make for make in tiny_towers.MADE},
     "st:text": write_sentence_transformer,
     "st:clip": tiny_towers.sentence_clip,
+    "st:llava": tiny_hf.sentence_llava,
     "clap": tiny_clap,
     **{f"vlm:{family}": make for family, make in FAMILIES.items()},
 }

@@ -17,10 +17,11 @@ import pytest
 
 import needed
 import recordings
-from isthmus import Collection, Document, Query, encoders, samples
+from isthmus import Document, Query, encoders
 from isthmus.errors import BadFile, BadInput, MissingExtra, UnknownName
 from isthmus.isolated.recordings import frames as key_frames
 from isthmus.train.export_encoder import export_encoder
+from sample_files import check_collection, few_files
 
 TEXTS = ["a cat on the sofa", "dog", "the red house"]
 CONFIG = {
@@ -60,6 +61,17 @@ def test_a_torchvision_of_another_build_is_called_that(tmp_path: Path, monkeypat
         encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
 
 
+def test_a_missing_torchvision_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open_clip.py").write_text("import torchvision")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "open_clip", raising=False)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(
+        BadFile, match=r"torchvision.* Its torchvision must be of the same build as torch: install both"
+    ):
+        encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
+
+
 @pytest.fixture
 def name(tmp_path: Path) -> str:
     """A tiny random model: its description is added to open_clip's, its weights are a file."""
@@ -93,11 +105,8 @@ def test_vectors_are_those_of_open_clip(name: str) -> None:
 
 
 @needs_library
-def test_a_collection_is_made_and_searched(name: str, tmp_path: Path) -> None:
-    picture = np.random.default_rng(0).integers(0, 255, (20, 50, 3), np.uint8)
-    with Collection.open(tmp_path / "c", encoder=name, calibration="none") as things:
-        things.add([Document(id="a", text="a cat"), Document(id="b", image=picture)])
-        assert things.search(Query(image=picture), k=1)[0].id == "b"
+def test_files_of_the_sample_folder_are_indexed_calibrated_and_searched(name: str, tmp_path: Path) -> None:
+    check_collection(name, few_files(tmp_path / "few"), tmp_path / "c")
 
 
 @needs_library
@@ -109,17 +118,6 @@ def test_300_words_are_split_and_half_precision_is_close(name: str) -> None:
     assert len(encoder.encode_passages([Document(id="a", text=long)])[1]) == len(spans) > 20
     one, other = (encoders.load(name, precision=p).encode_queries(TEXTS).parts["text"] for p in ("full", "half"))
     assert ((one * other).sum(axis=1) > 0.98).all()
-
-
-@needs_library
-def test_the_sample_folder_is_indexed_calibrated_and_searched(name: str, tmp_path: Path) -> None:
-    with Collection.open(tmp_path / "c", encoder=name, calibration="center", follow=False) as things:
-        assert not things.index(samples.folder(), ocr="never").skipped
-        things.calibrate("center")
-    with Collection.open(tmp_path / "c", follow=False) as things:
-        photo = samples.folder() / "photos" / "tabby.jpg"
-        assert things.search(Query(image=photo), k=1)[0].id == "photos/tabby.jpg"
-        assert len(things.search("a tabby cat", k=10)) == 10
 
 
 @needs_library

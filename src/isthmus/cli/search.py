@@ -139,6 +139,7 @@ def search(  # noqa: PLR0913 - one name per option
                 no_hits.explain(things, query, where or [], modality or [], min_probability, align, offset)
             if explain_maps is not None:
                 echo(f"\nThe maps are in {explain_maps}")
+        show.used(things, err=True)
         if things.drifted and not json:
             echo(
                 f"The documents have drifted since the calibration. Run: isthmus calibrate --in {things.path}", err=True

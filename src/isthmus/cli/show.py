@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from isthmus.cli.terminal import echo, line
 from isthmus.kinds import IMAGE
 from isthmus.queries.phrases import SENTENCE, content_words
-from isthmus.search import Hit, Skipped
+from isthmus.search import Collection, Hit, Skipped
 from isthmus.storage.base import UnfinishedReencode
 
 if TYPE_CHECKING:
@@ -122,3 +122,9 @@ def skipped(several: Sequence[Skipped], what: str = "skipped") -> None:
 def reliability(held_out: Mapping[str, float]) -> str:
     """Return how well P(match) did on queries it was not fitted on, in one line."""
     return f"AUROC {held_out['auroc']:.3f}, ECE {held_out['ece']:.3f} ({held_out['answers']:.0f} answers)"
+
+
+def used(things: Collection, *, err: bool = False) -> None:
+    """Print what services were asked, and what it cost."""
+    for name, usage in things.usage.items():
+        echo(f"Used by {line(name)}: {usage}.", err=err)

@@ -90,7 +90,7 @@ class HasSettings(Protocol):
 
 
 class Usage(Protocol):
-    """What was asked of a service so far."""
+    """What was asked of a service so far; as a string, what it cost."""
 
     requests: int
     tokens: int
@@ -98,7 +98,7 @@ class Usage(Protocol):
 
 @runtime_checkable
 class HasUsage(Protocol):
-    """An encoder that counts what it costs."""
+    """An encoder or a reranker that counts what it costs."""
 
     @property
     def usage(self) -> Usage:

@@ -12,10 +12,9 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
-from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +23,7 @@ import numpy as np
 from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.byte_splitter import BYTES_PER_TOKEN, byte_splitter
 from isthmus.encoders.data_urls import data_url
+from isthmus.encoders.http_usage import HttpUsage, prices
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.texts import Strings, TextPassage
 from isthmus.encoders.towers import TowerEncoder
@@ -40,21 +40,6 @@ ANSWER_BYTES = 64 * 2**20
 PICTURES_BYTES = 16 * 2**20  # in one request
 TRIES = 6
 FLOAT = "float"
-
-
-@dataclass(slots=True, eq=False)
-class HttpUsage:
-    """What was asked of a service so far: requests that were answered, and the tokens it charged for."""
-
-    requests: int = 0
-    tokens: int = 0
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def add(self, tokens: int) -> None:
-        """Count one request."""
-        with self._lock:
-            self.requests += 1
-            self.tokens += tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -90,7 +75,7 @@ class HttpModel:
     model: str
     format: WireFormat
     service: HttpService
-    usage: HttpUsage = field(default_factory=HttpUsage)
+    usage: HttpUsage
     output: str = FLOAT
 
     @classmethod
@@ -110,7 +95,8 @@ class HttpModel:
             raise BadInput(f"Voyage's multimodal models return float vectors only. Write http:voyage:{found['model']}.")
         url = plain_url(found["url"] or format_.url, found["model"], format_.keys[-1])
         service = service_at(f"{found['model']} at {url}", url, format_.keys)
-        return cls(found["model"], format_, service, output=output or FLOAT)
+        usage = HttpUsage(price=prices().get(found["model"]))
+        return cls(found["model"], format_, service, usage, output or FLOAT)
 
     def encode(self, requests: Iterable[tuple[int, WireRequest]], output: str) -> Matrix:
         """Send requests for so many inputs each, and return one row per input."""

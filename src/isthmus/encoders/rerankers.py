@@ -21,6 +21,7 @@ from isthmus.encoders.abilities import PairMatcher
 from isthmus.encoders.base import Settings
 from isthmus.encoders.byte_splitter import byte_splitter
 from isthmus.encoders.http import HttpModel
+from isthmus.encoders.http_usage import HttpUsage
 from isthmus.encoders.items import readable
 from isthmus.encoders.st import EXTRA, splitter
 from isthmus.encoders.texts import Splitter, Strings
@@ -56,6 +57,13 @@ class PassageReranker:
             owner = np.repeat(np.arange(len(texts)), [len(several) for several in texts])
             np.fmax.at(scores, owner, self.pairs(asked, together))
         return scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServiceReranker(PassageReranker):
+    """A reranker behind a service, with the count of what it used."""
+
+    usage: HttpUsage
 
 
 def _cross_encoder(name: str, settings: Settings) -> PassageReranker:
@@ -102,7 +110,7 @@ def _pieces(fitting: Splitter, text: str) -> list[str]:
     return [text[passage.start : passage.end] for passage in passages]
 
 
-def _service(name: str, settings: Settings) -> PassageReranker:  # noqa: ARG001 - it runs elsewhere
+def _service(name: str, settings: Settings) -> ServiceReranker:  # noqa: ARG001 - it runs elsewhere
     model = HttpModel.parse(name)
     if name.partition(":")[0] not in SERVICES:
         raise BadInput(
@@ -114,7 +122,7 @@ def _service(name: str, settings: Settings) -> PassageReranker:  # noqa: ARG001 
         parts = [list(passages[start : start + AT_ONCE]) for start in range(0, len(passages), AT_ONCE)]
         return np.concatenate([_asked(model, query, part) for part in parts])
 
-    return PassageReranker(pairs, lambda _, text: _pieces(whole, text))
+    return ServiceReranker(pairs, lambda _, text: _pieces(whole, text), model.usage)
 
 
 def _asked(model: HttpModel, query: str, passages: list[str]) -> Matrix:
@@ -125,15 +133,15 @@ def _asked(model: HttpModel, query: str, passages: list[str]) -> Matrix:
         try:
             for one in answer["results"]:
                 scores[one["index"]] = one["relevance_score"]
-        except (LookupError, TypeError, ValueError) as error:
+            tokens, searches = model.format.used(answer), model.format.searches(answer)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"its answer has no scores ({type(error).__name__}: {error})"[:200]) from None
         if np.isnan(scores).any():
             raise ValueError("its answer leaves out documents")
+        model.usage.add(tokens, searches)
         return scores
 
-    found = model.service.post("/rerank", body, read)
-    model.usage.add(0)
-    return found
+    return model.service.post("/rerank", body, read)
 
 
 RERANKERS: Mapping[str, Callable[[str, Settings], PassageReranker]] = MappingProxyType(

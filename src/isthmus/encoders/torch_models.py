@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from isthmus._optional import need, offline
-from isthmus.devices import unless_out_of_memory
+from isthmus.devices import half_type, unless_out_of_memory
 from isthmus.encoders.once import Pending, launched
 from isthmus.errors import BadFile
 from isthmus.types import Matrix
@@ -87,15 +87,14 @@ def in_precision(model: Any, precision: str, device: str) -> Any:
 
 
 def torch_type(precision: str, device: str) -> str:
-    """Return the type of torch for a precision: half is bfloat16, with the range of float32; float16 on Apple's GPU.
+    """Return the type of torch for a precision; ``auto`` is full on a processor and half on a GPU.
 
     >>> torch_type("auto", "cpu"), torch_type("auto", "cuda:1"), torch_type("half", "mps"), torch_type("float16", "cpu")
     ('float32', 'bfloat16', 'float16', 'float16')
     """
-    kind = device.partition(":")[0]
     if precision == "auto":
-        precision = "full" if kind == "cpu" else "half"
-    return {"full": "float32", "half": "float16" if kind == "mps" else "bfloat16"}.get(precision, precision)
+        precision = "full" if device.partition(":")[0] == "cpu" else "half"
+    return {"full": "float32", "half": half_type(device)}.get(precision, precision)
 
 
 def weights(module: Any) -> Iterator[bytes]:

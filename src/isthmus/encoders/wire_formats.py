@@ -41,6 +41,7 @@ class WireFormat:
     image: ImageRequest
     vectors: Callable[[Any], Sequence[Sequence[float]]]
     used: Callable[[Any], int]  # tokens that were charged for
+    searches: Callable[[Any], int] = lambda _: 0  # of a reranker that charges by searches
     outputs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # fields that ask for other numbers
 
 
@@ -116,6 +117,10 @@ def _billed_tokens(answer: Any) -> int:
     return int(billed.get("input_tokens", 0)) + int(billed.get("image_tokens", 0))
 
 
+def _billed_searches(answer: Any) -> int:
+    return int(answer.get("meta", {}).get("billed_units", {}).get("search_units", 0))
+
+
 FORMATS: Mapping[str, WireFormat] = MappingProxyType(
     {
         "openai": WireFormat(
@@ -143,6 +148,7 @@ FORMATS: Mapping[str, WireFormat] = MappingProxyType(
             image=_cohere_images,
             vectors=_cohere_vectors,
             used=_billed_tokens,
+            searches=_billed_searches,
             outputs={"int8": {"embedding_types": ["int8"]}, "binary": {"embedding_types": ["ubinary"]}},
         ),
         "voyage": WireFormat(

@@ -26,10 +26,12 @@ from isthmus.calibration import Fitted
 from isthmus.calibration.layouts import MODALITY
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.abilities import EncodesAhead
+from isthmus.encoders.abilities import EncodesAhead, Usage
 from isthmus.encoders.base import FULL
+from isthmus.encoders.locations import user_cache
 from isthmus.encoders.runtime import ModelPool, Runtime
 from isthmus.errors import BadInput, BadVectors, CannotReach, CannotWrite, UnknownDocument, UnknownName, shown
+from isthmus.ocr.cache import TextCache
 from isthmus.prefetch import prefetch
 from isthmus.registry import lookup, suggestion
 from isthmus.search import arguments, calibrate
@@ -55,7 +57,7 @@ from isthmus.search.sync import SourceSync, Workers
 from isthmus.search.values import ValueCounts
 from isthmus.search.writer import BATCH, Added, Arrival, Skipped, Writer, arrivals, batches, merged
 from isthmus.sources.folder import FolderSource
-from isthmus.sources.speech import SpeechSource, Transcriber
+from isthmus.sources.speech import SPOKEN, SpeechSource, Transcriber
 from isthmus.sources.whole_files import APART, WAYS
 from isthmus.storage.base import Compacted
 from isthmus.storage.protocols import PublishedVectors, Store
@@ -177,6 +179,11 @@ class Collection:
         self._handle.reload_if_reencoded()
         return self._handle.load()
 
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """What services were asked since the collection was opened, by the name of the encoder or the reranker."""
+        return {**self._handle.usage(), **self._searches.rerankers.usage()}
+
     def get(self, name: str) -> Document:
         """Return a document by its id."""
         arguments.identifier(name)
@@ -279,7 +286,9 @@ class Collection:
         arguments.callback("progress", progress)
         lookup({way: way for way in WAYS}, pages, "value of pages")
         found = [self._source(path, kind) for path in paths]
-        found = found if transcribe is None else [SpeechSource(source, transcribe) for source in found]
+        if transcribe is not None:
+            spoken = TextCache(user_cache() / SPOKEN)
+            found = [SpeechSource(source, transcribe, spoken) for source in found]
         report = Indexed(listing=len(found))
         elsewhere = None if workers is None else self._elsewhere(workers)
         with self._page_texts(ocr, report.pages) as texts, self._writing(elsewhere, alone=True) as writer:

@@ -20,6 +20,7 @@ from isthmus import __version__, encoders
 from isthmus._optional import need
 from isthmus.calibration import NeighbourSearch
 from isthmus.encoders import Encoder
+from isthmus.encoders.abilities import HasUsage, Usage
 from isthmus.encoders.base import FULL
 from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadFile, BadInput
@@ -118,6 +119,11 @@ class Handle:
             if name not in self.others:
                 self.others[name] = self.runtime.encoder(name)
             return self.others[name]
+
+    def usage(self) -> dict[str, Usage]:
+        """Return what the services behind encoders were asked, by the encoder's name."""
+        loaded = {**self.others, **({} if self.encoder is None else {self.name: self.encoder})}
+        return {name: encoder.usage for name, encoder in loaded.items() if isinstance(encoder, HasUsage)}
 
     def reload_if_reencoded(self) -> int:
         """Return how often the collection has been re-encoded; its encoder since then takes the other's place."""

