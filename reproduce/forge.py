@@ -22,6 +22,7 @@ from pathlib import Path
 
 from isthmus.align import joined
 from isthmus.align.base import Rewritten
+from isthmus.align.limits import Limits
 from isthmus.evaluate import interval
 from isthmus.evaluate.benchmarks import beir
 from isthmus.evaluate.chat import chats
@@ -32,6 +33,7 @@ from isthmus.train.rewriter import Trained
 
 HELD_OUT = 80  # claims of the train split
 SHOWN = 10  # test queries in samples.md
+LIMITS = Limits(tokens=64)
 PROMPT = "Rewrite the message as one short search query. Keep the words that matter and leave out the rest."
 STAGES = ("before", "warm-up", "warm-up and reinforcement", "reinforcement")
 EXPECTED = Path(__file__).parent / "expected" / "forge.csv"
@@ -73,14 +75,16 @@ def train_one(stage: str, options: argparse.Namespace, data: Set) -> None:
     warm = options.out / "warm-up"
     if stage == "before":
         folder.mkdir(exist_ok=True)
-        return measured(rewriter.load(options.model, device=options.device, prompt=PROMPT), data, folder)
+        return measured(rewriter.load(options.model, device=options.device, prompt=PROMPT, limits=LIMITS), data, folder)
     if stage == "warm-up":
-        policy = rewriter.load(options.model, device=options.device, prompt=PROMPT)
+        policy = rewriter.load(options.model, device=options.device, prompt=PROMPT, limits=LIMITS)
         recipe = ForgeRecipe(steps=options.warm_steps, queries=32, rate=options.warm_rate, rows=32, seed=options.seed)
         warmup.warm_up(recipe, policy, data.train, _every(20, "warm-up", recipe))
         rewriter.write(policy, folder)
         return measured(policy, data, folder)
-    policy = rewriter.load(warm if stage.startswith("warm-up") else options.model, device=options.device, prompt=PROMPT)
+    policy = rewriter.load(
+        warm if stage.startswith("warm-up") else options.model, device=options.device, prompt=PROMPT, limits=LIMITS
+    )
     recipe = ForgeRecipe(
         steps=options.steps,
         queries=options.queries,

@@ -26,6 +26,7 @@ from tables import Row, arguments, compared
 
 from isthmus import encoders
 from isthmus.align import Retriever, joined, mini
+from isthmus.align.limits import Limits
 from isthmus.align.retrievers import Bm25, Cached, Dense
 from isthmus.atomic import replacing
 from isthmus.evaluate.chat import styled, styles
@@ -40,7 +41,7 @@ PROMPT = "Rewrite the message as one short search query. Keep the words that mat
 SUPERVISED = ForgeRecipe(steps=400, queries=64, rate=1e-4, rows=32)
 REINFORCED = ForgeRecipe(steps=60, queries=64, rate=1e-5, rows=32, every=5)
 TURNS = 6  # chats of each claim that LENS learns from
-TOKENS = (384, 64)  # of a message and of a rewrite
+LIMITS = Limits(tokens=64)  # of a rewrite
 FORGES = {"supervised": "sft", "reinforced": "rl", "reinforced with LENS": "rl-lens"}
 
 
@@ -66,7 +67,7 @@ class Ladder:
 
     def load(self, name: str) -> ForgePolicy:
         """Load a language model."""
-        return rewriter.load(name, device=self.device, prompt=PROMPT, tokens=TOKENS)
+        return rewriter.load(name, device=self.device, prompt=PROMPT, limits=LIMITS)
 
     def scaled(self, recipe: ForgeRecipe, seed: int) -> ForgeRecipe:
         """Return a recipe with a seed."""

@@ -24,10 +24,9 @@ from tables import Row, arguments, compared
 
 from isthmus import encoders
 from isthmus.align import Retriever, caption, joined, prompts
-from isthmus.align.hf import TOKENS
 from isthmus.align.prompts import Prompt
 from isthmus.align.retrievers import Bm25, Dense
-from isthmus.align.rewrite import METHODS, Prompted
+from isthmus.align.rewrite import METHODS, PASSAGE, Prompted
 from isthmus.evaluate import interval, paired, values
 from isthmus.evaluate.benchmarks import load
 from isthmus.evaluate.chat import Chat, chats
@@ -87,7 +86,7 @@ def passed(method: str, question: Searched, passages: Mapping[str, str]) -> Sear
     """Return the searched texts of a method, given the model's passages."""
     how, texts = METHODS[method], question.texts
     writer, prompt = Written("model", passages), prompts.read(how.prompt)
-    made = Prompted(method=method, writer=writer, prompt=prompt, words=how.words, put=how.put).rewrite(texts)
+    made = Prompted(method=method, writer=writer, prompt=prompt, words=how.limits.words, put=how.put).rewrite(texts)
     kept = [text for text, new in zip(texts, made, strict=True) if new.fell_back is None]
     idle = [text for text in kept if set(_words(passages[text])) <= set(_words(text))]
     new = [each.text for each in made]
@@ -105,7 +104,7 @@ def versions(sent: Sequence[Chat], model: str, device: str) -> dict[str, Searche
         "+ caption": [joined(chat.text, [words]) for chat, words in zip(sent, seen, strict=True)],
         "the clean claim": [chat.claim for chat in sent],
     }
-    policy = replace(rewriter.load(model, device=device), longest=READ, new=TOKENS)
+    policy = replace(rewriter.load(model, device=device), longest=READ, limits=PASSAGE)
     made: dict[str, Searched] = {}
     for way, texts in asked.items():
         made[way] = Searched(texts, way)

@@ -179,10 +179,12 @@ def test_names_keep_secrets_and_odd_ones_are_refused(monkeypatch: pytest.MonkeyP
 def test_a_rewriter_asks_with_the_system_prompt_and_the_query(tmp_path: Path) -> None:
     (tmp_path / "prompt.txt").write_text("Shorten.")
     with serving([said('Query: "red sofa"')]) as service:
-        made = rewrite.load(f"forge:openai:m@{service.url}", prompt=tmp_path / "prompt.txt")
+        name = f"forge:openai:m@{service.url}"
+        made = rewrite.load(name, prompt=tmp_path / "prompt.txt")
         assert [one.text for one in made.rewrite(["I want a red sofa"])] == ["red sofa"]
     system, user = service.asked[0]["messages"]
     assert (system, user["content"]) == ({"role": "system", "content": "Shorten."}, "I want a red sofa")
+    assert service.asked[0]["max_tokens"] == 256
 
 
 def test_several_queries_are_asked_for_together_and_keep_their_order() -> None:

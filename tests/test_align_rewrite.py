@@ -33,7 +33,7 @@ class Pen:
 
 def prompted(method: str, made: Callable[[str], str]) -> Prompted:
     how = METHODS[method]
-    return Prompted(method=method, writer=Pen(made), prompt=read(how.prompt), words=how.words, put=how.put)
+    return Prompted(method=method, writer=Pen(made), prompt=read(how.prompt), words=how.limits.words, put=how.put)
 
 
 words = st.text(alphabet="ab \n\"'`:*#<>/think", max_size=60)
@@ -128,17 +128,37 @@ def test_a_local_model_rewrites_the_same_query_the_same_way(
     chat: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tiny_hf
-    from isthmus.align import hf
 
-    monkeypatch.setattr(hf, "TOKENS", 6)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     folder = tiny_hf.llama(tmp_path, tiny_hf.CHAT if chat else None)
-    made = rewrite.load(f"forge:hf:{folder}")
+    made = rewrite.load(f"forge:hf:{folder}", tokens=6)
     one, other = made.rewrite(["what is wrong here"] * 2)
     assert one == other
     assert one.fell_back is None
     assert 0 < len(one.text.split()) <= 6
     assert "what is wrong here" not in one.text
+
+
+def test_limits_come_from_the_call_then_from_the_model_then_from_the_method(tmp_path: Path) -> None:
+    import tiny_hf
+
+    def limits(name: str, **given: int) -> tuple[int, int]:
+        made = rewrite.load(f"{name}:hf:{folder}", **given)  # type: ignore[arg-type]
+        assert isinstance(made, Prompted)
+        return made.writer.tokens, made.words  # type: ignore[attr-defined]
+
+    folder = tiny_hf.llama(tmp_path)
+    assert limits("forge") == (256, 200)  # as BRIDGE prints
+    assert limits("hyde") == (512, 300)
+    (folder / "limits.json").write_text('{"tokens": 6, "words": 3}')
+    assert limits("forge") == (6, 3)
+    assert limits("hyde") == (512, 300)  # it was trained for forge
+    assert limits("forge", words=9) == (6, 9)
+    assert limits("query2doc", tokens=7, words=9) == (7, 9)
+    for damaged in ("{", '{"tokens": "many"}', '{"letters": 5}', '{"words": 0}', "[]"):
+        (folder / "limits.json").write_text(damaged)
+        with pytest.raises(BadFile, match=r"limits\.json cannot be read"):
+            limits("forge")
 
 
 def test_a_local_model_that_cannot_take_so_much_falls_back(tmp_path: Path) -> None:

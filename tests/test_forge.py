@@ -16,8 +16,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from isthmus.align import prompts
+from isthmus.align import prompts, rewrite
 from isthmus.align.base import Rewritten
+from isthmus.align.limits import Limits
 from isthmus.align.retrievers import Bm25
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput, UnknownName
@@ -51,7 +52,7 @@ def policy(kind: str = "llama", seed: int = 0) -> ForgePolicy:
         )
     else:
         config = GPT2Config(**shared, n_embd=32, n_layer=2, n_head=2, n_positions=64)
-    return ForgePolicy(AutoModelForCausalLM.from_config(config), words, prompt="search :", new=4)
+    return ForgePolicy(AutoModelForCausalLM.from_config(config), words, prompt="search :", limits=Limits(tokens=4))
 
 
 def lessons() -> list[ForgeLesson]:
@@ -180,7 +181,7 @@ def test_the_gradient_is_the_policy_gradient() -> None:
         gradients.append(made.model.lm_head.weight.grad.clone())
     made.model.zero_grad()
     whole = (forge.log_probs(made, made.model, said, 1.0) * said.live).sum(1)  # log π of each rewrite
-    (-(whole * advantage).sum() / (8 * made.new)).backward()  # type: ignore[no-untyped-call]
+    (-(whole * advantage).sum() / (8 * made.limits.tokens)).backward()  # type: ignore[no-untyped-call]
     for gradient in gradients:
         torch.testing.assert_close(gradient, made.model.lm_head.weight.grad, rtol=1e-4, atol=1e-7)
 
@@ -262,6 +263,7 @@ def test_what_is_empty_or_too_long_falls_back_to_the_query() -> None:
     assert forge.kept("the query", " ") == Rewritten("the query", "nothing was written")
     assert forge.kept("the query", "word " * 201) == Rewritten("the query", "more than 200 words: 201")
     assert forge.kept("the query", "word " * 200).fell_back is None
+    assert forge.kept("the query", "three words here", 2).fell_back == "more than 2 words: 3"
 
 
 def test_every_query_comes_once_before_any_comes_again() -> None:
@@ -355,6 +357,24 @@ def test_the_command_warms_up_trains_writes_a_rewriter_and_resumes(folder: Path)
     assert [row["step"] for row in values(made)] == [1, 2, 3]
 
 
+def test_a_rewriter_is_served_with_the_limits_it_was_trained_with(folder: Path) -> None:
+    given = command(folder, "--steps", "1", "--tokens", "5", "--words", "4")
+    done = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    model = folder / "made" / "model"
+    assert json.loads((model / "limits.json").read_text()) == {"tokens": 5, "words": 4}
+    assert rewriter.load(model).limits == Limits(tokens=5, words=4)
+    served = rewrite.load(f"forge:hf:{model}")
+    assert isinstance(served, rewrite.Prompted)
+    assert (served.words, served.writer.tokens) == (4, 5)  # type: ignore[attr-defined]
+    assert "at most 4 words" in served.prompt.text
+    text = "hi all my cat is odd thanks"
+    drawn = Trained(rewriter.load(model)).rewrite([text])[0]
+    assert len(drawn.text.split()) <= 5 or drawn.text == text
+    with pytest.raises(BadInput, match="another words"):
+        CliRunner().invoke(app, [*given[:-1], "3"], catch_exceptions=False)
+
+
 def test_wrong_options_of_the_command_are_refused_with_what_to_write(folder: Path) -> None:
     for given, error, said in (
         (["--set", "qeries=4"], UnknownName, "Did you mean 'queries'"),
@@ -372,7 +392,7 @@ def test_wrong_options_of_the_command_are_refused_with_what_to_write(folder: Pat
 
 
 def test_the_papers_settings_are_one_option_and_each_can_be_changed(folder: Path) -> None:
-    assert (bridge_settings.FORGE.rate, bridge_settings.FORGE.group, bridge_settings.FORGE_TOKENS) == (1e-6, 8, 256)
+    assert (bridge_settings.FORGE.rate, bridge_settings.FORGE.group, Limits()) == (1e-6, 8, Limits(256, 200))
     given = command(folder, "--paper", "--negatives", "2", "--tokens", "6")
     done = CliRunner().invoke(app, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -381,7 +401,7 @@ def test_the_papers_settings_are_one_option_and_each_can_be_changed(folder: Path
     saved = torch.load(folder / "made" / "checkpoint.pt", weights_only=True)["recipe"]
     assert (saved["rate"], saved["group"], saved["queries"]) == (1e-6, 4, 4)
     made = json.loads((folder / "made" / "made.json").read_text())
-    assert (made["negatives"], made["tokens"]) == (2, [384, 6])
+    assert (made["negatives"], made["tokens"], made["words"]) == (2, [384, 6], 200)
     with pytest.raises(BadInput, match="Give --model"):
         CliRunner().invoke(app, ["train", "forge", "--data", str(folder / "data")], catch_exceptions=False)
     with pytest.raises(BadInput, match="exclude each other"):
@@ -411,7 +431,8 @@ def test_adapters_alone_are_trained_and_merged_when_written(folder: Path) -> Non
     rewriter.write(made, folder / "lora" / "model")
     whole = rewriter.load(folder / "lora" / "model")
     queries = [lesson.query for lesson in lessons()]
-    assert Trained(replace(whole, new=4)).rewrite(queries) == Trained(replace(made, new=4)).rewrite(queries)
+    four = Limits(tokens=4)
+    assert Trained(replace(whole, limits=four)).rewrite(queries) == Trained(replace(made, limits=four)).rewrite(queries)
 
 
 def test_what_is_remembered_of_rewards_may_be_forgotten_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,6 +197,8 @@ def load(
     encoder: Encoder | None = None,
     caption_prompt: str | PathLike[str] | None = None,
     rewrite_prompt: str | PathLike[str] | None = None,
+    rewrite_tokens: int | None = None,
+    rewrite_words: int | None = None,
     cache: str | PathLike[str] | CaptionCache | None = None,
     device: str = "cpu",
     threads: int | None = None,
@@ -206,6 +208,8 @@ def load(
     ``caption`` turns pictures into words; ``forge-mini``, ``forge:MODEL``, ``hyde:MODEL`` and ``query2doc:MODEL``
     rewrite as well; ``auto`` is ``forge-mini`` for queries that need it; ``none`` does nothing. Write another captioner
     before a plus sign: ``caption:hf:NAME+forge-mini``. With ``+image`` at the end, pictures stay beside their words.
+    ``rewrite_tokens`` and ``rewrite_words`` limit what a language model writes; the defaults are those that it was
+    trained with, otherwise those of the method.
 
     >>> load("captoin")
     Traceback (most recent call last):
@@ -231,7 +235,8 @@ def load(
     captioner = caption.load(
         pictures or "embedded", encoder=encoder, prompt=caption_prompt, cache=cache, device=device, threads=threads
     )
-    return Stages(captioner, rewrite.load(words, prompt=rewrite_prompt, device=device), keep_images=keep)
+    rewriter = rewrite.load(words, prompt=rewrite_prompt, tokens=rewrite_tokens, words=rewrite_words, device=device)
+    return Stages(captioner, rewriter, keep_images=keep)
 
 
 def _stages(name: str) -> tuple[str | None, str]:

@@ -123,6 +123,7 @@ class ChatWriter:
     """Writes with a language model."""
 
     endpoint: Endpoint
+    tokens: int = TOKENS
 
     @property
     def name(self) -> str:
@@ -136,4 +137,5 @@ class ChatWriter:
 
     def write(self, prompt: Prompt, text: str) -> str:
         """Return the model's output for a prompt and a text."""
-        return self.endpoint.ask([{"role": "system", "content": prompt.text}, {"role": "user", "content": text}])
+        messages = [{"role": "system", "content": prompt.text}, {"role": "user", "content": text}]
+        return self.endpoint.ask(messages, self.tokens)

@@ -36,11 +36,14 @@ def open_captioner(name: str, prompt: Prompt, device: str = "cpu") -> LocalCapti
     return LocalCaptioner(f"hf:{name}", prompt, model, see, tell)
 
 
-def open_writer(name: str, device: str = "cpu") -> LocalWriter:
-    """Load a causal language model."""
+def open_writer(name: str, device: str = "cpu", tokens: int = TOKENS) -> LocalWriter:
+    """Load a causal language model that writes at most ``tokens``."""
     hub = need("transformers", extra="hf")
     return LocalWriter(
-        f"hf:{name}", _loaded(name, hub.AutoModelForCausalLM, device), from_hub(name, no_remote_code(hub.AutoTokenizer))
+        f"hf:{name}",
+        _loaded(name, hub.AutoModelForCausalLM, device),
+        from_hub(name, no_remote_code(hub.AutoTokenizer)),
+        tokens,
     )
 
 
@@ -92,6 +95,7 @@ class LocalWriter:
     name: str
     model: Any
     tokenizer: Any
+    tokens: int = TOKENS
     together: int = 1
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -108,17 +112,17 @@ class LocalWriter:
         else:
             inputs = self.tokenizer(f"{prompt.text}\n\n{text}\n\n", return_tensors="pt")
         with self._lock:
-            return _written(self.model, inputs, self.tokenizer)
+            return _written(self.model, inputs, self.tokenizer, self.tokens)
 
 
-def _written(model: Any, inputs: Any, tell: Any) -> str:
+def _written(model: Any, inputs: Any, tell: Any, longest: int = TOKENS) -> str:
     """Generate greedily, and return the new text."""
     torch = need("torch", extra="hf")
     repeats = "input_ids" in inputs and not model.config.is_encoder_decoder  # the prompt comes before the output
     given = inputs["input_ids"].shape[1] if repeats else 0
     greedy = {"do_sample": False, "num_beams": 1, "temperature": None, "top_p": None, "top_k": None}
     with torch.inference_mode():
-        tokens = model.generate(**inputs.to(model.device), **greedy, max_new_tokens=TOKENS)
+        tokens = model.generate(**inputs.to(model.device), **greedy, max_new_tokens=longest)
     return str(tell.decode(tokens[0][given:], skip_special_tokens=True)).strip()
 
 

@@ -19,14 +19,14 @@ from types import MappingProxyType
 from typing import Protocol
 
 from isthmus.align.base import Rewriter, Rewritten
+from isthmus.align.limits import Limits
 from isthmus.align.prompts import Prompt, read
 from isthmus.encoders.images import in_order
 from isthmus.errors import BadFile, BadInput
 from isthmus.registry import lookup
 
 TRAINED = "prompt.txt"  # written by `isthmus train forge` next to a model
-WORDS = 200  # maximum words of a query after FORGE
-PASSAGE = 300  # maximum words of a passage
+PASSAGE = Limits(tokens=512, words=300)
 REPEATED = 5  # how often Query2Doc repeats the query before the passage, for lexical engines
 
 THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
@@ -70,7 +70,7 @@ class Prompted:
     method: str
     writer: LanguageModel
     prompt: Prompt
-    words: int = WORDS
+    words: int = Limits().words
     put: Callable[[str, str], str]
 
     @property
@@ -135,13 +135,13 @@ class RewriteMethod:
 
     prompt: str
     put: Callable[[str, str], str]
-    words: int = PASSAGE
-    trainable: bool = False  # a model of `isthmus train` has the prompt it was trained with
+    limits: Limits = PASSAGE
+    trainable: bool = False  # a model of `isthmus train` has the prompt and the limits it was trained with
 
 
 METHODS: Mapping[str, RewriteMethod] = MappingProxyType(
     {
-        "forge": RewriteMethod("forge", instead, WORDS, trainable=True),
+        "forge": RewriteMethod("forge", instead, Limits(), trainable=True),
         "hyde": RewriteMethod("hyde", instead),
         "query2doc": RewriteMethod("query2doc", beside),
         "query2doc-words": RewriteMethod("query2doc", after),
@@ -150,12 +150,20 @@ METHODS: Mapping[str, RewriteMethod] = MappingProxyType(
 MINI = "forge-mini"
 
 
-def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = "cpu") -> Rewriter:
+def load(
+    name: str,
+    *,
+    prompt: str | PathLike[str] | None = None,
+    tokens: int | None = None,
+    words: int | None = None,
+    device: str = "cpu",
+) -> Rewriter:
     """Load a rewriter by name: ``none``, ``forge-mini``, or a method with a model: ``forge:hf:NAME_OR_PATH``.
 
     Methods are ``forge``, ``hyde``, ``query2doc`` and ``query2doc-words``; models ``hf:NAME_OR_PATH`` and
     ``openai:MODEL@URL``. ``prompt`` is the path of a text file with another prompt; the default is
-    ours, or the one that a model of `isthmus train forge` was trained with.
+    ours, or the one that a model of `isthmus train forge` was trained with. The same holds for the most ``tokens`` that
+    the model writes and the most ``words`` of a rewrite: 256 and 200 for ``forge``, 512 and 300 for passages.
 
     >>> load("forge-mimi")
     Traceback (most recent call last):
@@ -168,39 +176,43 @@ def load(name: str, *, prompt: str | PathLike[str] | None = None, device: str = 
             raise BadInput(f"{kind} takes no model: write {kind} alone.")
         return WITHOUT_MODEL[kind]()
     method = METHODS[kind]
+    trained = _trained(which) if method.trainable else None
+    limits = (trained and Limits.read(trained)) or method.limits
+    limits = Limits(limits.tokens if tokens is None else tokens, limits.words if words is None else words)
+    if prompt is None and trained and (trained / TRAINED).is_file():
+        prompt = trained / TRAINED
     return Prompted(
         method=kind,
-        writer=_writer(kind, which, device),
-        prompt=read(method.prompt, _trained_with(which) if prompt is None and method.trainable else prompt),
-        words=method.words,
+        writer=_writer(kind, which, device, limits.tokens),
+        prompt=read(method.prompt, prompt, words=limits.words),
+        words=limits.words,
         put=method.put,
     )
 
 
-def _writer(method: str, name: str, device: str) -> LanguageModel:
+def _writer(method: str, name: str, device: str, tokens: int) -> LanguageModel:
     kind, _, which = name.partition(":")
     if not name or not which:
         raise BadInput(f"{method} needs a model. Write {method}:hf:NAME_OR_PATH or {method}:openai:MODEL@URL.")
-    return lookup(WRITERS, kind, "kind of language model")(which, device)
+    return lookup(WRITERS, kind, "kind of language model")(which, device, tokens)
 
 
-def _trained_with(model: str) -> Path | None:
-    """Return the prompt next to a model of `isthmus train forge`."""
+def _trained(model: str) -> Path | None:
+    """Return the folder of a model, which `isthmus train forge` may have written."""
     kind, _, which = model.partition(":")
-    beside = Path(which) / TRAINED
-    return beside if kind == "hf" and which and beside.is_file() else None
+    return Path(which) if kind == "hf" and which else None
 
 
-def _hf(name: str, device: str) -> LanguageModel:
+def _hf(name: str, device: str, tokens: int) -> LanguageModel:
     from isthmus.align.hf import open_writer
 
-    return open_writer(name, device)
+    return open_writer(name, device, tokens)
 
 
-def _openai(name: str, _: str) -> LanguageModel:
+def _openai(name: str, _: str, tokens: int) -> LanguageModel:
     from isthmus.align.chat import ChatWriter, Endpoint
 
-    return ChatWriter(Endpoint.parse(name))
+    return ChatWriter(Endpoint.parse(name), tokens)
 
 
 def _mini() -> Rewriter:
@@ -216,6 +228,6 @@ def _mini() -> Rewriter:
     return rewriter
 
 
-WRITERS: Mapping[str, Callable[[str, str], LanguageModel]] = MappingProxyType({"hf": _hf, "openai": _openai})
+WRITERS: Mapping[str, Callable[[str, str, int], LanguageModel]] = MappingProxyType({"hf": _hf, "openai": _openai})
 WITHOUT_MODEL: Mapping[str, Callable[[], Rewriter]] = MappingProxyType({"none": Unchanged, MINI: _mini})
 NAMES = (*WITHOUT_MODEL, *METHODS)

@@ -35,7 +35,10 @@ def train_forge(  # noqa: PLR0913 - one name per option
         int, typer.Option(min=0, help="rank the right document among this many hard negatives; 0: among all documents")
     ] = 0,
     tokens: Annotated[
-        int | None, typer.Option(min=1, help="maximum tokens of a rewrite; default: 64, with --paper 256")
+        int | None, typer.Option(min=1, help="maximum tokens of a rewrite; default: those of the model, or 256")
+    ] = None,
+    words: Annotated[
+        int | None, typer.Option(min=1, help="maximum words of a rewrite; default: those of the model, or 200")
     ] = None,
     query_tokens: Annotated[int, typer.Option(min=1, help="maximum tokens of a query")] = 384,
     lora: Annotated[
@@ -50,6 +53,7 @@ def train_forge(  # noqa: PLR0913 - one name per option
 
     The same command continues an interrupted run.
     """
+    from isthmus.align.limits import Limits
     from isthmus.train import bridge_settings
     from isthmus.train.forge import ForgeRecipe
     from isthmus.train.rewriter import WARM, load, make_forge
@@ -62,19 +66,20 @@ def train_forge(  # noqa: PLR0913 - one name per option
         raise BadInput("Give --model, a causal language model, or --paper for that of BRIDGE.")
     start = bridge_settings.FORGE if paper else ForgeRecipe()
     recipe = changed(start, [*(settings or []), *([f"steps={steps}"] if steps else [])])
-    longest = (query_tokens, tokens or (bridge_settings.FORGE_TOKENS if paper else 64))
+    limits = Limits.read(Path(name)) or Limits()
+    limits = Limits(tokens or limits.tokens, words or limits.words)
     make_forge(
         data,
         out,
-        policy=lambda warmed: load(warmed or name, device=device, lora=lora, tokens=longest),
+        policy=lambda warmed: load(warmed or name, device=device, lora=lora, longest=query_tokens, limits=limits),
         finds=retriever,
         recipe=recipe,
         warm=replace(WARM, steps=warm_up, seed=recipe.seed, rows=recipe.rows) if warm_up else None,
         chats=chats,
         epochs=bridge_settings.FORGE_EPOCHS if paper and not steps and epochs is None else epochs,
         negatives=negatives,
-        made={"model": name, "lora": lora, **({} if longest == (384, 64) else {"tokens": list(longest)})},
+        made={"model": name, "lora": lora, "tokens": [query_tokens, limits.tokens], "words": limits.words},
         minutes=minutes,
         report=reporter(quiet=quiet),
     )
-    echo(f"The rewriter is in {out / 'model'}, its prompt in {out / 'model' / 'prompt.txt'}")
+    echo(f"The rewriter is in {out / 'model'}, with its prompt in prompt.txt and its limits in limits.json")

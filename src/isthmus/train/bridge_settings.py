@@ -19,6 +19,5 @@ from isthmus.train.lens import LensRecipe
 FORGE_MODEL = "Qwen/Qwen2.5-7B-Instruct"
 FORGE = ForgeRecipe(rate=1e-6, group=8)
 FORGE_EPOCHS = 3
-FORGE_TOKENS = 256  # of a rewrite
 LENS_MODEL = "Qwen/Qwen3-Embedding-4B"
 LENS = LensRecipe(negatives=7, temperature=0.02, batch=512, rate=1e-5, epochs=3, patience=3, shares=(1.0,))

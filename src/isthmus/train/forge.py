@@ -39,12 +39,13 @@ import torch
 from torch import Tensor
 
 from isthmus.align.base import Rewritten
+from isthmus.align.limits import Limits
 from isthmus.align.prompts import read
 from isthmus.errors import BadInput
 from isthmus.train import checkpoint
 from isthmus.train.rewrites import Rewrites, padded, positions, until
 
-LONGEST = 200  # words, as BRIDGE asks for; for longer output we search the message itself
+PAPER = Limits()  # of a rewrite, as BRIDGE prints them
 
 # The reward: a number for each query id and the rewrite of that query.
 Reward: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
@@ -105,7 +106,7 @@ class ForgePolicy:
     words: Any
     prompt: str = field(default_factory=lambda: read("forge").text)  # the prompt of an untrained rewriter
     longest: int = 384  # maximum tokens of a query
-    new: int = 64  # maximum tokens of a rewrite: L
+    limits: Limits = PAPER  # of a rewrite; its tokens are L
     adapted: bool = False  # LoRA: only the adapters are trained
 
     @property
@@ -151,7 +152,7 @@ def train(
         began, rng = time.monotonic(), torch.Generator(policy.device).manual_seed(_seed(recipe.seed, step))
         batch = [lesson for lesson in drawn(lessons, recipe, step) for _ in range(recipe.group)]
         rewrites = sample(policy, [lesson.query for lesson in batch], recipe.temperature, rng)
-        texts = [kept(*pair) for pair in zip((lesson.query for lesson in batch), said(policy, rewrites), strict=True)]
+        texts = usable(policy, [lesson.query for lesson in batch], rewrites)
         rewards = torch.tensor(reward([lesson.id for lesson in batch], [text.text for text in texts]))
         advantage = advantages(rewards.view(-1, recipe.group)).view(-1).to(policy.device)  # (n,)
         optimiser.param_groups[0]["lr"] = recipe.rate * min(1.0, (step + 1) / recipe.warm)
@@ -190,7 +191,7 @@ def update(
                 left = k3(new, reference)
                 gain = gain - recipe.kl * left
                 far += (left.detach() * some.live).sum() / rewrites.live.sum()
-            part = -(gain * some.live).sum() / (len(advantage) * policy.new)
+            part = -(gain * some.live).sum() / (len(advantage) * policy.limits.tokens)
             part.backward()  # type: ignore[no-untyped-call]
             loss += part.detach()
         norm = torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], recipe.norm)
@@ -255,7 +256,7 @@ def sample(policy: ForgePolicy, queries: Sequence[str], temperature: float, rng:
     tokens, there, cache, stops = prompt, mask, None, policy.stops
     made: list[Tensor] = []
     alive = torch.ones(len(prompt), dtype=torch.bool, device=prompt.device)
-    while len(made) < policy.new and alive.any():
+    while len(made) < policy.limits.tokens and alive.any():
         with policy.precise():
             answer = policy.model(
                 input_ids=tokens,
@@ -300,7 +301,12 @@ def said(policy: ForgePolicy, rewrites: Rewrites) -> list[str]:
     return [" ".join(policy.words.decode(row, skip_special_tokens=True).split()) for row in rows]
 
 
-def kept(query: str, text: str) -> Rewritten:
+def usable(policy: ForgePolicy, queries: Sequence[str], rewrites: Rewrites) -> list[Rewritten]:
+    """Return rewrites as words, and the query itself where one is not usable."""
+    return [kept(*pair, policy.limits.words) for pair in zip(queries, said(policy, rewrites), strict=True)]
+
+
+def kept(query: str, text: str, words: int = PAPER.words) -> Rewritten:
     """Return the rewrite, or the query itself if the rewrite is not usable.
 
     >>> kept("what does this mean", "")
@@ -308,8 +314,8 @@ def kept(query: str, text: str) -> Rewritten:
     """
     if not text.strip():
         return Rewritten(query, "nothing was written")
-    if len(text.split()) > LONGEST:
-        return Rewritten(query, f"more than {LONGEST} words: {len(text.split())}")
+    if len(text.split()) > words:
+        return Rewritten(query, f"more than {words} words: {len(text.split())}")
     return Rewritten(text)
 
 

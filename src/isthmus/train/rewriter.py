@@ -3,7 +3,7 @@
 OUT/made.json   the settings of the run; a run with others is rejected
 OUT/warm/       the model after the supervised warm-up, if there was one
 OUT/log.jsonl   a line per step; OUT/curve.png plots it, OUT/checkpoint.pt resumes a run
-OUT/model/      the rewriter: a model of transformers, its tokenizer, and its prompt in prompt.txt
+OUT/model/      the rewriter: a model of transformers, its tokenizer, its prompt.txt and its limits.json
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from isthmus import encoders
 from isthmus._optional import need
 from isthmus.align import prompts
 from isthmus.align.base import Retriever, Rewritten, joined
+from isthmus.align.limits import Limits
 from isthmus.align.retrievers import Bm25, Dense
 from isthmus.atomic import replacing_folder
 from isthmus.documents import Document
@@ -48,10 +49,11 @@ class Trained:
 
     def rewrite(self, texts: Sequence[str]) -> list[Rewritten]:
         """Return each query rewritten, or unchanged with the reason."""
-        made: list[str] = []
+        made: list[Rewritten] = []
         for start in range(0, len(texts), self.batch):
-            made += forge.said(self.policy, forge.sample(self.policy, texts[start : start + self.batch], 0.0, None))
-        return [forge.kept(query, text) for query, text in zip(texts, made, strict=True)]
+            some = texts[start : start + self.batch]
+            made += forge.usable(self.policy, some, forge.sample(self.policy, some, 0.0, None))
+        return made
 
 
 def load(
@@ -60,25 +62,28 @@ def load(
     device: str = "cpu",
     lora: int | None = None,
     prompt: str | None = None,
-    tokens: tuple[int, int] = (384, 64),
+    longest: int = 384,
+    limits: Limits | None = None,
 ) -> ForgePolicy:
     """Load a causal language model by name or path; ``lora`` trains adapters of that rank instead of all weights.
 
-    ``tokens`` are the maximum numbers of tokens of a query and of a rewrite.
+    ``longest`` is the maximum number of tokens of a query, ``limits`` are those of a rewrite.
 
-    The prompt is ``prompt``, otherwise the model's ``prompt.txt``, otherwise that of ``forge:MODEL``.
+    The prompt is ``prompt``, otherwise the model's ``prompt.txt``, otherwise that of ``forge:MODEL``; the limits
+    likewise, with ``limits.json``.
     """
     hub = need("transformers", extra="train")
     kind = hub.AutoModelForCausalLM
     model = from_hub(str(name), lambda name, **how: no_remote_code(kind)(name, **how).float().to(device))
     words = from_hub(str(name), no_remote_code(hub.AutoTokenizer))
-    file = Path(name) / "prompt.txt"
-    instructions = prompt or (file.read_text("utf-8") if file.exists() else prompts.read("forge").text)
+    limits = limits or Limits.read(Path(name)) or Limits()
+    file, ours = Path(name) / "prompt.txt", prompts.read("forge", words=limits.words).text
+    instructions = prompt or (file.read_text("utf-8") if file.exists() else ours)
     if lora is None:
-        return ForgePolicy(model, words, instructions, *tokens)
+        return ForgePolicy(model, words, instructions, longest, limits)
     peft = need("peft", extra="lora")
     config = peft.LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear", task_type="CAUSAL_LM")
-    return ForgePolicy(peft.get_peft_model(model, config), words, instructions, *tokens, adapted=True)
+    return ForgePolicy(peft.get_peft_model(model, config), words, instructions, longest, limits, adapted=True)
 
 
 def write(policy: ForgePolicy, folder: Path) -> None:
@@ -88,6 +93,7 @@ def write(policy: ForgePolicy, folder: Path) -> None:
         model.save_pretrained(draft)
         policy.words.save_pretrained(draft)
         (draft / "prompt.txt").write_text(policy.prompt, "utf-8")
+        policy.limits.write(draft)
 
 
 def retriever(name: str, documents: Sequence[Document], device: str = "cpu") -> Retriever:

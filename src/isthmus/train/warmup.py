@@ -53,5 +53,7 @@ def shown(policy: ForgePolicy, lessons: Sequence[ForgeLesson]) -> Rewrites:
     """Return targets as rewrites of the policy, each with its end token."""
     end = int(policy.words.eos_token_id)
     targets = [policy.words(lesson.target, add_special_tokens=False)["input_ids"] for lesson in lessons]
-    tokens, live = padded([[*row[: policy.new - 1], end] for row in targets], left=False, device=policy.device)
+    tokens, live = padded(
+        [[*row[: policy.limits.tokens - 1], end] for row in targets], left=False, device=policy.device
+    )
     return Rewrites(*prompt_tokens(policy, [lesson.query for lesson in lessons]), tokens, live)

@@ -23,14 +23,15 @@ class Prompt:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
-def read(name: str, instead: str | PathLike[str] | None = None) -> Prompt:
-    """Return a prompt by name, or from the user's file.
+def read(name: str, instead: str | PathLike[str] | None = None, *, words: int = 200) -> Prompt:
+    """Return a prompt by name, or from the user's file. The prompt of FORGE asks for at most ``words``.
 
-    >>> "200 words" in read("forge").text
+    >>> "at most 50 words" in read("forge", words=50).text
     True
     """
     if instead is None:
-        return _prompt(files(__name__).joinpath(f"{name}.txt").read_text(encoding="utf-8"))
+        ours = files(__name__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
+        return _prompt(ours.replace("200 words", f"{words} words"))
     try:
         said = _prompt(Path(instead).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
