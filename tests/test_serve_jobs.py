@@ -13,8 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from isthmus import Collection
+from isthmus.errors import CannotWrite
 from isthmus.search import references
-from isthmus.serve.jobs import ATTEMPTS, UNFINISHED, Job, JobRunner, Progress
+from isthmus.serve.jobs import ATTEMPTS, DATA, UNFINISHED, Job, JobRunner, Progress
 from serving import THINGS, client_of, fill, until
 
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -136,6 +137,32 @@ def test_a_job_is_cancelled_at_its_next_step_or_before_it_begins(tmp_path: Path)
     assert steps.began == 1
 
 
+def test_a_job_that_is_cancelled_while_it_is_about_to_begin_does_not_run(tmp_path: Path) -> None:
+    steps = Steps()
+    runner = JobRunner(tmp_path / "jobs", {"steps": steps})
+    with runner._lock:  # the thread that runs jobs waits here, with the job in its hands
+        job = runner.submit("steps", "things", {})
+        assert runner.cancel(job.id).state == "cancelled"
+    runner.close()
+    assert (runner.get(job.id).state, steps.began) == ("cancelled", 0)
+
+
+def test_a_job_that_cannot_be_written_down_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Job) -> None:
+        raise OSError(28, "No space left on device")
+
+    runner = JobRunner(tmp_path / "jobs", {"steps": Steps()})
+    monkeypatch.setattr(runner, "_write", full)
+    (tmp_path / "lines").write_text("lines")
+    with pytest.raises(CannotWrite, match="No space left"):
+        runner.submit("steps", "things", {}, tmp_path / "lines")
+    runner.close()
+    assert runner.all() == []
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["lock"]
+
+
 def test_a_running_job_is_cancelled_over_http_and_the_next_one_runs(client: TestClient) -> None:
     steps = Steps()
     jobs: JobRunner = client.app.state.server.jobs  # type: ignore[attr-defined]
@@ -173,7 +200,8 @@ def test_a_job_that_was_killed_runs_again_but_not_for_ever(tmp_path: Path) -> No
         form = {"id": name, "kind": "steps", "collection": "things", "state": "running", "attempts": attempts}
         (folder / f"{name}.json").write_text(json.dumps(form))
     (folder / "c.json").write_text("not json")
-    (folder / "d.upload").write_text("half of a stream")
+    for left in ("d.upload", f"d{DATA}", f"c{DATA}"):
+        (folder / left).write_text("lines")
     steps = Steps()
     steps.go.set()
     runner = JobRunner(folder, {"steps": steps})
@@ -181,7 +209,7 @@ def test_a_job_that_was_killed_runs_again_but_not_for_ever(tmp_path: Path) -> No
     states = [finished(runner, runner.get(name)).state for name in ("a", "b")]
     runner.close()
     assert (states, steps.began) == (["done", "failed"], 1)
-    assert not (folder / "d.upload").exists()
+    assert {path.name for path in folder.glob("[cd]*")} == {"c.json", f"c{DATA}"}
 
 
 def test_an_error_of_a_job_shows_no_path(root: Path, client: TestClient) -> None:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isthmus.atomic import replacing
@@ -84,7 +84,7 @@ class JobRunner:
         self._jobs: dict[str, Job] = {}
         self._cancelled: set[str] = set()
         self._queue: SimpleQueue[str | None] = SimpleQueue()
-        self._lock = Lock()
+        self._lock = RLock()
         self._stop = Event()
         self._thread: Thread | None = None
         self._owner: BaseFileLock | None = None
@@ -94,6 +94,9 @@ class JobRunner:
         if self.folder.is_dir() and self._own():
             for left in self.folder.glob(f"*{UPLOAD}"):  # of a client that was cut off with the server
                 left.unlink(missing_ok=True)
+            for data in self.folder.glob(f"*{DATA}"):  # of a job that was not written down before the server was killed
+                if not data.with_suffix(".json").exists():
+                    data.unlink(missing_ok=True)
             for job in sorted(self._read(), key=lambda job: job.made):
                 self._jobs[job.id] = job
                 if job.state in UNFINISHED:
@@ -143,9 +146,10 @@ class JobRunner:
             if data is not None:
                 data.replace(self.data_of(job))
             with self._lock:
-                self._jobs[job.id] = job
                 self._write(job)
+                self._jobs[job.id] = job
         except OSError as error:
+            self.data_of(job).unlink(missing_ok=True)
             if isinstance(error, IsthmusError):
                 raise
             raise CannotWrite(f"The job cannot be written down: {error.strerror or error}.") from None
@@ -170,19 +174,22 @@ class JobRunner:
 
     def cancel(self, name: str) -> Job:
         """Ask a job to end; it ends at its next step. What it has done stays."""
-        job = self.get(name)
-        if job.state not in UNFINISHED:
-            raise Refused(409, f"The job has ended: {job.state}.")
-        self._cancelled.add(name)
-        if job.state == "queued":
-            self._end(name, "cancelled")
-        return self.get(name)
+        with self._lock:  # it may be about to begin
+            job = self.get(name)
+            if job.state not in UNFINISHED:
+                raise Refused(409, f"The job has ended: {job.state}.")
+            if job.state == "queued":
+                self._end(name, "cancelled")
+            else:
+                self._cancelled.add(name)
+            return self.get(name)
 
     def _run(self) -> None:
         while (name := self._queue.get()) is not None:
-            if self._stop.is_set() or self.get(name).state != "queued":
-                continue
-            job = self._change(name, state="running", attempts=self.get(name).attempts + 1)
+            with self._lock:
+                if self._stop.is_set() or self._jobs[name].state != "queued":
+                    continue
+                job = self._change(name, state="running", attempts=self._jobs[name].attempts + 1)
             self._work(job)
 
     def _work(self, job: Job) -> None:
