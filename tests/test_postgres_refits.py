@@ -16,7 +16,7 @@ from isthmus.search import snapshot_builder
 from isthmus.storage.postgres import folded
 from isthmus.storage.postgres.store import PostgresStore
 from isthmus.storage.protocols import FoldedRows
-from postgres_server import server
+from postgres_server import server, sharded
 from stock import Counting, mixed
 
 psycopg = pytest.importorskip("psycopg")
@@ -173,37 +173,54 @@ SPECS = ("none", "center", "center+nnn(k=4)")
 REFIT = """
 import sys
 from isthmus import Collection
+from isthmus.errors import CannotWrite
 with Collection.open(sys.argv[1], follow=False) as things:
     for spec in sys.argv[2:]:
-        things.calibrate(spec)
-        things.calibrate("none")
+        try:
+            things.calibrate(spec)
+            print("calibrated", spec)
+        except CannotWrite as error:
+            assert "is being calibrated by another process" in str(error)
 """
 
 
-def test_no_answer_is_of_two_calibrations_while_another_process_calibrates(things: Collection, url: str) -> None:
-    """Every score of every answer is that of one calibration."""
-    expected = []
-    for spec in SPECS[::-1]:
-        things.calibrate(spec)
-        expected.append(found(things))
-    assert len({str(answer) for answer in expected}) == len(SPECS)
+@pytest.mark.parametrize("place", [lambda: server().collection(), sharded], ids=["postgres", "shards"])
+def test_no_answer_is_of_two_calibrations_while_other_processes_calibrate(place: Callable[[], str]) -> None:
+    """Two processes calibrate at once, two search: every score of every answer is that of one calibration."""
+    url = place()
+    with Collection.open(url, "none", "none", follow=False) as things:
+        things.add([Document(f"d{at}", vectors={"text": row}) for at, row in enumerate(VECTORS)])
+        expected = []
+        for spec in SPECS[::-1]:
+            things.calibrate(spec)
+            expected.append(found(things))
+        assert len({str(answer) for answer in expected}) == len(SPECS)
 
-    def answers(process: subprocess.Popen[bytes]) -> list[list[tuple[str, float]]]:
-        with Collection.open(url, create=False, follow=False) as reading:
-            several = [found(reading)]
-            while process.poll() is None:
-                several.append(found(reading))
-            return several
+        def answers(processes: list[subprocess.Popen[str]]) -> list[list[tuple[str, float]]]:
+            with Collection.open(url, create=False, follow=False) as reading:
+                several = [found(reading)]
+                while any(process.poll() is None for process in processes):
+                    several.append(found(reading))
+                return several
 
-    words = [sys.executable, "-c", REFIT, url, *SPECS[1:], *SPECS[1:]]
-    with subprocess.Popen(words) as process, ThreadPoolExecutor(2) as pool:
-        readers = [pool.submit(answers, process) for _ in range(2)]
-        seen = [answer for reader in readers for answer in reader.result()]
-    assert process.returncode == 0
-    assert all(answer in expected for answer in seen)
-    assert len({str(answer) for answer in seen}) > 1
-    assert found(things) == expected[-1]
-    assert things.verify() == []
+        orders = ([*SPECS[1:], "none"] * 2, [*SPECS[:0:-1], "none"] * 2)
+        started = [
+            subprocess.Popen([sys.executable, "-c", REFIT, url, *specs], stdout=subprocess.PIPE, text=True)
+            for specs in orders
+        ]
+        with ThreadPoolExecutor(2) as pool:
+            readers = [pool.submit(answers, started) for _ in range(2)]
+            seen = [answer for reader in readers for answer in reader.result()]
+        done = [process.communicate()[0].split() for process in started]
+        assert [process.returncode for process in started] == [0, 0]
+        assert all(done)  # each has calibrated; what the other was busy with was refused
+        assert all(answer in expected for answer in seen)
+        assert len({str(answer) for answer in seen}) > 1
+        assert found(things) in expected
+        assert things.verify() == []
+        things.calibrate(SPECS[2])  # the later one wins
+        with Collection.open(url, create=False, follow=False) as later:
+            assert found(later) == found(things) == expected[0]
 
 
 def test_compaction_during_anothers_refit_leaves_what_its_vectors_need(

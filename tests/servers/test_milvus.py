@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic
 
 import numpy as np
 import pytest
+from pymilvus import MilvusClient, MilvusException
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import CannotReach
+from isthmus.storage.protocols import NotPublished, RowFilter
+from isthmus.storage.servers.address import ServerAddress
+from isthmus.storage.servers.milvus import MilvusVectors
 from stock import Counting, mixed
 from vector_servers import NAMES, Milvus
 
@@ -76,6 +80,66 @@ with Collection.open({str(tmp_path / "c")!r}, {tiny!r}, follow=False) as things:
         assert found(things) == set(things.ids())
         assert "other" in found(things)
         assert things.snapshot().is_published
+
+
+class AnsweringByCode:
+    """A client whose first call fails with a code, and whose messages say something else."""
+
+    def __init__(self, code: int) -> None:
+        self.errors = [MilvusException(code=code, message="channel not found, not loaded, does not exist")]
+        self.loaded: list[str] = []
+
+    def load_collection(self, name: str, timeout: float) -> None:
+        self.loaded.append(name)
+
+    def query(self, name: str, **_: object) -> list[dict[str, int]]:
+        if self.errors:
+            raise self.errors.pop()
+        return [{"count(*)": 7}]
+
+    def flush(self, name: str, timeout: float) -> None: ...
+
+    def describe_index(self, name: str, field: str, timeout: float) -> dict[str, object]:
+        return {"state": "Finished"}  # as servers and clients do that count no pending rows
+
+
+def counted_by(code: int) -> tuple[int, list[str]]:
+    vectors, client = MilvusVectors(ServerAddress.parse("milvus://127.0.0.1:1/things")), AnsweringByCode(code)
+    vectors._client = client
+    return vectors.count("1-a", "text", RowFilter(1)), client.loaded
+
+
+def test_errors_are_told_apart_by_their_codes() -> None:
+    assert counted_by(101) == (7, ["things_1_a"])  # of a server that was started again
+    for missing in (100, 200):
+        with pytest.raises(NotPublished, match="no collection things_1_a"):
+            counted_by(missing)
+    for other in (1, 65535):
+        with pytest.raises(CannotReach, match="channel not found"):
+            counted_by(other)
+
+
+def test_a_server_that_counts_no_pending_rows_is_not_waited_for() -> None:
+    vectors = MilvusVectors(ServerAddress.parse("milvus://127.0.0.1:1/things"))
+    assert vectors._seal("1-a", AnsweringByCode(0)) is None  # type: ignore[func-returns-value]
+
+
+def test_what_another_client_drops_or_releases_is_there_again(
+    tmp_path: Path, counting: Counting, milvus: Milvus
+) -> None:
+    with (
+        Collection.open(tmp_path / "c", counting, SPEC, follow=False, vectors=milvus.address("handled")) as things,
+        closing(MilvusClient(milvus.url)) as other,
+    ):
+        things.add(mixed(20))
+        assert found(things) == set(things.ids())
+        [name] = [name for name in other.list_collections() if name.startswith("handled")]
+        other.release_collection(name)
+        assert found(things) == set(things.ids())
+        things.delete(["d0-1"])
+        other.drop_collection(name)
+        assert found(things) == set(things.ids())
+        assert things.verify() == []
 
 
 @pytest.mark.parametrize("share", [1, 2, 10, 100])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
-from isthmus.errors import CannotReach
+from isthmus.errors import CannotReach, CannotWrite
+from isthmus.search import snapshot_builder
 from isthmus.search.published_index import PublishedIndex
 from isthmus.storage.protocols import RowFilter
 from isthmus.storage.servers import opened_server
@@ -177,6 +179,46 @@ def test_a_collection_that_is_lost_on_the_server_is_published_again(things: Coll
     assert things.verify()
     assert things.verify() == []
     assert ids(things) == before
+
+
+def test_two_that_calibrate_at_once_are_told_apart_and_no_answer_mixes_them(
+    tmp_path: Path, counting: Counting, place: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After every step of a calibration on the server, another one is tried, and a third process searches."""
+    monkeypatch.setattr(snapshot_builder, "LONGEST_WAIT", 0.0)
+    server, seen = opened_server(place()), list[list[tuple[object, ...]]]()
+    with ExitStack() as stack:
+        one, two, reading = (
+            stack.enter_context(Collection.open(tmp_path / "c", counting, SPEC, follow=False, vectors=server))
+            for _ in range(3)
+        )
+        one.add(mixed(40))
+        whole = []
+        for spec in (SPEC, "center"):
+            one.calibrate(spec)
+            whole.append(answers(reading)[0])
+        assert whole[0] != whole[1]
+
+        def between(usual: Callable[..., Any]) -> Callable[..., Any]:
+            def step(*values: Any) -> Any:
+                done = usual(*values)
+                with pytest.raises(CannotWrite, match="Another process has been publishing"):
+                    two.calibrate("none")
+                seen.append(answers(reading)[0])
+                return done
+
+            return step
+
+        with monkeypatch.context() as patch:
+            for name in ("begin", "write", "mark", "drop"):
+                patch.setattr(server, name, between(getattr(server, name)))
+            one.calibrate(SPEC)
+        assert len(seen) > 5
+        assert all(answer in whole for answer in seen)
+        assert (seen[0], seen[-1]) == (whole[1], whole[0])
+        two.calibrate("center")  # the later one wins
+        assert [answers(each)[0] for each in (one, two, reading)] == [whole[1]] * 3
+        assert one.verify() == []
 
 
 @pytest.mark.parametrize("address", ["qdrant://127.0.0.1:1/things", "milvus://127.0.0.1:1/things?timeout=1"])

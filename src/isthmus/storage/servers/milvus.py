@@ -44,6 +44,7 @@ PROBES = 128  # lists that a search looks at
 EF = 512  # candidates of a search in a graph, at least
 FILTERED = 8  # times as much effort with a filter: what does not pass costs little
 MOST = 32_768  # candidates or lists; Milvus takes no more candidates
+NOT_FOUND, NOT_LOADED, NO_PARTITION = 100, 101, 200  # codes of errors, of a collection or a partition, since 2.3
 POLL = 0.1  # seconds between questions whether the index is built
 TIMEOUT = 60  # seconds
 SETTINGS = ("exact", "lists", "probes", "graph", "m", "ef_construct", "ef", "https", "timeout")
@@ -143,8 +144,8 @@ class MilvusVectors:
         client.flush(self._name(key), timeout=self._timeout)
         give_up = monotonic() + (self._timeout or TIMEOUT)  # the server goes on, and answers meanwhile
         while monotonic() < give_up:
-            if not client.describe_index(self._name(key), "vector", timeout=self._timeout)["pending_index_rows"]:
-                return
+            if not client.describe_index(self._name(key), "vector", timeout=self._timeout).get("pending_index_rows"):
+                return  # all rows are in it, or the server does not say
             sleep(POLL)
 
     def write(self, key: str, rows: FoldedRows) -> None:
@@ -260,15 +261,14 @@ class MilvusVectors:
             try:
                 return work(client)
             except errors.MilvusException as error:
-                if "not loaded" not in str(error.message):
+                if error.code != NOT_LOADED:
                     raise
                 client.load_collection(self._name(key), timeout=self._timeout)  # after a restart it is on disk only
                 return work(client)
         except errors.MilvusException as error:
-            said = str(error.message)
-            if "not found" in said or "not exist" in said or "can't find collection" in said:
+            if error.code in (NOT_FOUND, NO_PARTITION):
                 raise self._lost(key) from None
-            raise self._unreachable(said) from None
+            raise self._unreachable(str(error.message)) from None
         except grpc.RpcError as error:
             raise self._unreachable(str(error.details())) from None
         except (OSError, ValueError) as error:

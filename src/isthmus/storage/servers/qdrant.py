@@ -6,15 +6,20 @@ document's row and the passage, so an answer needs no payload; the payload has w
 vectors holds ``About``.
 
 Settings, in the address: ``exact=true`` (search every vector), ``m``, ``ef_construct`` and ``ef`` (of the graph),
-``shards`` and ``replicas`` (of a cluster), ``https=true``, ``timeout`` (seconds). The key of a server comes from
-``QDRANT_API_KEY``. Quantization is yours to switch on, on the server.
+``shards``, ``replicas``, ``write_consistency_factor`` and ``ordering`` (of a cluster), ``https=true``, ``timeout``
+(seconds). The key of a server comes from ``QDRANT_API_KEY``. Quantization is yours to switch on, on the server.
+
+A write is acknowledged when every replica has it, so a read of any replica sees it; ``write_consistency_factor`` lets
+fewer be enough. Servers from 1.13 on: earlier ones cannot count the points that have a vector.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.metadata import version
 from threading import RLock
 from typing import Any, TypeVar
 from uuid import UUID
@@ -22,7 +27,8 @@ from uuid import UUID
 import numpy as np
 
 from isthmus._optional import need, require
-from isthmus.errors import CannotReach
+from isthmus.errors import BadInput, CannotReach
+from isthmus.registry import lookup
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
 from isthmus.storage.servers.address import ServerAddress
 from isthmus.storage.servers.payload import Payload, fact, key_of, pushes
@@ -33,7 +39,10 @@ ABOUT = str(UUID(int=0xAB007))  # the point that holds ``About``
 PASSAGES = 2**24  # of one document, at most: the low bits of a point's number
 BATCH = 512  # points that are written at once
 TIMEOUT = 60  # seconds
-SETTINGS = ("exact", "m", "ef_construct", "ef", "shards", "replicas", "https", "timeout")
+OLDEST = (1, 13)  # version of a server
+ORDERINGS = ("weak", "medium", "strong")
+SETTINGS = ("exact", "m", "ef_construct", "ef", "https", "timeout")
+OF_CLUSTERS = ("shards", "replicas", "write_consistency_factor", "ordering")
 
 Result = TypeVar("Result")
 
@@ -45,11 +54,15 @@ class QdrantVectors:
 
     def __init__(self, address: ServerAddress) -> None:
         require("qdrant_client", extra="qdrant")
-        address.check(*SETTINGS)
+        address.check(*SETTINGS, *OF_CLUSTERS)
+        self._ordering = lookup(
+            {name: name for name in ORDERINGS}, address.settings.get("ordering", "weak"), "ordering"
+        )
         self._at = address
         self._is_local = address.place == ":memory:" or address.place.startswith("/")
         self._exact, self._ef = address.flag("exact"), address.number("ef")
         self._client: Any = None
+        self._apart = ""  # versions of the server and of the client, if they are more than one apart
         self._lock = RLock()
 
     @property
@@ -63,11 +76,18 @@ class QdrantVectors:
         m, at = self._models, self._at
         of = m.VectorParams(size=width, distance=m.Distance.DOT)
         graph = m.HnswConfigDiff(m=at.number("m"), ef_construct=at.number("ef_construct"))
-        shards, replicas = at.number("shards"), at.number("replicas")
+        replicas = at.number("replicas")
 
         def make(client: Any) -> None:
-            name, vectors = self._name(key), dict.fromkeys(modalities, of)
-            client.create_collection(name, vectors, hnsw_config=graph, shard_number=shards, replication_factor=replicas)
+            name = self._name(key)
+            client.create_collection(
+                name,
+                dict.fromkeys(modalities, of),
+                hnsw_config=graph,
+                shard_number=at.number("shards"),
+                replication_factor=replicas,
+                write_consistency_factor=at.number("write_consistency_factor", replicas),
+            )
             if not self._is_local:
                 kinds = {"row": m.PayloadSchemaType.INTEGER} | dict.fromkeys(
                     ("facts", "names", *COLUMNS), m.PayloadSchemaType.KEYWORD
@@ -112,10 +132,10 @@ class QdrantVectors:
             self._call(key, partial(self._delete, self._name(key), where))
 
     def _upsert(self, name: str, points: Any, client: Any) -> None:
-        client.upsert(name, points, wait=True)
+        client.upsert(name, points, wait=True, ordering=self._ordering)
 
     def _delete(self, name: str, where: Any, client: Any) -> None:
-        client.delete(name, where, wait=True)
+        client.delete(name, where, wait=True, ordering=self._ordering)
 
     def search(self, key: str, modality: str, queries: Matrix, k: int, where: RowFilter) -> tuple[Matrix, Rows]:
         """Return the largest inner products, and their documents and passages."""
@@ -169,13 +189,30 @@ class QdrantVectors:
                 self._client = made(location=place) if place == ":memory:" else made(path=place)
             else:
                 scheme = "https" if self._at.flag("https") else "http"
-                self._client = made(
+                server = made(
                     url=f"{scheme}://{place}",
                     api_key=os.environ.get("QDRANT_API_KEY"),
                     timeout=self._at.number("timeout", TIMEOUT),
-                    check_compatibility=False,
+                    check_compatibility=False,  # which warns from another thread; ``_check_version`` does it
                 )
+                try:
+                    self._check_version(str(server.info().version))
+                except BaseException:
+                    server.close()
+                    raise
+                self._client = server
         return self._client
+
+    def _check_version(self, server: str) -> None:
+        """Reject a server that is too old; remember whether the client is made for another one."""
+        there, own = _version(server), _version(version("qdrant-client"))
+        if there < OLDEST:
+            raise BadInput(
+                f"Qdrant at {self.address} is version {server}, and isthmus needs {'.'.join(map(str, OLDEST))} or "
+                "later. Upgrade the server."
+            )
+        if there[0] != own[0] or abs(there[1] - own[1]) > 1:
+            self._apart = f"; the server is version {server}, its client here {version('qdrant-client')}"
 
     def _call(self, key: str, work: Callable[[Any], Result]) -> Result:
         """Run work with the client, and turn its errors into ours; local mode is for one thread at a time."""
@@ -189,7 +226,9 @@ class QdrantVectors:
         except errors.UnexpectedResponse as error:
             if error.status_code == 404:
                 raise self._lost(key) from None
-            raise self._unreachable(f"refuses the request ({error.status_code} {error.reason_phrase})") from None
+            raise self._unreachable(
+                f"refuses the request ({error.status_code} {error.reason_phrase}{self._apart})"
+            ) from None
         except (errors.ApiException, OSError, RuntimeError) as error:
             raise self._unreachable(f"does not answer ({error})") from None
         except ValueError as error:
@@ -244,6 +283,16 @@ class QdrantVectors:
                 return m.Filter(must=[self._condition(one) for one in several])
             case Either(several):
                 return m.Filter(should=[self._condition(one) for one in several])
+
+
+def _version(text: str) -> tuple[int, int]:
+    """Return the first two numbers of a version.
+
+    >>> _version("1.13.0-dev")
+    (1, 13)
+    """
+    major, minor = re.findall(r"\d+", text)[:2]
+    return int(major), int(minor)
 
 
 def _payload(row: int, name: str, modality: str, of: Payload) -> dict[str, Any]:
