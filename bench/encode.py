@@ -4,7 +4,7 @@
     python bench/encode.py --device cuda      (`base` on a GPU, in float32 and in bfloat16)
 
 Texts are those of the built-in bank; photos are synthetic (500 × 375 JPEG, noise and gradients). Encoder and bare model
-alternate, because machines drift. Read the ratios.
+alternate, because machines drift. Read the ratios. Of texts, the processor time on one thread is compared as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from machine import seconds, share
+from machine import seconds, share, work_share
 from PIL import Image
 from tokenizers import Tokenizer
 
@@ -42,9 +42,9 @@ COLD = "from isthmus import encoders; from isthmus.documents import Query; "
 COLD += "encoders.load('mini').encode_queries([Query(text='a cat on a red sofa')])"
 
 
-def session(name: str) -> onnxruntime.InferenceSession:
+def session(name: str, threads: int | None = None) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = os.cpu_count() or 1
+    options.intra_op_num_threads = threads or os.cpu_count() or 1
     return onnxruntime.InferenceSession(str(FOLDER / name), options)
 
 
@@ -72,9 +72,9 @@ def photos(n: int) -> list[bytes]:
     return made
 
 
-def bare_texts(texts: list[Query], batch: int) -> Callable[[], object]:
+def bare_texts(texts: list[Query], batch: int, threads: int | None = None) -> Callable[[], object]:
     """Return a run of the text model on tensors of the texts' lengths."""
-    model, words = session("text.onnx"), Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    model, words = session("text.onnx", threads), Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     words.no_padding()
     lengths = np.sort([len(words.encode(query.text or "").ids) for query in texts])
     parts = np.array_split(lengths, len(texts) // batch)
@@ -97,6 +97,9 @@ def compare(name: str, image: onnxruntime.InferenceSession, images: int, *, text
     encoder.encode_documents(pictures[:1])  # base reads its tower when it is first used
     part, taken = share(bare_texts(asked, batch), lambda: encoder.encode_queries(asked), 5)
     print(f"{name}: {texts / taken:.0f} texts a second, {part:.2f} of the bare model (tokenising included)")
+    alone = encoders.load(name, batch=batch, threads=1, cache=MemoryCache(limit=0))
+    part = work_share(bare_texts(asked, batch, 1), lambda: alone.encode_queries(asked))
+    print(f"{name}: texts take {1 / part:.2f} of the bare model's processor time, on one thread")
     part, taken = share(bare_images(image, images, batch), lambda: encoder.encode_documents(pictures), 5)
     print(f"{name}: {images / taken:.1f} photos a second, {part:.2f} of the bare model (decoding included)")
 

@@ -60,9 +60,10 @@ def _library() -> Any:
     except MissingExtra:
         raise
     except (ImportError, OSError, RuntimeError) as error:  # of an operator or a library of another build
+        said = " ".join(str(error).split())[:200].rstrip(".")
         raise BadFile(
-            f"open_clip cannot be imported: {' '.join(str(error).split())[:200]} Its torchvision must be of the same "
-            "build as torch: install both from one package index."
+            f"open_clip cannot be imported: {said}. It needs torchvision of the same build as torch: install both "
+            "from one package index."
         ) from None
 
 
