@@ -87,11 +87,43 @@ async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
     await error_answer("Refused", said, 503, "", headers)(scope, receive, send)
 
 
-def protocol(seconds: float, connections: int = CONNECTIONS) -> type[H11Protocol]:
-    """Return uvicorn's protocol with limits on connections and on the time that the headers of a request may take."""
+class _WatchedProtocol(H11Protocol):
+    """Cuts off a client that takes nothing of its answer for ``seconds``; closing the connection would wait for it."""
 
-    class TimedProtocol(H11Protocol):
-        """Closes a connection whose request does not begin in time."""
+    seconds: float
+    watch: asyncio.TimerHandle | None = None
+    unsent = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+        super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        self.unsent = 0
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        """Compare what is unsent with what was unsent at the last look."""
+        left = self.transport.get_write_buffer_size()
+        if left and left == self.unsent:
+            self.transport.abort()
+            return
+        self.unsent = left
+        self.watch = self.loop.call_later(self.seconds, self._watch)
+
+
+def protocol(slow: float, connections: int = CONNECTIONS) -> type[H11Protocol]:
+    """Return uvicorn's protocol with limits on connections and on the time that a client may take."""
+
+    class TimedProtocol(_WatchedProtocol):
+        """Closes a connection whose request does not begin in time, too."""
+
+        seconds = slow
 
         def __init__(
             self,
@@ -122,7 +154,7 @@ def protocol(seconds: float, connections: int = CONNECTIONS) -> type[H11Protocol
             """Start the clock where headers are expected and none runs; stop it when a request has begun."""
             waiting = self.cycle is None or self.cycle.response_complete
             if waiting and self.deadline is None:
-                self.deadline = self.loop.call_later(seconds, self.transport.close)
+                self.deadline = self.loop.call_later(slow, self.transport.close)
             elif not waiting and self.deadline is not None:
                 self.deadline.cancel()
                 self.deadline = None
