@@ -11,6 +11,7 @@ from shutil import copytree
 from threading import Event, Thread
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -256,6 +257,12 @@ def test_no_answer_shows_a_path_of_this_machine(client: TestClient, root: Path, 
     assert not [one.text for one in answers if str(tmp_path) in one.text]
 
 
+def diagnosed(client: TestClient, job: str) -> httpx2.Response | None:
+    """Return the answer about a job that has ended."""
+    found = client.get(f"{THINGS}/jobs/{job}")
+    return None if found.json()["state"] in UNFINISHED else found
+
+
 def test_no_answer_about_files_that_were_indexed_shows_their_folder_even_if_its_name_has_spaces(
     tmp_path: Path, tiny: str
 ) -> None:
@@ -278,7 +285,7 @@ def test_no_answer_about_files_that_were_indexed_shows_their_folder_even_if_its_
             client.post(f"{THINGS}/documents/get", json={"ids": [picture]}),
             client.post(f"{THINGS}/calibration", json={"spec": "wrong"}),
             client.post("/v1/collections", json={"name": "things"}),
-            until(lambda: (now := client.get(f"{THINGS}/jobs/{job}")).json()["state"] not in UNFINISHED and now),
+            until(lambda: diagnosed(client, job)),
         ]
         about = ("", "/stats", "/values", "/values?field=path", "/calibration", "/diagnose", "/jobs", "/documents")
         parts = ("", "/parts/0", "/parts/0?size=64", "/similar")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,8 @@ STOPPING = 30  # seconds for requests that were accepted before the stop
 CONNECTIONS = 1000  # at the same time; a request on another one is answered with 503
 HEADER_BYTES = 65_536
 BACKLOG = 2048
+PATIENCE = 3  # looks at an answer that is not read; each after the time that a slow client has
+AT_ONCE = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)  # a connection that is closed is reset
 
 
 def bind(settings: ServeSettings) -> socket.socket:
@@ -88,11 +92,12 @@ async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _WatchedProtocol(H11Protocol):
-    """Cuts off a client that takes nothing of its answer for ``seconds``; closing the connection would wait for it."""
+    """Cuts off a client that takes nothing of its answer; closing the connection would wait for it."""
 
-    seconds: float
+    seconds: float  # between two looks
     watch: asyncio.TimerHandle | None = None
     unsent = 0
+    looks = 0  # that have found the same unsent
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
@@ -108,9 +113,12 @@ class _WatchedProtocol(H11Protocol):
         super().resume_writing()
 
     def _watch(self) -> None:
-        """Compare what is unsent with what was unsent at the last look."""
+        """Compare what is unsent with what was unsent at the last look: the system takes much at once, or nothing."""
         left = self.transport.get_write_buffer_size()
-        if left and left == self.unsent:
+        self.looks = self.looks + 1 if left and left == self.unsent else 0
+        if self.looks == PATIENCE:
+            taken = self.transport.get_extra_info("socket")
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)  # or the system keeps what it has to send
             self.transport.abort()
             return
         self.unsent = left
