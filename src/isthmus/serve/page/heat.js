@@ -44,8 +44,8 @@ function around(pixel, count) {
 export function hottest(patches) {
   const all = patches.flatMap((line, row) => line.map((share, column) => ({ share, row, column })));
   const share = Math.max(...all.map((one) => one.share));
-  const strong = all.filter((one) => one.share > 0 && one.share >= share / 2);
-  const sum = strong.reduce((total, one) => total + one.share, 0) || 1;
-  const third = (name, count) => Math.min(2, Math.floor(3 * strong.reduce((total, one) => total + one.share * (one[name] + 0.5), 0) / sum / count));
+  const strong = all.filter((one) => (share > 0 ? one.share >= share / 2 : one.share === share));
+  const sum = strong.reduce((total, one) => total + Math.abs(one.share), 0) || 1;
+  const third = (name, count) => Math.min(2, Math.floor(3 * strong.reduce((total, one) => total + Math.abs(one.share) * (one[name] + 0.5), 0) / sum / count));
   return { share, down: third("row", patches.length), across: third("column", patches[0].length) };
 }
