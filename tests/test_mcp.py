@@ -22,12 +22,16 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, ImageContent, TextContent
 from PIL import Image
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 import isthmus
 from isthmus import Collection, Document, connect
 from isthmus.agents.answers import LONGEST, PictureLimits
 from isthmus.agents.run import NeededKey, http_app
 from isthmus.agents.server import create_server
+from isthmus.cli import app
+from isthmus.errors import BadInput
 from isthmus.search import SearchInterface
 from isthmus.serve.keys import create_key
 from isthmus.serve.run import bind, configured, url_of
@@ -35,6 +39,11 @@ from isthmus.serve.settings import ServeSettings
 from serving import address_of, command, fill, png
 
 Work = Callable[[Client], Awaitable[None]]
+NOT_OURS = [
+    ({"Host": "evil.example.org"}, 421),
+    ({"Origin": "https://evil.example.org"}, 403),
+    ({"Origin": "null"}, 403),
+]
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +118,9 @@ def test_an_agent_that_starts_the_command_finds_documents(root: Path) -> None:
 def over_http(things: SearchInterface, **given: Any) -> Iterator[str]:
     """Serve the tools over HTTP on a free port."""
     settings = ServeSettings(paths=(Path(),), port=0, **given)
-    app = http_app(create_server(things), settings, NeededKey("read", "things"))
+    tools = http_app(create_server(things), settings, NeededKey("read", "things"))
     with bind(settings) as taken:
-        server = uvicorn.Server(configured(app, settings))
+        server = uvicorn.Server(configured(tools, settings))
         thread = Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
         try:
@@ -129,9 +138,30 @@ def test_an_agent_finds_documents_over_http(root: Path) -> None:
     with Collection.open(root / "things.isthmus") as things, over_http(things) as url:
         asyncio.run(work(url))
         with httpx2.Client() as browser:  # a page of another site, by DNS rebinding or a plain request
-            for header in ({"Host": "evil.example.org"}, {"Origin": "https://evil.example.org"}):
+            for header, status in NOT_OURS:
                 answer = browser.post(url, json={}, headers={"Accept": "application/json", **header})
-                assert answer.status_code in (403, 421)
+                assert answer.status_code == status
+
+
+@pytest.mark.parametrize(("host", "named"), [("127.0.0.2", "localhost"), ("0.0.0.0", "any.example")])  # noqa: S104
+def test_other_sites_are_refused_on_every_address(root: Path, tmp_path: Path, host: str, named: str) -> None:
+    keys, headers, refused = None, {"Accept": "application/json, text/event-stream"}, NOT_OURS
+    if named != "localhost":  # any name passes there, as keys are needed
+        keys, refused = tmp_path / "keys.json", NOT_OURS[1:]
+        headers["Authorization"] = f"Bearer {create_key(keys, 'one', 'read')[1]}"
+    settings = ServeSettings(paths=(Path(),), host=host, keys=keys)
+    with Collection.open(root / "things.isthmus") as things:
+        tools = http_app(create_server(things), settings, NeededKey("read", "things"))
+        with TestClient(tools, base_url=f"http://{named}") as client:
+            assert client.post("/mcp", json={}, headers=headers).status_code == 400  # it passes, and is no message
+            for header, status in refused:
+                assert client.post("/mcp", json={}, headers={**headers, **header}).status_code == status
+
+
+def test_without_keys_tools_over_http_are_for_this_machine_alone(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["mcp", str(tmp_path), "--http", "--host", "0.0.0.0"])  # noqa: S104
+    assert isinstance(done.exception, BadInput)
+    assert "there are no keys" in str(done.exception)
 
 
 def test_over_http_keys_are_asked_for_if_there_are_some(root: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from shutil import copytree
 from threading import Event, Thread
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -20,9 +21,10 @@ from isthmus.kinds import Image as Picture
 from isthmus.search import Hits, SearchRequest, Stats
 from isthmus.search.json_forms import hit_json
 from isthmus.serve.content import ContentReader
+from isthmus.serve.jobs import UNFINISHED
 from isthmus.serve.pictures import PartSender
 from isthmus.serve.settings import ServeLimits, ServeSettings
-from serving import THINGS, client_of, data_url, fill, png
+from serving import THINGS, client_of, data_url, fill, png, until
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +255,45 @@ def test_no_answer_shows_a_path_of_this_machine(client: TestClient, root: Path, 
     ]
     assert [one.status_code for one in answers] == [200, 404, 422, 422, 200, 200]
     assert not [one.text for one in answers if str(tmp_path) in one.text]
+
+
+def diagnosed(client: TestClient, job: str) -> httpx2.Response | None:
+    """Return the answer about a job that has ended."""
+    found = client.get(f"{THINGS}/jobs/{job}")
+    return None if found.json()["state"] in UNFINISHED else found
+
+
+def test_no_answer_about_files_that_were_indexed_shows_their_folder_even_if_its_name_has_spaces(
+    tmp_path: Path, tiny: str
+) -> None:
+    hidden = tmp_path / "my secret" / "secret photos"
+    copytree(tiny.removeprefix("onnx:"), hidden / "tiny")
+    (hidden / "in").mkdir()
+    (hidden / "in" / "a.png").write_bytes(png(1))
+    (hidden / "in" / "note.txt").write_text("a red cat")
+    (hidden / "in" / "broken.png").write_bytes(b"no picture")
+    with Collection.open(hidden / "things.isthmus", f"onnx:{hidden / 'tiny'}", "center", follow=False) as things:
+        assert len(things.index(hidden / "in", ocr="never").skipped) == 1
+        things.search("cat")
+        (picture,) = (one.id for one in things if one.modality == "image")
+    (hidden / "in" / "a.png").unlink()
+    with client_of(hidden) as client:
+        job = client.post(f"{THINGS}/diagnose", json={}).json()["id"]
+        answers = [
+            client.post(f"{THINGS}/search", json={"query": "cat", "explain": True}),
+            client.post(f"{THINGS}/search", json={"query": "cat", "rerank": "onnx:/nowhere/x"}),
+            client.post(f"{THINGS}/documents/get", json={"ids": [picture]}),
+            client.post(f"{THINGS}/calibration", json={"spec": "wrong"}),
+            client.post("/v1/collections", json={"name": "things"}),
+            until(lambda: diagnosed(client, job)),
+        ]
+        about = ("", "/stats", "/values", "/values?field=path", "/calibration", "/diagnose", "/jobs", "/documents")
+        parts = ("", "/parts/0", "/parts/0?size=64", "/similar")
+        places = [f"{THINGS}{one}" for one in about] + [f"{THINGS}/documents/{picture}{one}" for one in parts]
+        places += ["/v1/collections", "/v1/models", "/metrics", "/ready", "/health"]
+        answers += [client.get(one) for one in places]
+    assert {one.status_code for one in answers} == {200, 400, 409, 422}
+    assert not [one.text for one in answers if "secret" in one.text or tmp_path.name in one.text]
 
 
 def test_statistics_and_health_are_served(client: TestClient) -> None:

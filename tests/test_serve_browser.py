@@ -227,7 +227,7 @@ def test_a_map_lies_over_the_picture_and_weighs_the_words(browser: Browser, expl
         assert page.locator(".text .weighted.for").count() > 0
         assert page.text_content(".text") == "Snow above a lake."
         said = page.inner_text("#map")
-        assert "The strongest patch is" in said
+        assert "What counts most is" in said
         assert not re.search(r"[+−]\d", said)  # numbers stand under the details
         page.click("#map summary")
         assert re.search(r"strongest patch\s+\+0\.\d{4}", page.inner_text("#map"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from endpoint import Answer
 from isthmus.errors import BadInput, CannotReach
-from isthmus.serve.fetching import PORTS, Address, PictureFetcher, is_public
+from isthmus.serve.fetching import PORTS, Address, PictureBudget, PictureFetcher, is_public
+from isthmus.serve.settings import ServeLimits
 from serving import THINGS, client_of, fill, png, serving_pictures
 
 PUBLIC = "93.184.216.34"
@@ -175,3 +178,78 @@ def test_what_is_too_large_too_slow_or_no_picture_is_not_fetched(answer: Answer,
     with serving_pictures([answer]) as port, pytest.raises(CannotReach, match=said):
         fetch = to_port(("pictures.example",), lambda *_: [ip_address("127.0.0.1")], port)
         fetch("http://pictures.example/a.png")
+
+
+def trickle(answer: Callable[[socket.socket], None]) -> tuple[int, Thread]:
+    """Answer one request on a port of this machine, byte by byte; return the port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        with listening, suppress(OSError):  # the client may have had enough
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                answer(connection)
+
+    thread = Thread(target=run)
+    thread.start()
+    return listening.getsockname()[1], thread
+
+
+@pytest.mark.parametrize(
+    ("slow", "after"),
+    [(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100, b"\r\nContent-Type: image/png\r\n\r\nwhole"), (b"HTTP/1.1 2", b"00 OK")],
+)
+def test_headers_that_come_byte_by_byte_do_not_extend_the_time_of_a_picture(slow: bytes, after: bytes) -> None:
+    pace = Event()
+
+    def answer(connection: socket.socket) -> None:
+        for byte in slow:
+            connection.send(bytes([byte]))
+            pace.wait(0.02)
+        connection.send(after)
+
+    port, thread = trickle(answer)
+    fetch = to_port(("pictures.example",), lambda *_: [ip_address("127.0.0.1")], port)
+    with pytest.raises(CannotReach):
+        fetch("http://pictures.example/a.png", within=0.05)
+    pace.set()
+    thread.join()
+
+
+def test_a_request_has_a_number_of_pictures_to_fetch_and_a_time_for_all_of_them() -> None:
+    now = [0.0]
+
+    def fetch(_: str, within: float) -> bytes:
+        given.append(within)
+        now[0] += 2
+        return b"picture"
+
+    given: list[float] = []
+    budget = PictureBudget(fetch, count=3, seconds=5, clock=lambda: now[0])
+    assert [budget("url") for _ in range(3)] == [b"picture"] * 3
+    assert given == [5, 3, 1]
+    for spent in (budget, PictureBudget(fetch, count=3, seconds=0)):
+        with pytest.raises(BadInput, match="more pictures to fetch"):
+            spent("url")
+
+
+def test_pictures_beyond_the_number_of_a_request_are_skipped_and_said(
+    tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, tiny, count=3)
+    url = "http://pictures.example/a.png"
+    with serving_pictures([PICTURE, Answer(status=404), PICTURE]) as port:
+        dialled = internet(monkeypatch, port, {"pictures.example": [PUBLIC]})
+        limits = ServeLimits(fetches=3)
+        with client_of(tmp_path, picture_hosts=("pictures.example",), limits=limits) as client:
+            new = [{"id": f"p{number}", "image": url} for number in range(5)]
+            report = client.post(f"{THINGS}/documents?ids=true", json=new).json()
+            several = client.post(f"{THINGS}/search", json={"searches": [{"query": {"image": url}}] * 4})
+            inputs = client.post("/v1/embeddings", json={"input": [{"image": url}] * 4})
+            texts = client.post("/v1/rerank", json={"query": "a cat", "documents": [{"image": url}] * 4})
+    assert report["ids"]["added"] == ["p0", "p2"]
+    assert ["status 404" in one["why"] for one in report["skipped"]] == [True, False, False]
+    assert ["more pictures to fetch" in one["why"] for one in report["skipped"]] == [False, True, True]
+    assert [one.status_code for one in (several, inputs, texts)] == [400] * 3
+    assert len(dialled) == 4 * 3

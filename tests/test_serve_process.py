@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from isthmus import Collection
 from isthmus.serve.app import create_app
@@ -133,6 +134,7 @@ def talk(address: tuple[str, int], *pieces: bytes) -> bytes:
     return said
 
 
+MUCH = 32 << 20  # bytes: more than the buffers of a connection
 HEAD = b"POST /v1/collections/things/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -167,6 +169,35 @@ def test_a_client_that_sends_its_headers_or_body_slowly_is_cut_off(address: tupl
     assert talk(address, HEAD[:40]) == b""
     assert talk(address, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /hea").count(b"HTTP/1.1 200") == 1
     assert b"408" in talk(address, HEAD + b"Content-Length: 1000\r\n\r\n{").split(b"\r\n")[0]
+
+
+async def much(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with more than the system takes at once."""
+    if scope["type"] == "lifespan":
+        for state in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{state}.complete"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": bytes(MUCH)})
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_gets_it(root: Path) -> None:
+    given = ServeSettings(paths=(root,), port=0, limits=ServeLimits(slow=0.7))
+    with bind(given) as taken:
+        server = uvicorn.Server(configured(much, given))
+        thread = Thread(target=server.run, kwargs={"sockets": [taken]})
+        thread.start()
+        try:
+            with socket.create_connection(taken.getsockname(), 30) as deaf:
+                deaf.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                until(lambda: deaf.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))  # the connection was reset
+            with socket.create_connection(taken.getsockname(), 30) as other:
+                other.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert sum(map(len, iter(lambda: other.recv(1 << 20), b""))) > MUCH
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def test_many_slow_clients_do_not_keep_others_from_their_answers(address: tuple[str, int]) -> None:

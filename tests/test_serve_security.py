@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hmac
 import json
@@ -18,13 +19,16 @@ from typing import Any
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 from typer.testing import CliRunner
 
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
 from isthmus.serve import keys
+from isthmus.serve.bodies import JSON, LINES
 from isthmus.serve.catalog import Catalog
-from isthmus.serve.guards import HEADERS
+from isthmus.serve.errors import Refused
+from isthmus.serve.guards import HEADERS, BodyGuard
 from isthmus.serve.keys import KeyRing, create_key, read_keys, revoke_key
 from isthmus.serve.limits import RateLimit
 from isthmus.serve.logs import JsonLines
@@ -136,6 +140,70 @@ def test_a_key_may_do_what_its_scope_and_collections_say(root: Path, tmp_path: P
         assert client.get("/health").status_code == client.get("/ready").status_code == 200
 
 
+NAMED = "/v1/collections/{name}"
+NEEDS = {  # every route of the OpenAPI, and the scope that it needs
+    "GET /health": None,
+    "GET /ready": None,
+    "GET /metrics": "read",
+    "GET /v1/models": "read",
+    "POST /v1/embeddings": "read",
+    "POST /v1/rerank": "read",
+    "POST /v2/rerank": "read",
+    "GET /v1/collections": "read",
+    "POST /v1/collections": "admin",
+    f"GET {NAMED}": "read",
+    f"DELETE {NAMED}": "admin",
+    f"GET {NAMED}/stats": "read",
+    f"GET {NAMED}/values": "read",
+    f"GET {NAMED}/maps": "read",
+    f"GET {NAMED}/search": "read",
+    f"POST {NAMED}/search": "read",
+    f"GET {NAMED}/calibration": "read",
+    f"POST {NAMED}/calibration": "admin",
+    f"PUT {NAMED}/calibration": "admin",
+    f"GET {NAMED}/diagnose": "read",
+    f"POST {NAMED}/diagnose": "write",
+    f"GET {NAMED}/jobs": "read",
+    f"GET {NAMED}/jobs/{{job}}": "read",
+    f"DELETE {NAMED}/jobs/{{job}}": "write",
+    f"GET {NAMED}/documents": "read",
+    f"POST {NAMED}/documents": "write",
+    f"POST {NAMED}/documents/get": "read",
+    f"POST {NAMED}/documents/delete": "write",
+    f"GET {NAMED}/documents/{{id}}": "read",
+    f"PATCH {NAMED}/documents/{{id}}": "write",
+    f"DELETE {NAMED}/documents/{{id}}": "write",
+    f"GET {NAMED}/documents/{{id}}/parts/{{part}}": "read",
+    f"GET {NAMED}/documents/{{id}}/similar": "read",
+    f"POST {NAMED}/documents/{{id}}/similar": "read",
+    f"POST {NAMED}/documents/{{id}}/maps": "read",
+}
+ANYWHERE = ("/v1/models", "/v1/embeddings", "/v1/rerank", "/v2/rerank")  # for a key of any collection
+
+
+def test_every_route_needs_the_scope_of_the_table_and_refuses_a_key_without_it(filled: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    tokens = {scope: create_key(file, scope, scope)[1] for scope in ("read", "write", "admin")}
+    elsewhere = create_key(file, "elsewhere", "admin", ("other",))[1]
+    with client_of(filled, keys=file) as client:
+        described = client.get("/openapi.json").json()["paths"]
+        assert {f"{how.upper()} {path}" for path, all_of_it in described.items() for how in all_of_it} == set(NEEDS)
+
+        def status(route: str, token: str | None) -> int:
+            how, path = route.split()
+            place = path.format(name="nothing", id="nothing", part=0, job="nothing")
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            return client.request(how, place, headers=headers).status_code
+
+        for route, scope in NEEDS.items():
+            right = {name: list(tokens).index(name) >= list(tokens).index(scope or "read") for name in tokens}
+            assert (status(route, None) == 401) == (scope is not None), route
+            found = {name: status(route, token) for name, token in tokens.items()}
+            assert {name: code not in (401, 403) for name, code in found.items()} == right, (route, found)
+            may = scope is None or route.endswith((*ANYWHERE, "GET /v1/collections"))
+            assert (status(route, elsewhere) == 403) == (not may), route
+
+
 def test_a_wrong_key_and_a_revoked_key_are_refused_at_once(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key, token = create_key(file, "test")
@@ -236,6 +304,44 @@ def test_a_body_over_the_limit_is_refused_with_and_without_its_length(client: Te
     for given in (line, b"\n" * 300_001):
         pieces = (given[at : at + 1000] for at in range(0, len(given), 1000))
         assert client.post(f"{THINGS}/documents", content=pieces, headers=lines).status_code == 413
+
+
+@pytest.mark.parametrize(("kind", "said"), [(JSON, "take as much memory"), (LINES[0], "As many uploads")])
+def test_what_arrives_at_the_same_time_is_limited_for_all_requests_together(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    settings = ServeSettings(paths=(tmp_path,), limits=ServeLimits(body=10, held=15, uploads=1))
+    told: list[bytes] = []
+
+    async def body() -> Message:
+        return {"type": "http.request", "body": b"x" * 10, "more_body": False}
+
+    async def send(message: Message) -> None:
+        told.append(message.get("body", b""))
+
+    async def work() -> None:
+        arrived, over = asyncio.Event(), asyncio.Event()
+
+        async def app(_: Scope, receive: Receive, __: Send) -> None:
+            await receive()
+            arrived.set()
+            await over.wait()
+
+        guard = BodyGuard(app, settings, LINES)
+        scope = {"type": "http", "headers": [(b"content-type", kind.encode())]}
+        first = asyncio.ensure_future(guard(scope, body, send))
+        await arrived.wait()
+        try:
+            await guard(scope, body, send)
+        except Refused as error:  # from a body that is being read; a route turns it into an answer
+            told.append(str(error).encode())
+        over.set()
+        await first
+        assert said in b"".join(told).decode()
+        await guard(scope, body, send)
+        assert (guard.held, guard.arriving) == (0, 0)
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "gzip, identity"])
@@ -383,7 +489,8 @@ def test_the_log_says_what_happened_and_not_what_was_asked(
 
 def test_every_threat_has_a_test_that_exists() -> None:
     here = Path(__file__).parent
-    tests = {name for file in here.glob("test_serve*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    files = (*here.glob("test_serve*.py"), here / "test_mcp.py")
+    tests = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))}
     rows = [line for line in (here.parent / "docs/security.md").read_text().splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 20
     for row in rows:

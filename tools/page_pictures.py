@@ -2,8 +2,8 @@
 
     python tools/page_pictures.py [--out docs/images]
 
-The collection is the sample folder with two recordings and a scanned letter, which are made here. It needs what the
-tests of the page need: the extras `test-all` and `align`, and Chromium.
+The collection is the sample folder with two recordings and a scanned letter in a PDF file, which are made here. It
+needs what the tests of the page need: the extras `test-all`, `align` and `pdf`, and Chromium.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def collected(root: Path, browser: Browser) -> None:
     """Index the sample folder with a letter and recordings."""
     folder = root / "samples"
     shutil.copytree(samples.folder(), folder)
-    scanned(browser).save(folder / "council-letter.jpg", quality=90)
+    scanned(browser).save(folder / "council-letter.pdf", resolution=72, quality=90)  # one page, of pixels
     quiet = noise(35) * 0.05
     write(folder / "street-at-night.wav", np.concatenate([quiet, siren(5), noise(8, 1) * 0.05]))
     write(folder / "office.wav", np.concatenate([noise(10, 2) * 0.05, telephone(5), noise(6, 3) * 0.05]))

@@ -14,7 +14,7 @@ from isthmus.documents import Document
 from isthmus.errors import IsthmusError
 from isthmus.kinds import IMAGE, TEXT, Part
 from isthmus.search import Hit, SearchInterface
-from isthmus.serve.answers import public_text
+from isthmus.serve.answers import last_name, public_text
 from isthmus.serve.media import PartBytes
 from isthmus.serve.pictures import PartSender
 
@@ -102,9 +102,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out where a file is on this machine; its id says which one it is."""
-    return {
-        name: public_text(one) if name == "path" and isinstance(one, str) else one for name, one in metadata.items()
-    }
+    return {name: last_name(one) if name == "path" and isinstance(one, str) else one for name, one in metadata.items()}
 
 
 def _json(form: Mapping[str, Any]) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import uvicorn
 from mcp.server import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from isthmus.serve.errors import Refused, error_answer
+from isthmus.serve.guards import OriginGuard
 from isthmus.serve.keys import KeyRing
 from isthmus.serve.logs import log_to_stderr
 from isthmus.serve.run import bind, configured, url_of
@@ -44,11 +46,17 @@ def run_http(server: MCPServer[Any], settings: ServeSettings, needed: NeededKey,
 
 
 def http_app(server: MCPServer[Any], settings: ServeSettings, needed: NeededKey) -> ASGIApp:
-    """Return the ASGI application: other hosts and origins are refused, and calls without a key if there are keys."""
+    """Return the ASGI application: other hosts and origins are refused, and calls without a key if there are keys.
+
+    Hosts and origins are checked as ``isthmus serve`` does: the SDK does not on 127.0.0.2 or open addresses.
+    """
     app: ASGIApp = server.streamable_http_app(
-        streamable_http_path=PLACE, host=settings.host, max_request_body_size=settings.limits.body
+        streamable_http_path=PLACE,
+        max_request_body_size=settings.limits.body,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    return app if settings.keys is None else KeyGuard(app, KeyRing(settings.keys), needed)
+    keyed = app if settings.keys is None else KeyGuard(app, KeyRing(settings.keys), needed)
+    return OriginGuard(keyed, settings)
 
 
 class KeyGuard:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from starlette.requests import Request
 
 from isthmus.documents import Document
-from isthmus.errors import BadInput
+from isthmus.errors import BadInput, CannotReach
 from isthmus.search import Added, Collection, Skipped
 from isthmus.serve.answers import public_text
 from isthmus.serve.bodies import lines, parsed
@@ -37,7 +37,7 @@ def add(things: Collection, forms: Iterable[object], reader: ContentReader) -> A
     for number, form in enumerate(forms):
         try:
             documents.append(reader.document(form))
-        except BadInput as error:
+        except (BadInput, CannotReach) as error:
             skipped.append(Skipped(_name(form, number), str(error)))
     return Added.together([things.add(documents), Added(skipped=tuple(skipped))])
 
@@ -57,7 +57,7 @@ async def add_lines(server: Server, things: Collection, request: Request) -> Add
         nonlocal batch, size, number
         held, first = batch, number
         batch, size, number = [], 0, number + len(batch)
-        done.append(await server.pool.run(lambda: add_some(things, held, first, server.reader)))
+        done.append(await server.pool.run(lambda: add_some(things, held, first, server.reader())))
 
     async for line in lines(request, server.settings.limits.body):
         batch.append(line)

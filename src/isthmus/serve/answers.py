@@ -20,7 +20,10 @@ from isthmus.kinds import IMAGE, TEXT
 from isthmus.search import Hit
 from isthmus.search.json_forms import DocumentJson, HitJson, PartJson, document_json, hit_json
 
-PATH = re.compile(r"(?<![\w/.~])(?:/[^\s/'\"`,;:()<>]+)+/([^\s/'\"`,;:()<>]*)")  # an absolute path; its last name
+NAME = r"[^\s/'\"`,;:()<>]+"
+SPACED = rf"{NAME}(?:(?<![.!?]) {NAME})*"  # the name of a folder: it may have spaces, but no end of a sentence
+PATH = re.compile(rf"(?<![\w/.~])(?:file://)?(?:[A-Za-z]:(?=/))?(?:/{SPACED})+/({NAME})?")  # absolute; its last name
+DRIVE = re.compile(r"\b[A-Za-z]:\\[^'\"`,;()<>\n]*")  # a path of Windows
 HOLDER = re.compile(r"process \d+ on \S+, since \S*\d")  # who holds the lock of a collection
 
 
@@ -60,7 +63,7 @@ def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None =
 
 
 def public_text(message: str) -> str:
-    """Leave only the last name of every absolute path, and do not say which process of which machine writes.
+    r"""Leave only the last name of every absolute path, and do not say which process of which machine writes.
 
     >>> public_text("No document is called 'b' in /srv/data/things.isthmus. Known: a.")
     "No document is called 'b' in things.isthmus. Known: a."
@@ -68,10 +71,22 @@ def public_text(message: str) -> str:
     'things is being written by another process. Try again.'
     >>> public_text("the encoder onnx:/srv/models/tiny")
     'the encoder onnx:tiny'
+    >>> public_text(r"/srv/my photos/a.png and C:\Users\me\b.png are not pictures, nor is file:///srv/c.png")
+    'a.png and b.png are not pictures, nor is c.png'
     >>> public_text("Write a/b, or https://example.org/a/b")
     'Write a/b, or https://example.org/a/b'
     """
-    return HOLDER.sub("another process", PATH.sub(r"\1", message))
+    slashes = DRIVE.sub(lambda found: re.sub(r"\\+", "/", found[0]), message)
+    return HOLDER.sub("another process", PATH.sub(lambda found: found[1] or "", slashes))
+
+
+def last_name(path: str) -> str:
+    """Return the last name of a path of this machine.
+
+    >>> last_name("/srv/my photos/cat (1).jpg"), last_name("cat.jpg")
+    ('cat (1).jpg', 'cat.jpg')
+    """
+    return re.split(r"[\\/]", path)[-1]
 
 
 def part_url(collection: str, document: str, number: int) -> str:
@@ -101,5 +116,5 @@ def _with_urls(collection: str, form: DocumentJson) -> DocumentJson:
     pictures = (cast("ServedPartJson", part)["url"] for part in form["parts"] if part["kind"] == IMAGE)
     form["image"] = next(pictures, None)
     if isinstance(path := form["metadata"].get("path"), str):  # of a file that was indexed
-        form["metadata"]["path"] = public_text(path)
+        form["metadata"]["path"] = last_name(path)
     return form

@@ -13,8 +13,10 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from threading import Timer
 from typing import TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -71,13 +73,13 @@ class PictureFetcher:
     seconds: float = SECONDS
     largest: int = LARGEST
 
-    def __call__(self, url: str) -> bytes:
-        """Return the bytes of a picture."""
+    def __call__(self, url: str, within: float | None = None) -> bytes:
+        """Return the bytes of a picture; ``within``: fewer seconds than ``seconds``, if fewer are left."""
         if not self.hosts:
             raise BadInput("This server fetches no pictures. Send the picture itself, as a data: URL.")
         if offline():
             raise CannotReach("Offline is set, so no picture is fetched. Send the picture itself, as a data: URL.")
-        deadline = time.monotonic() + self.seconds
+        deadline = time.monotonic() + min(self.seconds, self.seconds if within is None else within)
         for _ in range(REDIRECTS + 1):
             found = self._get(url, deadline)
             if isinstance(found, bytes):
@@ -109,6 +111,8 @@ class PictureFetcher:
         left = _left(deadline, url)
         connection = _Connection(host, port, lambda: self.connect(address, port, left), tls=parts.scheme == "https")
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        clock = Timer(left, connection.abort)  # a time limit of the socket starts again with every byte
+        clock.start()
         try:
             connection.request("GET", path, headers={"Accept": "image/*", "User-Agent": "isthmus"})
             answer = connection.getresponse()
@@ -116,22 +120,44 @@ class PictureFetcher:
                 return answer.headers.get("Location", "")
             if answer.status != 200 or not answer.headers.get("Content-Type", "").strip().lower().startswith("image/"):
                 raise CannotReach(f"{shown(url)} is not a picture: status {answer.status}.")
-            return self._read(answer, connection, url, deadline)
+            return self._read(answer, url, deadline)
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, CannotReach):
                 raise
             raise CannotReach(f"The picture at {shown(url)} cannot be fetched ({type(error).__name__}).") from None
         finally:
+            clock.cancel()
             connection.close()
 
-    def _read(self, answer: http.client.HTTPResponse, connection: _Connection, url: str, deadline: float) -> bytes:
+    def _read(self, answer: http.client.HTTPResponse, url: str, deadline: float) -> bytes:
         data = bytearray()
         while piece := answer.read1(CHUNK):
             data += piece
             if len(data) > self.largest:
                 raise CannotReach(f"The picture at {shown(url)} is larger than {mebibytes(self.largest)}.")
-            connection.wait_at_most(_left(deadline, url))
+        _left(deadline, url)  # what was cut off by the clock is not whole
         return bytes(data)
+
+
+@dataclass(slots=True, eq=False)
+class PictureBudget:
+    """Fetches the pictures of one request: at most ``count``, in ``seconds`` altogether."""
+
+    fetch: Callable[[str, float], bytes]
+    count: int
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+
+    def __call__(self, url: str) -> bytes:
+        """Return the bytes of a picture."""
+        if self.count < 1 or self.seconds <= 0:
+            raise BadInput("The request has more pictures to fetch than one may have. Send the others in another one.")
+        self.count -= 1
+        began = self.clock()
+        try:
+            return self.fetch(url, self.seconds)
+        finally:
+            self.seconds -= self.clock() - began
 
 
 class _Connection(http.client.HTTPConnection):
@@ -140,17 +166,22 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, host: str, port: int, connect: Callable[[], socket.socket], *, tls: bool) -> None:
         super().__init__(host, port)
         self._connect, self._tls = connect, tls
+        self._open: socket.socket | None = None  # also when the answer has taken ``sock``
 
     def connect(self) -> None:
         """Connect to the address, not to the name."""
-        self.sock = self._connect()
+        self.sock = self._open = self._connect()
         if self._tls:
-            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
+            context = ssl.create_default_context()
+            secured = context.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+            self.sock = self._open = secured  # from here on `abort` ends it, the handshake, too
+            secured.do_handshake()
 
-    def wait_at_most(self, seconds: float) -> None:
-        """Limit the next wait."""
-        if self.sock is not None:
-            self.sock.settimeout(seconds)
+    def abort(self) -> None:
+        """End the connection from another thread: who reads from it gets an error or the end."""
+        if self._open is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(self._open, socket.SHUT_RDWR)  # not TLS's own, which changes what is being read
 
 
 def _left(deadline: float, url: str) -> float:

@@ -2,7 +2,7 @@
 
 RequestGuard     gives the request an id, writes the log and the counters, adds security headers to the response
 OriginGuard      refuses other hosts (DNS rebinding), other origins (CSRF), encoded bodies (zip bombs), smuggling
-BodyGuard        refuses bodies that are too large, or that arrive too slowly
+BodyGuard        refuses bodies that are too large, that arrive too slowly, or that are too many at the same time
 """
 
 from __future__ import annotations
@@ -156,13 +156,15 @@ def host_name(host: str) -> str:
     return "" if found is None else (found["six"] or found["name"]).lower()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BodyGuard:
-    """Limits the size of a body, and the time between its pieces."""
+    """Limits the size of a body, the time between its pieces, and what arrives at the same time."""
 
     app: ASGIApp
     settings: ServeSettings
     uploads: Sequence[str]  # media types of streams, which may be larger
+    held: int = 0  # bytes of JSON bodies whose requests have not ended
+    arriving: int = 0  # streams whose requests have not ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; a body over the limits ends in ``Refused``, which a route passes on."""
@@ -170,29 +172,56 @@ class BodyGuard:
             await self.app(scope, receive, send)
             return
         headers, limits = Headers(scope=scope), self.settings.limits
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        limit = limits.upload if kind in self.uploads else limits.body
+        streams = headers.get("content-type", "").partition(";")[0].strip().lower() in self.uploads
+        body = _Body(self, receive, limits.upload if streams else limits.body, streams)
         size = headers.get("content-length", "0")
-        if size.isdigit() and int(size) > limit:
-            await _refuse(too_large(limit), scope, receive, send)
-            return
-        count = 0
-
-        async def guarded() -> Message:
-            nonlocal count
+        if size.isdigit() and int(size) > body.limit:
+            await _refuse(too_large(body.limit), scope, receive, send)
+        elif streams and self.arriving >= limits.uploads:
+            said = "As many uploads arrive already as may at the same time. Try again."
+            await _refuse(Refused.later(503, said), scope, receive, send)
+        else:
+            self.arriving += streams
             try:
-                message = await asyncio.wait_for(receive(), limits.slow) if count >= 0 else await receive()
-            except TimeoutError:
-                raise Refused(408, f"No byte of the body came for {limits.slow:g} seconds.", CLOSE) from None
-            if message["type"] == "http.request":
-                count += len(message.get("body", b""))
-                if count > limit:
-                    raise too_large(limit)
-                if not message.get("more_body", False):
-                    count = -1  # from here on only the end of the connection is waited for
-            return message
+                await self.app(scope, body.receive, send)
+            finally:
+                self.arriving -= streams
+                self.held -= body.held
 
-        await self.app(scope, guarded, send)
+
+class _Body:
+    """One body, counted while it arrives."""
+
+    def __init__(self, guard: BodyGuard, receive: Receive, limit: int, streams: bool) -> None:
+        self.guard, self.limit, self.streams = guard, limit, streams
+        self.held = 0  # bytes that stay in memory until the request has ended
+        self._receive, self._count, self._whole = receive, 0, False
+
+    async def receive(self) -> Message:
+        """Return the next piece."""
+        if self._whole:
+            return await self._receive()  # only the end of the connection is waited for
+        slow = self.guard.settings.limits.slow
+        try:
+            message = await asyncio.wait_for(self._receive(), slow)
+        except TimeoutError:
+            raise Refused(408, f"No byte of the body came for {slow:g} seconds.", CLOSE) from None
+        if message["type"] == "http.request":
+            self._take(len(message.get("body", b"")))
+            self._whole = not message.get("more_body", False)
+        return message
+
+    def _take(self, size: int) -> None:
+        self._count += size
+        if self._count > self.limit:
+            raise too_large(self.limit)
+        if self.streams:
+            return
+        if self.guard.held + size > self.guard.settings.limits.held:
+            said = "The bodies that have come take as much memory as they may. Try again."
+            raise Refused(503, said, {"Retry-After": "1", **CLOSE})
+        self.held += size
+        self.guard.held += size
 
 
 def too_large(limit: int) -> Refused:

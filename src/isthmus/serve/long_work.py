@@ -12,6 +12,7 @@ from isthmus.errors import BadInput, shown
 from isthmus.search import Added
 from isthmus.serve.adding import BATCH, add_some, added_json
 from isthmus.serve.answers import public_text
+from isthmus.serve.content import ContentReader
 from isthmus.serve.jobs import Job, Progress, Work
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def add(server: Server, job: Job, progress: Progress) -> Any:
         lines: Iterator[bytes] = iter(file)
         while batch := list(islice(lines, BATCH)):
             some = [line for line in batch if line.strip()]
-            reports.append(add_some(things, some, number, server.reader))
+            reports.append(add_some(things, some, number, server.reader()))
             number, done = number + len(batch), done + sum(map(len, batch))
             progress(done, total)
     report = added_json(Added.together(reports), things)
@@ -81,13 +82,14 @@ def references(server: Server, form: object) -> list[Query | tuple[Query, str]]:
     """Read reference queries: words, or objects with ``query`` and, if it is known, ``id``."""
     if not isinstance(form, list):
         raise BadInput(f"queries is a list, not {shown(form)}.")
-    return [_reference(server, one) for one in form]
+    reader = server.reader()
+    return [_reference(reader, one) for one in form]
 
 
-def _reference(server: Server, form: object) -> Query | tuple[Query, str]:
+def _reference(reader: ContentReader, form: object) -> Query | tuple[Query, str]:
     if not isinstance(form, Mapping) or "query" not in form:
-        return server.reader.query(form)
+        return reader.query(form)
     if not set(form) <= {"query", "id"}:
         raise BadInput(f"A reference query has a query and an id, not {shown(form)}.")
-    query = server.reader.query(form["query"])
+    query = reader.query(form["query"])
     return query if form.get("id") is None else (query, form["id"])

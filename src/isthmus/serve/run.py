@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,8 @@ STOPPING = 30  # seconds for requests that were accepted before the stop
 CONNECTIONS = 1000  # at the same time; a request on another one is answered with 503
 HEADER_BYTES = 65_536
 BACKLOG = 2048
+PATIENCE = 3  # looks at an answer that is not read; each after the time that a slow client has
+AT_ONCE = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)  # a connection that is closed is reset
 
 
 def bind(settings: ServeSettings) -> socket.socket:
@@ -87,11 +91,47 @@ async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
     await error_answer("Refused", said, 503, "", headers)(scope, receive, send)
 
 
-def protocol(seconds: float, connections: int = CONNECTIONS) -> type[H11Protocol]:
-    """Return uvicorn's protocol with limits on connections and on the time that the headers of a request may take."""
+class _WatchedProtocol(H11Protocol):
+    """Cuts off a client that takes nothing of its answer; closing the connection would wait for it."""
 
-    class TimedProtocol(H11Protocol):
-        """Closes a connection whose request does not begin in time."""
+    seconds: float  # between two looks
+    watch: asyncio.TimerHandle | None = None
+    unsent = 0
+    looks = 0  # that have found the same unsent
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+        super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        self.unsent = 0
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        """Compare what is unsent with what was unsent at the last look: the system takes much at once, or nothing."""
+        left = self.transport.get_write_buffer_size()
+        self.looks = self.looks + 1 if left and left == self.unsent else 0
+        if self.looks == PATIENCE:
+            taken = self.transport.get_extra_info("socket")
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)  # or the system keeps what it has to send
+            self.transport.abort()
+            return
+        self.unsent = left
+        self.watch = self.loop.call_later(self.seconds, self._watch)
+
+
+def protocol(slow: float, connections: int = CONNECTIONS) -> type[H11Protocol]:
+    """Return uvicorn's protocol with limits on connections and on the time that a client may take."""
+
+    class TimedProtocol(_WatchedProtocol):
+        """Closes a connection whose request does not begin in time, too."""
+
+        seconds = slow
 
         def __init__(
             self,
@@ -122,7 +162,7 @@ def protocol(seconds: float, connections: int = CONNECTIONS) -> type[H11Protocol
             """Start the clock where headers are expected and none runs; stop it when a request has begun."""
             waiting = self.cycle is None or self.cycle.response_complete
             if waiting and self.deadline is None:
-                self.deadline = self.loop.call_later(seconds, self.transport.close)
+                self.deadline = self.loop.call_later(slow, self.transport.close)
             elif not waiting and self.deadline is not None:
                 self.deadline.cancel()
                 self.deadline = None

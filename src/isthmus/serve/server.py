@@ -14,7 +14,7 @@ from isthmus.serve.batching import SearchBatcher
 from isthmus.serve.catalog import Catalog
 from isthmus.serve.content import ContentReader
 from isthmus.serve.errors import Refused
-from isthmus.serve.fetching import PictureFetcher
+from isthmus.serve.fetching import PictureBudget, PictureFetcher
 from isthmus.serve.guards import SLASH
 from isthmus.serve.jobs import JobRunner
 from isthmus.serve.keys import ApiKey, KeyRing
@@ -38,13 +38,18 @@ class Server:
         self.pool = WorkPool(settings.workers, limits.waiting, limits.seconds)
         self.keys = KeyRing(settings.keys)
         self.rate = RateLimit(limits.rate)
-        self.reader = ContentReader(settings, PictureFetcher(settings.picture_hosts))
+        self.fetch = PictureFetcher(settings.picture_hosts)
         self.models = Models(settings, runtime)
         self.pictures = PartSender()
         self.metrics = Metrics()
         self.jobs = JobRunner(self.catalog.state_folder / "jobs", kinds(self))
         self.stopping = False
         self._batchers: dict[str, SearchBatcher] = {}
+
+    def reader(self) -> ContentReader:
+        """Return what reads the content of one request; half of its time, at most, goes into fetching pictures."""
+        limits = self.settings.limits
+        return ContentReader(self.settings, PictureBudget(self.fetch, limits.fetches, limits.seconds / 2))
 
     async def collection(self, name: str) -> Collection:
         """Return a collection, opened on a thread if need be."""

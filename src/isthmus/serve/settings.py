@@ -21,6 +21,8 @@ class ServeLimits:
 
     body: int = 64 * MIB  # a JSON body, a line of NDJSON, a file of an upload
     upload: int = 1024 * MIB  # a whole NDJSON stream, or all files of an upload
+    held: int = 512 * MIB  # JSON bodies of all requests together, in memory
+    uploads: int = 32  # NDJSON streams and uploads that arrive at the same time
     pixels: int = 50_000_000  # a picture
     duration: float = 7200.0  # a sound or a video, of those that are decoded
     seconds: float = 60.0  # the work of a request
@@ -30,12 +32,15 @@ class ServeLimits:
     hits: int = 1000  # k of a search
     depth: int = 10_000  # offset + k of a search
     queries: int = 256  # searches in one request
+    fetches: int = 256  # pictures that are fetched by their URLs
     inputs: int = 2048  # texts of /v1/embeddings, documents of /v1/rerank
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name != "rate" and not value > 0:
                 raise BadInput(f"The limit {name} is {value}; it must be more than 0.")
+        if self.held < self.body:
+            raise BadInput(f"held is {self.held:,} bytes; it must be at least body, {self.body:,} bytes.")
         if self.rate < 0:
             raise BadInput(f"The rate is {self.rate}; it must not be negative. 0 sets no limit.")
 

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 
 const SIDE = 160; // pixels of the layer; it is stretched over the picture
 const RAMP = [[24, 60, 150], [70, 130, 215], [176, 208, 240], [255, 236, 128], [255, 160, 40], [226, 50, 24], [150, 8, 40]];
-const OPAQUE = 0.85; // of the strongest
+const OPAQUE = 0.66; // of the strongest: the picture is seen through it
 
 /** A canvas for rows of shares; `most` is the share of the deepest colour. */
 export function layer(patches, most) {
@@ -40,10 +40,12 @@ function around(pixel, count) {
   return [{ at: low, weight: 1 - part }, { at: Math.min(low + 1, count - 1), weight: part }];
 }
 
-/** Where the strongest patch is: thirds from the top and from the left, 0 to 2. */
+/** The strongest share, and where the strong patches have their centre: thirds from the top and from the left, 0 to 2. */
 export function hottest(patches) {
   const all = patches.flatMap((line, row) => line.map((share, column) => ({ share, row, column })));
-  const { share, row, column } = all.reduce((best, one) => (one.share > best.share ? one : best));
-  const third = (at, count) => Math.min(2, Math.floor(3 * (at + 0.5) / count));
-  return { share, down: third(row, patches.length), across: third(column, patches[0].length) };
+  const share = Math.max(...all.map((one) => one.share));
+  const strong = all.filter((one) => (share > 0 ? one.share >= share / 2 : one.share === share));
+  const sum = strong.reduce((total, one) => total + Math.abs(one.share), 0) || 1;
+  const third = (name, count) => Math.min(2, Math.floor(3 * strong.reduce((total, one) => total + Math.abs(one.share) * (one[name] + 0.5), 0) / sum / count));
+  return { share, down: third("row", patches.length), across: third("column", patches[0].length) };
 }

@@ -45,10 +45,11 @@ export function modalityOf(document) {
   return [...new Set(document.parts.map((part) => part.kind))].sort().join("+");
 }
 
-/** The name of a document's file, or the last part of its id. */
+/** The name of a document's file, or the last part of its id; the number of a page stands beside it. */
 export function fileOf(document) {
-  const { name } = document.metadata;
-  return document.id.split("/").pop() || (typeof name === "string" && name) || words.untitled;
+  const { name, page } = document.metadata;
+  const last = document.id.split("/").pop();
+  return (Number.isInteger(page) ? last.replace(/#page=\d+$/, "") : last) || (typeof name === "string" && name) || words.untitled;
 }
 
 /** What a document is called: its title, the heading of its text, the words beside its picture, or its file. */

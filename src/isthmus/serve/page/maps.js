@@ -70,7 +70,7 @@ function draw(hit, made, said) {
   if (text && made.query.words) lines.push(el("p", {}, words.map.asked, " ", spansOf(text, made.query.words)));
   if (!found.patches && !found.words) lines.push(el("p", {}, words.map.none));
   const rows = shares.map(([name, share]) => [el("dt", {}, name), el("dd", {}, words.map.share(share))]);
-  const details = rows.length ? el("details", { class: "numbers" }, el("summary", {}, words.details), el("dl", {}, rows)) : null;
+  const details = rows.length ? el("details", { class: "numbers" }, el("summary", {}, words.map.details), el("dl", {}, rows)) : null;
   said.replaceChildren(...real([lines, made.notes.map((note) => el("p", {}, note)), details]));
 }
 

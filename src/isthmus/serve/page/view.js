@@ -133,7 +133,7 @@ const table = (rows) => el("dl", {}, rows.map(([name, value]) => [el("dt", {}, n
 
 /** What is known about a document: its file once, sizes and times as people write them. */
 function aboutOf(hit) {
-  const rows = Object.entries(hit.metadata).filter(([name, value]) => !UNTOLD.includes(name) && value !== nameOf(hit));
+  const rows = Object.entries(hit.metadata).filter(([name, value]) => !UNTOLD.includes(name) && ![nameOf(hit), "."].includes(value));
   const file = hit.metadata.path === undefined ? words.id : words.file;
   return [el("h3", {}, words.about), table([[file, hit.id], ...rows.map(([name, value]) => row(name, value))])];
 }

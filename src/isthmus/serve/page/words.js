@@ -88,7 +88,7 @@ export const words = {
   noNeighboursOfKind: "This collection cannot be searched by documents of this kind.",
   loading: "Loading …",
   why: "Why it is here",
-  details: "Details",
+  details: "Details of the score",
   about: "About",
   id: "id",
   file: "file",
@@ -149,8 +149,9 @@ export const words = {
     strongest: (list) => `Its strongest words: ${list.map(({ word }) => word).join(", ")}.`,
     hottest: (down, across) => {
       const where = [["top", "", "bottom"][down], ["left", "", "right"][across]].filter(Boolean).join(" ");
-      return `Red counts for the match, blue against it. The strongest patch is ${where ? `at the ${where}` : "in the middle"}.`;
+      return `Red counts for the match, blue against it. What counts most is ${where ? `at the ${where}` : "in the middle"}.`;
     },
+    details: "Details of the map",
     patch: "strongest patch",
     asked: "Your words, as they met it:",
   },

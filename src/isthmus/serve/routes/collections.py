@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from isthmus.errors import BadInput, UnfinishedCopy, shown
 from isthmus.search import Collection
-from isthmus.serve.answers import answer, public_text
+from isthmus.serve.answers import answer, last_name, public_text
 from isthmus.serve.bodies import json_body, parsed_object
 from isthmus.serve.forms import CollectionJson, CollectionsJson, NewCollectionJson, StatsJson
 from isthmus.serve.schemas import described
@@ -89,9 +89,13 @@ def stats_json(name: str, things: Collection) -> dict[str, Any]:
     facts = things.stats()
     sources: dict[str, int] = {}
     for root, count in facts.sources.items():
-        short = public_text(root)
+        short = last_name(root)
         sources[short] = sources.get(short, 0) + count
     form = asdict(facts) | {"path": name, "sources": sources, "last_error": public_text(facts.last_error)}
+    form["vectors"] = facts.vectors.partition(":")[0]  # not where the server of vectors is
     form["encoder"] = {**form["encoder"], "encoder": public_text(str(facts.encoder["encoder"]))}
-    form["skipped"] = [{"id": public_text(place), "why": public_text(why)} for place, why in facts.skipped]
+    form["skipped"] = [
+        {"id": last_name(place) if place.startswith("/") else public_text(place), "why": public_text(why)}
+        for place, why in facts.skipped
+    ]
     return form | {"fields": things.fields()}

@@ -62,7 +62,7 @@ async def add(
     kind = content_type(request)
     if kind == JSON:
         body = await request.body()
-        report = await server.pool.run(lambda: adding.add(things, _documents(parsed(body)), server.reader))
+        report = await server.pool.run(lambda: adding.add(things, _documents(parsed(body)), server.reader()))
     elif kind in LINES and job:
         made = await adding.add_later(server, name, request)
         return answer(made, status=202, headers={"Location": f"/v1/collections/{name}/jobs/{made['id']}"})
@@ -177,10 +177,10 @@ async def change(
     def changed() -> Any:
         form = parsed_object(body)
         if set(form) <= {"id", "metadata"}:
-            server.reader.document({**form, "content": "any"}, document)  # checks the id and the metadata
+            server.reader().document({**form, "content": "any"}, document)  # checks the id and the metadata
             report = things.update(document, metadata=form.get("metadata", {}))
         else:
-            report = things.update(server.reader.document(form, document))
+            report = things.update(server.reader().document(form, document))
         if ids:
             return adding.added_json(report, things, ids=True)
         if report.skipped:

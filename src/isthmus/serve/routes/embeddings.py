@@ -57,7 +57,8 @@ def _embedded(server: Server, form: dict[str, Any]) -> dict[str, Any]:
     dim = form.get("dimensions")
     if dim not in (None, encoder.dim):
         raise BadInput(f"{encoder.name} makes vectors of {encoder.dim} numbers. Leave dimensions out.")
-    queries = [_query(server.reader, one) for one in inputs]
+    reader = server.reader()
+    queries = [_query(reader, one) for one in inputs]
     rows = _vectors(encoder, queries, lookup(ROLES, form.get("input_type", "document"), "input type"))
     data = [{"object": "embedding", "index": at, "embedding": _written(row, written)} for at, row in enumerate(rows)]
     words = sum(len((query.text or "").split()) for query in queries)

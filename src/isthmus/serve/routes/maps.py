@@ -36,7 +36,7 @@ async def make_map(name: Name, document: Id, server: Shared, request: Request) -
         form = parsed_object(body)
         if unknown := set(form) - {"query", "calibration"}:
             raise BadInput(f"A map has no {shown(min(unknown))}. Give query, and calibration as in the search.")
-        return _map(things, document, server.reader.search({**form, "k": 1, "where": {"id": document}}))
+        return _map(things, document, server.reader().search({**form, "k": 1, "where": {"id": document}}))
 
     return answer(await server.pool.run(made))
 

@@ -42,8 +42,9 @@ def _reranked(server: Server, form: dict[str, Any]) -> dict[str, Any]:
     top = form.get("top_n")
     if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
         raise BadInput(f"top_n is {shown(top)}; it must be a whole number of at least 1.")
-    query = server.reader.query(form.get("query"))
-    documents = [_document(server.reader, one, at) for at, one in enumerate(given)]
+    reader = server.reader()
+    query = reader.query(form.get("query"))
+    documents = [_document(reader, one, at) for at, one in enumerate(given)]
     scores = server.models.relevance(form.get("model", "mini"), query, documents)
     best = np.argsort(-scores, kind="stable")[:top].tolist()
     results = [{"index": at, "relevance_score": float(scores[at])} for at in best]

@@ -39,7 +39,7 @@ async def search_words(
             raise BadInput(
                 f"GET takes {', '.join(WORDS)}, not {shown(other)}. Send a search with other options by POST."
             )
-    request = server.reader.search({"query": q, "k": k, "offset": offset})
+    request = server.reader().search({"query": q, "k": k, "offset": offset})
     return answer(await _hits(server, name, request))
 
 
@@ -50,13 +50,13 @@ async def search(name: Name, server: Shared, request: Request) -> Response:
     limit = server.settings.limits.queries
 
     def read() -> SearchRequest | list[SearchRequest]:
-        form = parsed_object(body)
+        form, reader = parsed_object(body), server.reader()
         if "searches" not in form:
-            return server.reader.search(form)
+            return reader.search(form)
         several = form["searches"]
         if set(form) != {"searches"} or not isinstance(several, list) or len(several) > limit:
             raise BadInput(f"searches is a list of at most {limit} searches, and nothing stands beside it.")
-        return [server.reader.search(one) for one in several]
+        return [reader.search(one) for one in several]
 
     asked = await _read(server, body, read)
     if isinstance(asked, SearchRequest):
@@ -92,7 +92,7 @@ async def similar(
 
 
 async def _similar(server: Server, name: str, document: str, form: dict[str, Any]) -> bytes:
-    request = server.reader.search({**form, "query": "any"})
+    request = server.reader().search({**form, "query": "any"})
     batcher = await server.batcher(name)
     asked = await server.pool.run(lambda: more_like(batcher.things.get(document), request))
 
