@@ -54,8 +54,8 @@ def place(engine: str, folder: Path) -> dict[str, Any]:
     """Return where a new collection of an engine is, as options of ``open``."""
     if engine.startswith("postgres"):
         where = {"postgres-apart": "folder", "postgres-half": "database-half"}
-        vectors = {"vectors": where[engine]} if engine in where else {}
-        return {"path": postgres_server.server().collection(), **vectors}
+        apart = {"vectors": where[engine]} if engine in where else {}
+        return {"path": postgres_server.server().collection(), **apart}
     if engine.startswith("shards"):
         return {"path": postgres_server.sharded(), "vectors": engine}
     vectors = {"vectors": MemoryVectors()} if engine.endswith("+vectors") else {}

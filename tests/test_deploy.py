@@ -135,3 +135,14 @@ def test_the_package_of_the_container_is_built_from_what_is_copied(tmp_path: Pat
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [path.suffix for path in (tmp_path / "out").iterdir()] == [".whl"]
+
+
+def test_the_workers_of_citus_search_graphs_as_shards_do() -> None:
+    pytest.importorskip("psycopg")
+    from isthmus.storage.postgres.shard_servers import SETTINGS
+
+    given = dict(
+        re.findall(r"ALTER DATABASE postgres SET (hnsw\.\w+) = (\w+)'", (HERE / "deploy/citus.yaml").read_text())
+    )
+    assert given == dict(re.findall(r"-c (hnsw\.\w+)=(\w+)", SETTINGS))
+    assert given["hnsw.ef_search"] == "400"

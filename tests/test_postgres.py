@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -342,3 +343,23 @@ def test_the_command_line_takes_the_url_and_never_shows_its_password(url: str, t
     isthmus("delete", "--in", url, "n3.txt")
     assert "no damage found" in isthmus("doctor", "--in", url)
     isthmus("compact", "--in", url)
+
+
+def test_an_old_pgvector_counts_as_none(counting: Counting) -> None:
+    name = f"old_{os.getpid()}"
+    administered(f"CREATE DATABASE {name}")
+    with psycopg.connect(server().database(name), autocommit=True) as connection:
+        connection.execute(
+            "CREATE EXTENSION vector; UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'"
+        )
+    url = server().database(name, collection="things")
+    with Collection.open(url, counting, calibration="center", follow=False) as things:
+        things.add(mixed(20))
+        assert len(things.search("a red cat", k=20)) == 20
+        assert not things.snapshot().is_published
+    with Collection.open(server().collection(), counting, calibration="center", follow=False) as things:  # a newer one
+        things.add(mixed(20))
+        things.search("a red cat")
+        assert things.snapshot().is_published
+    with pytest.raises(BadInput, match=r"has no pgvector 0\.8 or later, so its vectors cannot be there"):
+        Collection.open(url, counting, vectors="database")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.errors import CannotReach, CannotWrite
-from isthmus.storage.postgres import pool
+from isthmus.search import snapshot_builder
+from isthmus.storage import conflicts
+from isthmus.storage.postgres import address, database, folded, pool
 from postgres_server import PASSWORD, ordinary_folder, server
 from stock import Counting, mixed
 
@@ -36,6 +39,29 @@ def things(url: str, counting: Counting) -> Iterator[Collection]:
 
 def schema_of(things: Collection) -> str:
     return str(things.path).partition("collection=")[2]
+
+
+def test_the_server_notices_a_process_that_has_vanished_within_a_minute(things: Collection) -> None:
+    asked = "SELECT current_setting('tcp_keepalives_' || name)::integer FROM unnest(%s::text[]) AS name"
+    names = ["idle", "interval", "count"]
+    idle, interval, count = (value for (value,) in things.store.database.all(asked, names))  # type: ignore[attr-defined]
+    assert (idle, interval, count) == (30, 10, 3)
+
+
+def test_the_times_in_the_docs_are_those_of_the_code() -> None:
+    page = (Path(__file__).parent.parent / "docs/reliability.md").read_text(encoding="utf-8")
+    table = page.partition("### What waits, and how long")[2].partition("\n## ")[0]
+    stated = [int(number) for number in re.findall(r"\| (\d+) (?:s|times)\b", table)]
+    patience = int(folded.PATIENCE.removesuffix("s"))
+    assert stated == [
+        address.SECONDS,
+        60,
+        database.WAIT,
+        pool.WAIT,
+        snapshot_builder.LONGEST_WAIT,
+        patience,
+        conflicts.TRIES,
+    ]
 
 
 @pytest.mark.parametrize("table", ["documents", "publications"])

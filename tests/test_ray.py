@@ -5,11 +5,13 @@ Run by ``make test-all``: Ray is not part of the extra ``test``. Everything here
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Vectors, bulk, calibration
+from isthmus.bulk.encoder import PIECE
 from isthmus.errors import BadInput, CannotReach
 from test_shards import QUERIES, same, shards, stock, vectors
 
@@ -148,12 +151,62 @@ def test_the_command_line_indexes_on_a_cluster(nodes: Any, stock: Path, tmp_path
     assert "indexing" in done.stderr
 
 
-def test_a_node_that_is_lost_takes_nothing_with_it(cluster: bulk.Cluster, nodes: Any) -> None:
-    lost = nodes.add_node(num_cpus=1, object_store_memory=100_000_000)
-    results = cluster.map(partial(pow, 3), range(40))
-    found = [next(results)]
-    nodes.remove_node(lost, allow_graceful=False)
-    assert [*found, *results] == [3**n for n in range(40)]
+class WaitsOnItsNode:
+    """An encoder of two numbers: each piece of work says on which node it runs, and waits for a lock."""
+
+    name, identity, dim, modalities = "waits", "waits-1", 2, ("text",)
+
+    def __init__(self, folder: Path, owner: int) -> None:
+        self.folder, self.owner = str(folder), owner
+
+    def encode_queries(self, queries: Any) -> Vectors:
+        return Vectors.of(np.array([[len(str(query)), 1.0] for query in queries], np.float32), "text")
+
+    def encode_documents(self, documents: Any) -> Vectors:
+        return self.encode_queries([document.text for document in documents])
+
+    def encode_passages(self, documents: Any, *, skip: Any = None) -> tuple[Vectors, Any]:
+        if os.getpid() != self.owner:
+            with Path(self.folder, "nodes").open("a") as nodes, Path(self.folder, "gate").open() as gate:
+                nodes.write(f"{ray.get_runtime_context().get_node_id()}\n")
+                nodes.flush()
+                fcntl.flock(gate, fcntl.LOCK_SH)
+        return self.encode_documents(documents), np.arange(len(documents))
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        return [(0, len(text))]
+
+
+def test_an_index_survives_the_loss_of_a_node_in_the_middle_of_its_work(
+    cluster: bulk.Cluster, nodes: Any, tmp_path: Path
+) -> None:
+    """A raylet is killed while its node encodes: what ran there runs again on the others."""
+    (tmp_path / "texts").mkdir()
+    for number in range(8 * PIECE):
+        (tmp_path / "texts" / f"{number}.txt").write_text("word " * number + "end")
+    (tmp_path / "gate").touch()
+    os.mkfifo(tmp_path / "nodes")
+    encoder = WaitsOnItsNode(tmp_path, os.getpid())
+    doomed = nodes.add_node(num_cpus=1, object_store_memory=100_000_000)
+    with (
+        Collection.open(tmp_path / "here", encoder, follow=False) as here,
+        Collection.open(tmp_path / "there", encoder, follow=False) as there,
+        (tmp_path / "gate").open() as gate,
+        os.fdopen(os.open(tmp_path / "nodes", os.O_RDWR)) as working,  # as a writer, too: it never ends
+        ThreadPoolExecutor(1) as pool,
+    ):
+        here.index(tmp_path / "texts")
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        indexing = pool.submit(there.index, tmp_path / "texts", workers=cluster)
+        try:
+            while working.readline().strip() != doomed.node_id:  # until it works
+                assert not indexing.done()
+            nodes.remove_node(doomed, allow_graceful=False)
+            assert not doomed.any_processes_alive()
+        finally:
+            fcntl.flock(gate, fcntl.LOCK_UN)
+        assert indexing.result().added == 8 * PIECE
+        same(vectors(here), vectors(there))
 
 
 def test_an_address_without_a_cluster_is_refused() -> None:

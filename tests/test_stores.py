@@ -19,10 +19,11 @@ from store_battery import (
     HALF,
     check_command_line,
     check_docs,
+    check_rows,
     check_searches,
     check_store,
+    check_updates,
     command_line,
-    grown,
     options,
     own_scores,
     world,
@@ -101,20 +102,34 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["parquet", "faiss"])
 def test_an_update_follows_adds_changes_and_deletes_without_fitting_again(name: str, tmp_path: Path) -> None:
+    check_updates(name, tmp_path, whole=True)
+
+
+@pytest.mark.parametrize("name", ["parquet", "faiss"])
+def test_an_update_of_what_has_not_changed_leaves_the_file_as_it_is(name: str, tmp_path: Path) -> None:
     some, client = world(), CLIENTS[name]
     source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
     chosen = options(tmp_path, some.references)
     stores.calibrate(source, target, file, chosen)
-    fold, before = file.read_bytes(), Path(target.partition(":")[2]).read_bytes()
+    before = Path(target.partition(":")[2]).read_bytes()
     again = stores.update(source, target, file, chosen)
     assert (again.written, again.refitted) == (0, False)
     assert Path(target.partition(":")[2]).read_bytes() == before
-    changed = grown(some.rows, 5)
-    client.build(tmp_path, changed)
+
+
+def test_an_update_fits_again_for_a_new_modality_and_not_for_one_that_is_gone(tmp_path: Path) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen, rows = options(tmp_path, some.references), some.rows
+    stores.calibrate(source, target, file, chosen)
+    client.build(tmp_path, Rows(rows.ids[HALF:], rows.vectors[HALF:], rows.kinds[HALF:]))
     report = stores.update(source, target, file, chosen)
-    assert (report.refitted, file.read_bytes()) == (False, fold)
-    ids, _ = client.search(target, stores.load(file).query(some.queries[0]), len(changed))
-    assert sorted(ids) == sorted(changed.ids)
+    assert (report.refitted, report.rows) == (False, {"text": HALF})
+    sounds = np.where(np.arange(2 * HALF) % 4 == 0, "audio", rows.kinds)
+    client.build(tmp_path, Rows(rows.ids, rows.vectors, sounds))
+    report = stores.update(source, target, file, chosen)
+    assert (report.refitted, report.rows["audio"]) == (True, HALF // 2)
+    check_rows("parquet", target, stores.load(file), Rows(rows.ids, rows.vectors, sounds), some.queries[:3])
 
 
 def test_an_update_follows_the_shards_of_clip_retrieval(tmp_path: Path) -> None:

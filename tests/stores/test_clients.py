@@ -12,8 +12,8 @@ from store_battery import (
     check_docs,
     check_searches,
     check_store,
+    check_updates,
     command_line,
-    grown,
     options,
     world,
 )
@@ -55,14 +55,4 @@ def test_the_lines_of_python_in_the_docs_return_the_best_rows_with_their_scores(
 
 @pytest.mark.parametrize("name", DATABASES)
 def test_an_update_writes_and_deletes_only_what_changed(name: str, tmp_path: Path) -> None:
-    some, client = world(), CLIENTS[name]
-    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
-    chosen = options(tmp_path, some.references)
-    stores.calibrate(source, target, file, chosen)
-    assert stores.update(source, target, file, chosen).written == 0
-    changed = grown(some.rows, 5)
-    client.build(tmp_path, changed)
-    report = stores.update(source, target, file, chosen)
-    assert (report.written, report.deleted, report.refitted) == (4, 3, False)
-    ids, _ = client.search(target, stores.load(file).query(some.queries[0]), len(changed))
-    assert sorted(ids) == sorted(changed.ids)
+    check_updates(name, tmp_path, whole=False)

@@ -196,7 +196,9 @@ def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVe
     kept = store.database.manifest(VECTORS).get(VECTORS) if vectors is None else vectors
     own = store.published(None if kept is None else str(kept))
     if own is None and vectors in postgres.NAMES:
-        raise BadInput(f"{store.database.path} has no pgvector, so its vectors cannot be there. Use vectors='folder'.")
+        raise BadInput(
+            f"{store.database.path} has no pgvector 0.8 or later, so its vectors cannot be there. Use vectors='folder'."
+        )
     if own is None and kept in postgres.SHARDED:
         raise BadInput(f"{store.database.path} has no shards. Make them first: isthmus shards SERVER… --in URL.")
     return own or vectors

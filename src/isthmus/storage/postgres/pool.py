@@ -18,12 +18,14 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from isthmus.errors import CannotReach
-from isthmus.storage.postgres.address import PostgresAddress
+from isthmus.storage.postgres.address import USUAL, PostgresAddress
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 SIZE = 32  # connections of one process to one collection
 EXTENSION = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
+# The server notices a process that has vanished, and drops its locks, as soon as a process notices the server.
+KEEPALIVES = "; ".join(f"SET tcp_{name} TO {value}" for name, value in USUAL.items() if name.startswith("keepalives"))
 WAIT = 30.0  # seconds to wait for one that others use
 
 Result = TypeVar("Result")
@@ -38,7 +40,7 @@ def connect(address: PostgresAddress, schema: str) -> Connection:
         place = sql.Identifier(schema)
         vector = found.execute(EXTENSION).fetchone()
         others = [sql.Identifier(vector[0])] if vector else []
-        found.execute(sql.SQL("SET search_path TO {}").format(sql.SQL(", ").join([place, *others])))
+        found.execute(sql.SQL(f"{KEEPALIVES}; SET search_path TO {{}}").format(sql.SQL(", ").join([place, *others])))
     except BaseException:
         found.close()
         raise

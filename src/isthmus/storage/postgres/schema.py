@@ -34,6 +34,10 @@ from isthmus.storage.postgres.pool import EXTENSION, Connection
 VERSION = 1
 STAGING = "_reencode"  # the ending of the second schema's name
 LARGE = frozenset({"statistics"})  # values of the manifest that are bytes
+PGVECTOR = [0, 8]  # the oldest version
+NEW_ENOUGH = """
+SELECT 1 FROM pg_extension WHERE extname = 'vector' AND string_to_array(extversion, '.')::integer[] >= %s::integer[]
+"""
 LOCK = "isthmus schema"  # of the advisory lock that is held while tables are made or migrated
 
 # Vectors do not compress: EXTERNAL saves the attempt.
@@ -175,11 +179,16 @@ def create(connection: Connection, collection: str, place: str) -> None:
 
 
 def _has_pgvector(connection: Connection, collection: str) -> bool:
-    """Find the extension pgvector, or make it if this role may; its types can be named afterwards."""
+    """Find the extension pgvector, or make it if this role may; its types can be named afterwards.
+
+    One without iterative scans, which filters need, counts as none.
+    """
     try:
         with connection.transaction():  # a savepoint
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
     except psycopg.Error:
+        return False
+    if not connection.execute(NEW_ENOUGH, (PGVECTOR,)).fetchone():
         return False
     place = connection.execute(EXTENSION).fetchone()
     names = sql.SQL(", ").join(map(sql.Identifier, [collection, *(place or ())]))

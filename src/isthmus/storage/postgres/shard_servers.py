@@ -104,7 +104,9 @@ def make(url: str, places: Sequence[str]) -> None:
         if not database.there:
             database.create()
         if not database.manifest("pgvector").get("pgvector"):
-            raise BadInput(f"{database.path} has no pgvector, which shards need on every server. Install it first.")
+            raise BadInput(
+                f"{database.path} has no pgvector 0.8 or later, which shards need on every server. Install it first."
+            )
         with database.writing() as connection:
             _libraries(connection)
             old = _put_aside(connection)
