@@ -5,8 +5,9 @@
 Each of the 400 clips has a made text: a phrase of its class, a place and a time, 40 different ones for each class.
 nDCG@100 as each document becomes its sound with probability p, means of 10 draws; the queries are the other phrase and
 the name of each class, and all 40 documents of the class are right: with nDCG@10 ten texts would do. References are the
-names of the 521 classes of YAMNet, as "hear NAME", without those that hold a word of a query. The paper has CLAP with
-Clotho, where every sound has five captions of its own: here a text tells no more than the class. 20 queries are few.
+names of the 521 classes of YAMNet, as "hear NAME", without those that hold a word of a query. There are no other
+sounds: the gallery bank of dbnorm is the built-in bank, as in ``isthmus evaluate``. The paper has CLAP with Clotho,
+where every sound has five captions of its own: here a text tells no more than the class. 20 queries are few.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from paired import replaced
 from tables import Row, arguments, compared
 
 from isthmus import Document, calibration, encoders
+from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.encoders.sounds import FOLDER
 from isthmus.queries.phrases import content_words
 from isthmus.types import Mask, Matrix
@@ -28,7 +30,6 @@ PLACES = ("in a garden", "near the house", "in the hall", "far away", "next door
 TIMES = ("in the morning", "at noon", "in the evening", "at night", "on a Sunday")
 DRAWS = 10
 DEPTH = 100
-WITHOUT = tuple(spec for spec in SPECS if spec != "dbnorm")  # there are no other sounds for a gallery
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "gr_sound.png"
 
 
@@ -57,14 +58,16 @@ def curve(data: Path) -> list[Row]:
     known = (FOLDER / "classes.txt").read_text("utf-8").lower().splitlines()
     others = [f"hear {name}" for name in known if not taken & {word.lower() for word in content_words(name)}]
     references = encoder.encode_queries(others)
+    bank = bank_vectors(encoder, limit=SHIPPED_QUERIES)
     relevant = np.repeat(np.arange(len(names)), 2)[:, None] == labels[None, :]
     rows: list[Row] = []
     for share in SHARES:
-        found: dict[str, list[float]] = {spec: [] for spec in WITHOUT}
+        found: dict[str, list[float]] = {spec: [] for spec in SPECS}
         for draw in range(DRAWS):
             documents = replaced(both, share, np.random.default_rng(draw))
-            for spec in WITHOUT:
-                scores = calibration.fit(spec, documents, references).scores(asked, documents)
+            for spec in SPECS:
+                fitted = calibration.fit(spec, documents, references, reference_documents=bank)
+                scores = fitted.scores(asked, documents)
                 found[spec].append(float(ndcg(scores, relevant).mean()))
         rows.append({"curve": f"sounds {share}", **{spec: float(np.mean(values)) for spec, values in found.items()}})
     return rows

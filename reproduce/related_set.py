@@ -194,4 +194,4 @@ def _link(folder: Path, pictures: Sequence[Path]) -> None:
 if __name__ == "__main__":
     options = arguments(__doc__, {"out": "the output folder; default: out/related"}, {"full": "for training on a GPU"})
     found = build(options.data, Path(options.out or "out/related"), full=options.full)
-    raise SystemExit(compared("related_set", found, options.write))
+    raise SystemExit(compared("related_set_full" if options.full else "related_set", found, options.write))

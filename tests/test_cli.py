@@ -399,6 +399,8 @@ def test_evaluate_compares_calibrations_on_a_benchmark(encoder: str, tmp_path: P
     assert {row["calibration"] for row in rows} == {"none", "center+nnn(k=2,alpha=0.5)", "alone"}
     assert set(rows[0]) == {"benchmark", "encoder", "calibration", "measure", "slice", "value", "low", "high"}
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+    every = {row["calibration"] for row in asked("evaluate", "beir", *options[:4])}
+    assert every >= {"none", "rrf", "center", "dn", "standardize", "nnn(k=16)", "qbnorm", "dbnorm", "auto", "alone"}
     shown = run(app, ["evaluate", "beir", *options, "--form", "markdown"])
     assert shown.exit_code == 0, shown.output
     assert "| none |" in shown.stdout

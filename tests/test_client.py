@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from endpoint import Answer, serving
-from isthmus import Collection, Document, Query, SearchRequest, connect, connect_async
+from isthmus import Collection, Document, Query, SearchRequest, calibration, connect, connect_async, encoders
 from isthmus.client.async_remote import AsyncRemoteCollection
 from isthmus.client.forms import RemotePart
 from isthmus.client.remote import RemoteCollection
@@ -347,6 +347,25 @@ def test_versions_of_the_calibration_can_be_listed_and_used_again(fresh: RemoteC
     assert fresh.drifted is False
     with connect(fresh.url, "empty", create=True, encoder="none") as empty, pytest.raises(BadInput, match="is empty"):
         empty.calibrate()
+
+
+def test_means_of_other_documents_are_subtracted_as_in_the_library(fresh: RemoteCollection, tiny: str) -> None:
+    fresh.add(mixed(9))
+    others = mixed(6, seed=7)
+    encoder = encoders.load(tiny)
+    vectors = encoder.encode_documents(others)
+    with Collection.open(":memory:", encoder, follow=False) as things:
+        things.add(mixed(9))
+        things.calibrate("center", means=others)
+        wanted = [(hit.id, round(hit.score, 5)) for hit in things.search("dog", 9)]
+        things.calibrate("center")
+        assert [(hit.id, round(hit.score, 5)) for hit in things.search("dog", 9)] != wanted
+    fresh.calibrate("center", means=others)
+    assert [(hit.id, round(hit.score, 5)) for hit in fresh.search("dog", 9)] == wanted
+    fresh.calibrate("center", means=vectors)
+    assert [(hit.id, round(hit.score, 5)) for hit in fresh.search("dog", 9)] == wanted
+    with pytest.raises(BadInput, match="is not sent to a server"):
+        fresh.calibrate("center", means=calibration.fit("center", vectors, encoder.encode_queries(["a", "b"])))
 
 
 def test_the_asynchronous_client_does_the_same(address: str, tiny: str) -> None:

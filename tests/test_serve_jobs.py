@@ -73,7 +73,17 @@ def test_a_calibration_is_fitted_and_an_earlier_one_is_used_again(client: TestCl
 
 @pytest.mark.parametrize(
     ("body", "said"),
-    [({"spec": "centre"}, "Did you mean"), ({"sepc": "none"}, "no setting"), ({"queries": [{"a": 1}]}, "no key 'a'")],
+    [
+        ({"spec": "centre"}, "Did you mean"),
+        ({"sepc": "none"}, "no setting"),
+        ({"queries": [{"a": 1}]}, "no key 'a'"),
+        ({"means": "train"}, "means is a list of documents"),
+        ({"means": {}}, "means is a list of documents"),
+        ({"means": [{"text": "a cat"}]}, "no 'id'"),
+        ({"means": {"text": [["1"]]}}, "no rows of finite numbers"),
+        ({"means": {"text": [[1], [1, 2]]}}, "no rows of finite numbers"),
+        ({"means": {"text": [[1]], "image": [[1, 2]]}}, "different dimensions"),
+    ],
 )
 def test_a_wrong_setting_is_said_before_the_job_begins(client: TestClient, body: Any, said: str) -> None:
     answer = client.post(f"{THINGS}/calibration", json=body)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from isthmus.encoders import Encoder
     from isthmus.evaluate.benchmarks import Benchmark
 
-COMPARED = "none,minmax,zscore,rrf,center,standardize,nnn(k=16),center+nnn(k=16)+standardize,auto,alone"
+COMPARED = (
+    "none,minmax,zscore,rrf,center,dn,standardize,nnn(k=16),qbnorm,dbnorm,center+nnn(k=16)+standardize,auto,alone"
+)
 
 
 def evaluate(  # noqa: PLR0913 - one name per option

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from types import TracebackType
 from typing import Any
 
-from isthmus.client.forms import RemoteCalibration, not_loaded, read_calibration
+from isthmus.client.forms import Means, RemoteCalibration, not_loaded, read_calibration
 from isthmus.client.operations import BATCH, Operations, served
 from isthmus.client.sessions import AsyncSession, ConnectSettings
 from isthmus.documents import Document, Query
@@ -177,12 +177,16 @@ class AsyncRemoteCollection:
         spec: str = "auto",
         queries: Iterable[str | Query | tuple[str | Query, str]] | None = None,
         *,
+        means: Means | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> RemoteCalibration:
-        """Calibrate on what is there now, as a job of the server; return when it is served."""
+        """Calibrate on what is there now, as a job of the server; return when it is served.
+
+        ``means``: documents, or their raw vectors, whose means ``center`` and ``dn`` subtract.
+        """
         arguments.callback("progress", progress)
         own = None if queries is None else arguments.references(queries)
-        return await self._session.run(self._operations.calibrate(spec, own, progress))
+        return await self._session.run(self._operations.calibrate(spec, own, means, progress))
 
     async def calibration(self) -> RemoteCalibration | None:
         """The calibration that is served; None before the first."""

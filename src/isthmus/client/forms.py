@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from isthmus import kinds
 from isthmus.budget import PICTURE_BYTES
+from isthmus.calibration import Fitted
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, CannotReach, CannotRead
 from isthmus.files import read_regular
 from isthmus.kinds import Part
-from isthmus.search import Added, SearchRequest, Skipped
+from isthmus.search import Added, SearchRequest, Skipped, arguments
 from isthmus.search.hits import Explanation, Hit, MatchedSegment, Passage
 from isthmus.search.request import query_json
 from isthmus.search.stats import Stats
 from isthmus.storage.base import UnfinishedReencode
 from isthmus.storage.values import FieldValues, ValueCount
+from isthmus.types import Vectors
 
+Means: TypeAlias = Vectors | Fitted | Iterable[Document]
 Fetch = Callable[[str], bytes]  # the bytes at a URL of the server
 _set = object.__setattr__  # of parts, which never change otherwise
 
@@ -126,6 +129,15 @@ def reference_form(query: Query, answer: str | None) -> str | dict[str, Any]:
     """Return the JSON form of a reference query, with the id of its right document if that is known."""
     form = query_form(query)
     return {"query": form, "id": answer} if answer is not None else form if isinstance(form, str) else {"query": form}
+
+
+def means_form(means: Means) -> list[dict[str, Any]] | dict[str, Any]:
+    """Return the JSON form of documents, or of their vectors, whose means are taken."""
+    if isinstance(means, Fitted):
+        raise BadInput("A fitted calibration is not sent to a server. Pass the documents of means=, or their vectors.")
+    if isinstance(means, Vectors):
+        return {part: rows[means.present[part]].tolist() for part, rows in means.parts.items()}
+    return [document_form(document) for document in arguments.documents(means)]
 
 
 def read_document(form: Mapping[str, Any], fetch: Fetch) -> Document:

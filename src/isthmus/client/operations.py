@@ -14,9 +14,11 @@ from urllib.parse import quote
 from isthmus.client.calls import LINES, Call, Operation, Pause, encoded
 from isthmus.client.forms import (
     Fetch,
+    Means,
     RemoteCalibration,
     RemotePart,
     document_form,
+    means_form,
     part_form,
     read_added,
     read_calibration,
@@ -209,11 +211,15 @@ class Operations:
             raise CannotReach("The server serves no calibration after the switch. Ask for .calibrations().")
         return found
 
-    def calibrate(self, spec: str, queries: References | None, tell: Steps | None) -> Operation[RemoteCalibration]:
+    def calibrate(
+        self, spec: str, queries: References | None, means: Means | None, tell: Steps | None
+    ) -> Operation[RemoteCalibration]:
         """Fit a calibration: submit the job, and look at it until it has ended."""
         form: dict[str, Any] = {"spec": spec}
         if queries is not None:
             form["queries"] = [reference_form(query, answer) for query, answer in queries]
+        if means is not None:
+            form["means"] = means_form(means)
         reply = yield Call(method="POST", path=self._path("/calibration"), body=encoded(form), repeatable=False)
         job, wait, done = reply.json(), FIRST_POLL, 0
         while job["state"] in ("queued", "running"):

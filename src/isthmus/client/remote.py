@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from isthmus.client.calls import Call, Operation
-from isthmus.client.forms import RemoteCalibration, read_calibration
+from isthmus.client.forms import Means, RemoteCalibration, read_calibration
 from isthmus.client.operations import Operations, served
 from isthmus.client.sessions import ConnectSettings, Session
 from isthmus.documents import Document, Query
@@ -164,12 +164,16 @@ class RemoteCollection:
         spec: str = "auto",
         queries: Iterable[str | Query | tuple[str | Query, str]] | None = None,
         *,
+        means: Means | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> RemoteCalibration:
-        """Calibrate on what is there now, as a job of the server; return when it is served."""
+        """Calibrate on what is there now, as a job of the server; return when it is served.
+
+        ``means``: documents, or their raw vectors, whose means ``center`` and ``dn`` subtract.
+        """
         arguments.callback("progress", progress)
         own = None if queries is None else arguments.references(queries)
-        return self._session.run(self._operations.calibrate(spec, own, progress))
+        return self._session.run(self._operations.calibrate(spec, own, means, progress))
 
     @property
     def calibration(self) -> RemoteCalibration | None:

@@ -306,10 +306,14 @@ class ReferenceJson(TypedDict):
 
 
 class CalibrateJson(TypedDict):
-    """A calibration to fit: ``auto``, ``none`` or a spec; on queries of yours if you have some."""
+    """A calibration to fit: ``auto``, ``none`` or a spec; on queries of yours if you have some.
+
+    ``means``: the documents whose means shifts subtract, or their vectors by part; default: the collection's own.
+    """
 
     spec: NotRequired[str]
     queries: NotRequired[list[str | ReferenceJson] | None]
+    means: NotRequired[list[NewDocumentJson] | dict[str, list[list[float]]] | None]
 
 
 class DiagnoseJson(TypedDict):

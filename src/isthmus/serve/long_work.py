@@ -7,13 +7,16 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from isthmus.documents import Query
+import numpy as np
+
+from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, shown
 from isthmus.search import Added
 from isthmus.serve.adding import BATCH, add_some, added_json
 from isthmus.serve.answers import public_text
 from isthmus.serve.content import ContentReader
 from isthmus.serve.jobs import Job, Progress, Work
+from isthmus.types import Matrix, Vectors
 
 if TYPE_CHECKING:
     from isthmus.serve.server import Server
@@ -37,7 +40,9 @@ def calibrate(server: Server, job: Job, progress: Progress) -> Any:
     things = server.catalog.get(job.collection)
     given = job.settings.get("queries")
     queries = None if given is None else references(server, given)
-    things.calibrate(job.settings.get("spec", "auto"), queries, progress=progress)
+    origin = job.settings.get("means")
+    means = None if origin is None else means_of(server, origin)
+    things.calibrate(job.settings.get("spec", "auto"), queries, means=means, progress=progress)
     return things.stats().calibration
 
 
@@ -84,6 +89,31 @@ def references(server: Server, form: object) -> list[Query | tuple[Query, str]]:
         raise BadInput(f"queries is a list, not {shown(form)}.")
     reader = server.reader()
     return [_reference(reader, one) for one in form]
+
+
+def means_of(server: Server, form: object) -> list[Document] | Vectors:
+    """Read what means are taken from: documents, or vectors by part."""
+    if isinstance(form, list):
+        reader = server.reader()
+        return [reader.document(one) for one in form]
+    if not isinstance(form, Mapping) or not form:
+        raise BadInput(f"means is a list of documents, or an object with the vectors of each part, not {shown(form)}.")
+    parts = {part: _numbers(part, rows) for part, rows in form.items()}
+    if len({rows.shape[1] for rows in parts.values()}) > 1:
+        raise BadInput("The vectors of the parts in means have different dimensions. Give those of one encoder.")
+    return Vectors.concat([Vectors.of(rows, part) for part, rows in parts.items()])
+
+
+def _numbers(part: str, rows: object) -> Matrix:
+    """Read rows of finite numbers, all of one length, (n, d)."""
+    try:
+        read = np.array(rows)
+    except ValueError:  # rows of different lengths
+        read = np.zeros(0)
+    numbers = read.ndim == 2 and read.size > 0 and read.dtype.kind in "iuf"
+    if not numbers or not (np.abs(read) <= np.finfo(np.float32).max).all():
+        raise BadInput(f"The vectors of {shown(part)} in means are no rows of finite numbers: {shown(rows)}.")
+    return read.astype(np.float32)
 
 
 def _reference(reader: ContentReader, form: object) -> Query | tuple[Query, str]:

@@ -14,7 +14,7 @@ from isthmus.serve.answers import answer
 from isthmus.serve.bodies import json_body, parsed_object
 from isthmus.serve.errors import Refused
 from isthmus.serve.forms import CalibrateJson, CalibrationJson, DiagnoseJson, DiagnosisJson, JobJson, VersionJson
-from isthmus.serve.long_work import references
+from isthmus.serve.long_work import means_of, references
 from isthmus.serve.schemas import described
 from isthmus.serve.server import Name, Server, Shared, allow
 
@@ -31,7 +31,7 @@ async def get_calibration(name: Name, server: Shared) -> Response:
 @router.post("/calibration", dependencies=[allow("admin")], **described(JobJson, CalibrateJson, status=202))
 async def calibrate(name: Name, server: Shared, request: Request) -> Response:
     """Fit a calibration, as a job; it is served when it is complete."""
-    return await _job(server, name, request, "calibrate", ("spec", "queries"))
+    return await _job(server, name, request, "calibrate", ("spec", "queries", "means"))
 
 
 @router.put("/calibration", dependencies=[allow("admin")], **described(CalibrationJson, VersionJson))
@@ -81,6 +81,8 @@ async def _job(server: Server, name: str, request: Request, kind: str, keys: tup
             checked(form["spec"])
         if form.get("queries") is not None:
             references(server, form["queries"])  # said now, not when the job runs
+        if form.get("means") is not None:
+            means_of(server, form["means"])
         return server.jobs.submit(kind, name, form).to_json()
 
     made = await server.pool.run(submitted)
