@@ -52,7 +52,6 @@ MADE: dict[str, Maker] = {
     "onnx": lambda folder, _: f"onnx:{write_encoder(folder)}",
     "matryoshka": lambda folder, _: f"matryoshka:4:onnx:{write_encoder(folder)}",
     "mini": lambda *_: "mini",
-    "mini-fusion": lambda *_: "mini-fusion",
 }
 ELSEWHERE = {"base", "mteb", "open_clip"}  # which need weights or packages that are not here: other tests make them
 
