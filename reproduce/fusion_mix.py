@@ -1,6 +1,6 @@
-"""Is ``mini-fusion`` worth having? Three held-out collections of documents with text and image, against ``mini``.
+"""Is a model of ``isthmus train fusion`` worth having? Three held-out collections, against ``mini``.
 
-    python reproduce/fusion_mix.py --data DIR --packs PACKS [--model FOLDER] [--cache FOLDER]
+    python reproduce/fusion_mix.py --data DIR --packs PACKS --model OUT [--cache FOLDER]
                                     (needs scifact/, flickr8k/, docvqa/ and COCO's photos, packed; twenty minutes)
 
     captioned    caption 1 and its photo (COCO's test list); asked by captions 2 (image), 3 (text), and 4 and 5 (mixed)
@@ -8,7 +8,7 @@
     pages        the text of a page and its scan, of the half of DocVQA that is kept for tests; asked by questions
 
 R@1 and MRR@10, with the 95% interval of the difference in MRR@10 to ``mini``, whose document vector is the mean of its
-two; ``mini-fusion`` as the encoder; ``mini`` with ``--rerank mini-fusion``, which reorders its first ten. ``DOCUMENTS``
+two; OUT as the encoder; ``mini`` with ``--rerank onnx:OUT``, which reorders its first ten. ``DOCUMENTS``
 of each collection, texts cut to ``LETTERS`` characters. Raw cosine: there is one modality.
 """
 
@@ -43,7 +43,7 @@ LETTERS = 400  # of a text, so that it is one passage
 BATCH = 16
 READ = 10  # documents that are reordered
 OPTIONS = {
-    "model": "the output of `isthmus train fusion`; default: mini-fusion",
+    "model": "the output of `isthmus train fusion`",
     "packs": "COCO's photos, packed",
     "cache": "a folder for vectors",
 }
@@ -143,7 +143,7 @@ def measured(scores: Matrix, truth: Rows) -> tuple[dict[str, float], float]:
 def table(name: str, asked: Asked, plain: Encoder, fusion: FusionEncoder) -> Iterator[Row]:
     """Yield a row for each kind of query and ranking."""
     ranked = Ranked.of(plain, fusion, asked)
-    found = {"mini": ranked.towers, "mini-fusion": ranked.vectors, "mini, reranked": ranked.reranked}
+    found = {"mini": ranked.towers, "fusion": ranked.vectors, "mini, reranked": ranked.reranked}
     for kind, several in asked.queries.items():
         truth = np.array([at for _, at in several])
         before, _ = measured(ranked.towers[kind], truth)
@@ -166,6 +166,5 @@ def main(data: Path, packs: Path, model: str, cache: str | None) -> list[Row]:
 
 if __name__ == "__main__":
     options = arguments(__doc__, OPTIONS)
-    model = f"onnx:{options.model}" if options.model else "mini-fusion"
-    rows = main(options.data, Path(options.packs), model, options.cache)
+    rows = main(options.data, Path(options.packs), f"onnx:{options.model}", options.cache)
     raise SystemExit(compared("fusion_mix", rows, options.write))

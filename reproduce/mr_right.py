@@ -1,6 +1,6 @@
 """Mr. Right's tables where text and picture concern the same thing, and where they do not.
 
-    python reproduce/mr_right.py --data DIR --sbert FOLDER --start OUT --model OUT [--set SET] [--cache FOLDER]
+    python reproduce/mr_right.py --data DIR --sbert FOLDER --start OUT --model OUT --fusion OUT [--set SET]
                                         (needs scifact/, flickr8k/, docvqa/, all-mpnet-base-v2; half an hour)
 
     photos       a photo and a paragraph about it          (``related_set.py``, SET, built if it does not exist)
@@ -49,11 +49,13 @@ TIE = 1e-6  # of several best weights, the one in the middle is taken
 DEV = 60  # documents that the weights of the ensemble are tuned on
 READ = 10
 GENERATED = "mixed, generated"
+OURS = "our variant"
 UNTRAINED = "the paper's, untrained"
 OPTIONS = {
     "sbert": "the folder of all-mpnet-base-v2",
     "start": "the output of `isthmus train fusion --paper --epochs 0 --later-epochs 0`",
     "model": "the output of `isthmus train fusion --paper`",
+    "fusion": "the output of `isthmus train fusion`",
     "set": "the output of related_set.py; default: out/related",
     "cache": "a folder for vectors",
 }
@@ -69,10 +71,10 @@ class Models:
     trained: Mapping[str, FusionEncoder]  # by their names in the tables
 
     @classmethod
-    def load(cls, sbert: str, start: str, paper: str, cache: str | None) -> Models:
+    def load(cls, sbert: str, ours: str, start: str, paper: str, cache: str | None) -> Models:
         """Load them."""
         trained = {}
-        sources = {"mini-fusion": "mini-fusion", UNTRAINED: f"onnx:{start}", "the paper's": f"onnx:{paper}"}
+        sources = {OURS: f"onnx:{ours}", UNTRAINED: f"onnx:{start}", "the paper's": f"onnx:{paper}"}
         for name, source in sources.items():
             encoder = encoders.load(source, cache=cache)
             if not isinstance(encoder, FusionEncoder):
@@ -214,7 +216,7 @@ def close_calls(asked: Asked, image: Scores) -> dict[str, Mask]:
 def table_unique(name: str, asked: Asked, methods: Mapping[str, Scores]) -> Iterator[Row]:
     """Yield R@1 of all queries, and of those that are not close calls."""
     for kind, close in close_calls(asked, methods["image only, mini"]).items():
-        for method in ("text only, SBERT", "image only, mini", "mean of both, mini", "mini-fusion, contrast"):
+        for method in ("text only, SBERT", "image only, mini", "mean of both, mini", f"{OURS}, contrast"):
             first = ranks(methods[method][kind]) == 1
             row: Row = {"collection": name, "queries": kind, "ranking": method, "close": float(close.mean())}
             yield row | {"R@1, all": float(first.mean()), "R@1, others": float(first[~close].mean())}
@@ -254,7 +256,7 @@ def main(data: Path, folder: Path, models: Models) -> Iterator[tuple[str, Sequen
 
 if __name__ == "__main__":
     options = arguments(__doc__, OPTIONS)
-    models = Models.load(options.sbert, options.start, options.model, options.cache)
+    models = Models.load(options.sbert, options.fusion, options.start, options.model, options.cache)
     tables = dict(main(options.data, Path(options.set or "out/related"), models))
     tables["mr_right_log"] = table_log(Path(options.model))
     raise SystemExit(max([compared(name, list(rows), options.write) for name, rows in tables.items()]))

@@ -49,7 +49,6 @@ MADE: dict[str, Maker] = {
     "onnx": lambda folder, _: f"onnx:{write_encoder(folder)}",
     "matryoshka": lambda folder, _: f"matryoshka:4:onnx:{write_encoder(folder)}",
     "mini": lambda *_: "mini",
-    "mini-fusion": lambda *_: "mini-fusion",
 }
 ELSEWHERE = {"base", "mteb", "open_clip"}  # in tests of their own, as are models with their own code and plug-ins
 

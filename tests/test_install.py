@@ -70,7 +70,7 @@ def test_the_demo_runs_from_the_installed_wheel(installed: Path, tmp_path: Path)
 
 def test_doctor_finds_nothing_missing_that_the_basic_install_needs(installed: Path, tmp_path: Path) -> None:
     shown = run(installed / "isthmus", "doctor", cwd=tmp_path)
-    assert {"✓ core", "✓ mini", "✓ mini-fusion"} <= {" ".join(line.split()[:2]) for line in shown.splitlines()}
+    assert {"✓ core", "✓ mini"} <= {" ".join(line.split()[:2]) for line in shown.splitlines()}
 
 
 def test_the_installed_package_is_imported_from_site_packages_and_marked_as_typed(

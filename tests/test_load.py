@@ -18,7 +18,7 @@ from isthmus.encoders.cache import FolderCache, MemoryCache
 from isthmus.encoders.onnx import PROVIDERS
 from isthmus.encoders.references import SHIPPED_QUERIES, bank_vectors
 from isthmus.errors import BadFile, BadInput, BadVectors, MissingExtra, UnknownName
-from tiny import IMAGE_TABLE, TEXT_TABLE, text_model, write_encoder, write_sentence_transformer
+from tiny import IMAGE_TABLE, TEXT_TABLE, text_model, write_encoder, write_fusion, write_sentence_transformer
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,7 +28,8 @@ ROOT = Path(__file__).parent.parent
     [
         ("minni", "Did you mean 'mini'?"),
         ("onx:/tmp", "Did you mean 'onnx'?"),
-        ("/models/mine", "Known: base, clap, hf, http, matryoshka, mini, mini-fusion, mteb, onnx, open_clip, st, vlm."),
+        ("mini-fusion", "The encoder 'mini-fusion' is not part of isthmus any more. It found less than mini"),
+        ("/models/mine", "Known: base, clap, hf, http, matryoshka, mini, mteb, onnx, open_clip, st, vlm."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, said: str) -> None:
@@ -309,13 +310,18 @@ def test_a_matryoshka_cuts_the_vectors_of_the_bank_that_ship_and_encodes_none(mo
         ("matryoshka:mini", "not an encoder's full name. Write how many numbers to keep, at least 1"),
         ("matryoshka:0:mini", "not an encoder's full name"),
         ("matryoshka:999:mini", "has 384 dimensions, fewer than 999"),
-        ("matryoshka:8:mini-fusion", "has no towers"),
         ("matryoshka:8:minni", "Did you mean 'mini'"),
     ],
 )
 def test_a_matryoshka_of_nothing_is_refused(name: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         encoders.load(name)
+
+
+def test_a_matryoshka_of_one_vector_for_text_and_image_is_refused(tmp_path: Path) -> None:
+    write_fusion(tmp_path / "fusion", write_encoder(tmp_path / "towers"))
+    with pytest.raises(BadInput, match="has no towers"):
+        encoders.load(f"matryoshka:4:onnx:{tmp_path / 'fusion'}")
 
 
 def test_the_bank_of_a_matryoshka_is_cut_and_not_encoded(tmp_path: Path) -> None:

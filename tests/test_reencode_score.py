@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from isthmus import Collection, Document, Query, encoders
 from isthmus.cli import app
-from isthmus.errors import CODES, WorseEncoder
+from isthmus.errors import CODES, UnknownName, WorseEncoder
 from isthmus.search.comparison import FEWEST, compared, questions
 from isthmus.types import Vectors
 from moving import SPEC, answers
@@ -175,3 +175,19 @@ def test_every_modality_of_documents_has_equal_weight_and_chance_is_not_called_w
     assert not compared(before, noisy, modality).worse
     assert "no certain difference: " in str(compared(before, noisy, modality))
     assert "(better: " in str(compared(after, before, modality))
+
+
+def test_a_collection_of_an_encoder_that_was_removed_says_so_and_moves(texts: Path, tiny: str) -> None:
+    with Collection.open(texts, follow=False) as things:
+        vectors = Renamed(encoders.load(tiny))
+        things.reencode(vectors)
+        database = things._handle.database
+        with database.writing() as connection:
+            database.put(connection, encoder="mini-fusion")
+    with Collection.open(texts, follow=False) as things:
+        with pytest.raises(UnknownName, match=r"'mini-fusion' is not part of isthmus any more.* reencode --in FOLDER"):
+            things.search("cat")
+        done = things.reencode(tiny)
+        assert done.encoded == 40
+        assert done.score is not None and "'mini-fusion' is not part of isthmus any more" in done.score.why
+        assert things.search("cat")

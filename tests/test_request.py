@@ -26,7 +26,7 @@ EVERY: dict[str, Any] = {
     "modalities": ["-text"],
     "hybrid": True,
     "align": "caption",
-    "rerank": "mini-fusion",
+    "rerank": "onnx:model",
     "min_probability": 0.5,
     "explain": True,
     "group": True,

@@ -218,5 +218,7 @@ def test_a_reranker_says_which_modalities_compare(things: Collection) -> None:
 def test_an_unknown_reranker_is_told_what_there_is(tmp_path: Path, fusion: str) -> None:
     with Collection.open(tmp_path / "c", fusion, calibration="none") as things:
         things.add(mixed(3))
-        with pytest.raises(UnknownName, match=r"No reranker is called 'foo'\. Name an encoder .* a cross-encoder"):
+        with pytest.raises(UnknownName, match=r"No reranker is called 'foo'\. Name a model .* a cross-encoder"):
             things.search("dog", rerank="foo")
+        with pytest.raises(UnknownName, match="'mini-fusion' is not part of isthmus any more"):
+            things.search("dog", rerank="mini-fusion")

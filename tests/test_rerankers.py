@@ -130,4 +130,4 @@ def test_models_that_do_not_score_pairs_are_refused(tmp_path: Path, monkeypatch:
         load("st:no/such")
     with pytest.raises(BadInput, match=r"no format for reranking\. Write http:FORMAT:MODEL with cohere or jina"):
         load("http:openai:m")
-    assert load_reranker("mini-fusion", Settings()) is None
+    assert load_reranker("mini", Settings()) is None

@@ -145,6 +145,6 @@ def test_only_models_that_can_be_loaded_are_listed(
     monkeypatch.delenv(clip_source.VARIABLE, raising=False)
     monkeypatch.setattr(clip_source, "_installed", lambda: None)
     monkeypatch.setenv("ISTHMUS_CACHE", str(tmp_path))
-    assert listed() == ["mini", "mini-fusion", tiny, fusion]
+    assert listed() == ["mini", tiny, fusion]
     monkeypatch.setenv(clip_source.VARIABLE, str(tmp_path))
-    assert listed() == ["mini", "mini-fusion", "base", tiny, fusion]
+    assert listed() == ["mini", "base", tiny, fusion]

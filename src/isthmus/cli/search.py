@@ -63,7 +63,7 @@ def search(  # noqa: PLR0913 - one name per option
     rerank: Annotated[
         str | None,
         typer.Option(
-            help="reorder the hits by a model that reads query and document: mini-fusion, onnx:FOLDER, "
+            help="reorder the hits by a model that reads query and document: onnx:FOLDER, "
             "st:CROSS-ENCODER or http:cohere:MODEL"
         ),
     ] = None,

@@ -21,11 +21,26 @@ from isthmus.encoders.cache import Cache, FolderCache, MemoryCache
 from isthmus.encoders.families import EncoderFamily, built_in, find_family, full_name
 from isthmus.encoders.folder import DESCRIPTION, describe
 from isthmus.encoders.locations import EMBEDDED, two_names
-from isthmus.errors import BadFile, BadInput, shown
+from isthmus.errors import BadFile, BadInput, UnknownName, shown
 
-__all__ = ["KINDS", "Cache", "Encoder", "EncoderFamily", "FolderCache", "MemoryCache", "load", "located", "open_named"]
+__all__ = [
+    "KINDS",
+    "REMOVED",
+    "Cache",
+    "Encoder",
+    "EncoderFamily",
+    "FolderCache",
+    "MemoryCache",
+    "load",
+    "located",
+    "open_named",
+]
 
 MINI = EMBEDDED["mini"]
+REMOVED = {  # what was part of the package
+    "mini-fusion": "It found less than mini where a text describes its picture. Use mini, or train your own by "
+    "`isthmus train fusion` (onnx:OUT); `isthmus reencode --in FOLDER --encoder mini` moves a collection."
+}
 PLACES = ("FOLDER", "NAME_OR_PATH")  # what follows the colon in names that may hold a path
 
 
@@ -70,6 +85,8 @@ def open_named(name: str, settings: Settings) -> Encoder:
     """Load an encoder by its name, with settings."""
     if not isinstance(name, str) or "\0" in name or not _can_be_a_path(name):
         raise BadInput(f"{shown(name)} is not an encoder's name. Write {', '.join([*EMBEDDED, *NAMED])}.")
+    if name in REMOVED:
+        raise UnknownName(f"The encoder {name!r} is not part of isthmus any more. {REMOVED[name]}")
     kind, colon, which = name.partition(":")
     family = find_family(KINDS, kind)
     if bool(family.rest) != bool(colon) or (colon and not which):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-COMPLETE = ("mini", "mini-fusion")  # these need nothing but the package; `base` also needs CLIP's image tower
+COMPLETE = ("mini",)  # these need nothing but the package; `base` also needs CLIP's image tower
 SHARED_TEXTS = ("mini",)  # the embedded encoders whose text tower others may use
 EMBEDDED: Mapping[str, Path] = MappingProxyType(  # the encoders that are part of the package
     {name: Path(__file__).parent / name for name in (*COMPLETE, "base")}

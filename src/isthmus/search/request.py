@@ -34,8 +34,8 @@ class SearchRequest:
     align            put pictures into words and leave out chatter first: ``"auto"``, ``"caption"``, ``"forge-mini"`` …,
                      or an aligner (see ``isthmus.align``)
     rerank           reorder the first ``offset + k`` hits by a model that reads query and document together:
-                     ``"mini-fusion"``, ``"onnx:FOLDER"`` with a matcher, ``"st:CROSS-ENCODER"``,
-                     ``"http:cohere:MODEL"``, or a ``Reranker``
+                     ``"onnx:FOLDER"`` with a matcher, ``"st:CROSS-ENCODER"``, ``"http:cohere:MODEL"``, or a
+                     ``Reranker``
     min_probability  leave out hits with a lower P(match)
     explain          say how each score came about
     group            put near-duplicates under the first of them

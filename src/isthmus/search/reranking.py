@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from isthmus.documents import Document, Query
-from isthmus.encoders import Encoder
+from isthmus.encoders import REMOVED, Encoder
 from isthmus.encoders.abilities import CanMatch, HasUsage, Usage
 from isthmus.errors import BadInput, UnknownName
 from isthmus.search.handle import Handle
@@ -27,8 +27,8 @@ from isthmus.search.hits import Hit
 from isthmus.types import Matrix, Rows
 
 NAMES = (
-    "Name an encoder that was trained with a matcher (mini-fusion, or onnx:FOLDER with [fusion] in its encoder.toml), "
-    "a cross-encoder (st:NAME), a service (http:cohere:MODEL), or give an object with scores(query, documents)."
+    "Name a model of `isthmus train fusion` (onnx:FOLDER), a cross-encoder (st:NAME), a service (http:cohere:MODEL), "
+    "or give an object with scores(query, documents)."
 )
 
 
@@ -91,7 +91,7 @@ class Rerankers:
         try:
             return self.opened.runtime.reranker(name) or _matcher(name, self.opened.named(name))
         except UnknownName as error:
-            if "Did you mean" in str(error):
+            if "Did you mean" in str(error) or name in REMOVED:
                 raise
             raise UnknownName(f"No reranker is called {name!r}. {NAMES}") from None
 

@@ -10,7 +10,7 @@ from isthmus.budget import MIB
 from isthmus.encoders.runtime import Runtime
 from isthmus.errors import BadInput
 
-MODELS = ("mini", "mini-fusion", "base")  # encoders and rerankers that requests may name: those of the package
+MODELS = ("mini", "base")  # encoders and rerankers that requests may name: those of the package
 ALIGNERS = ("none", "auto", "caption", "forge-mini")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
