@@ -85,7 +85,7 @@ class LocalCaptioner:
         else:
             inputs = self.see(images=picture, return_tensors="pt")
         with self._lock:
-            return _written(self.model, inputs, self.tell)
+            return _written(self.model, inputs, self.tell, TOKENS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +115,7 @@ class LocalWriter:
             return _written(self.model, inputs, self.tokenizer, self.tokens)
 
 
-def _written(model: Any, inputs: Any, tell: Any, longest: int = TOKENS) -> str:
+def _written(model: Any, inputs: Any, tell: Any, longest: int) -> str:
     """Generate greedily, and return the new text."""
     torch = need("torch", extra="hf")
     repeats = "input_ids" in inputs and not model.config.is_encoder_decoder  # the prompt comes before the output

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from isthmus._optional import need, offline
 from isthmus.documents import Document
 from isthmus.errors import BadFile, BadInput, MissingExtra
+from isthmus.files import open_regular
 from isthmus.isolated import recordings
 from isthmus.kinds import FileLike, moment
 from isthmus.ocr.cache import TextCache
@@ -183,7 +183,7 @@ def _key(transcriber: str, content: FileLike) -> str:
     if isinstance(content, bytes):
         digest.update(content)
     else:
-        with Path(content).open("rb") as file:
+        with open_regular(content) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
