@@ -1,7 +1,8 @@
 """``open_clip:``: without the library the error says what to run; with it, the vectors are the library's own.
 
 open_clip needs torchvision, of the same build as torch, so it is no part of the tests' environment. `make test-all`
-puts both into a folder of their own and runs this file with it.
+puts both into a folder of their own and runs this file with it. Where the torch is another build, torchvision is
+imported without its operators.
 """
 
 from __future__ import annotations
@@ -33,13 +34,25 @@ CONFIG = {
 
 def missing() -> str:
     """Say why open_clip cannot be imported; empty where it can."""
-    if find_spec("open_clip") is None:
+    if find_spec("open_clip") is None or find_spec("torchvision") is None:
         return "open_clip is not installed: make test-all installs it"
+    try:
+        import torchvision  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
+    except RuntimeError:  # the one on PyPI is built for CUDA, and does not load its operators beside a torch for CPUs
+        declare_operators()
     try:
         import open_clip  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:
         return f"torchvision is of another build than torch: {error}"
     return ""
+
+
+def declare_operators() -> None:
+    """Name the operators that torchvision describes when it is imported; open_clip uses none of them."""
+    import torch
+
+    for name in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 needs_library = needed.unless(missing())
