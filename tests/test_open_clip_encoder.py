@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def missing() -> str:
     if find_spec("open_clip") is None or find_spec("torchvision") is None:
         return "open_clip is not installed: make test-all installs it"
     try:
-        import torchvision  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
+        import_module("torchvision")
     except RuntimeError:  # the one on PyPI is built for CUDA, and does not load its operators beside a torch for CPUs
         declare_operators()
     try:
