@@ -28,7 +28,7 @@ from isthmus.encoders.hf_towers import EXTRA, Architecture, HfModel, HfText
 from isthmus.encoders.media import MediaEncoder
 from isthmus.encoders.once import Pending
 from isthmus.encoders.sounds import MediaVectors, seconds, segments
-from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code
+from isthmus.encoders.torch_models import BatchLimit, from_hub, in_precision, no_remote_code, one_blas_thread
 from isthmus.errors import BadInput
 from isthmus.isolated import recordings
 from isthmus.kinds import FileLike
@@ -121,7 +121,8 @@ class ClapAudio:
         return unit(total, self.name)
 
     def _launch(self, pieces: Sequence[Waveform]) -> Pending:
-        found = self.processor(list(pieces), sampling_rate=self.rate, return_tensors="np")
+        with one_blas_thread():
+            found = self.processor(list(pieces), sampling_rate=self.rate, return_tensors="np")
         longer = np.zeros((len(pieces), 1), dtype=bool)  # a window never is
         features = np.asarray(found["input_features"], dtype=np.float32)
         return self.model.launch(

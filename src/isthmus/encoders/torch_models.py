@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -114,6 +114,20 @@ def torch_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Compute NumPy's matrix products in one thread inside the block.
+
+    After a product, OpenBLAS's other threads wait for the next one at full speed, and slow a model that runs meanwhile.
+    """
+    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _blas() -> Any:
+    return need("threadpoolctl", extra="hf").ThreadpoolController()
 
 
 def fetched_later(rows: Any) -> Pending:
