@@ -505,7 +505,8 @@ def test_a_client_that_leaves_while_it_sends_is_no_error_of_the_server(
     root: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     app = create_app(ServeSettings(paths=(root,)))
-    come = iter([{"type": "http.request", "body": b"--x\r\n", "more_body": True}, {"type": "http.disconnect"}])
+    begun: Message = {"type": "http.request", "body": b"--x\r\n", "more_body": True}
+    come = iter([begun, {"type": "http.disconnect"}])
     headers = [(b"host", b"localhost"), (b"content-type", kind.encode())]
     scope = {"type": "http", "method": "POST", "scheme": "http", "path": f"{THINGS}/documents", "headers": headers}
 
