@@ -14,7 +14,7 @@ import pytest
 from endpoint import Answer, serving
 from isthmus import Collection, Document, Query, SearchRequest, calibration, connect, connect_async, encoders
 from isthmus.client.async_remote import AsyncRemoteCollection
-from isthmus.client.forms import RemotePart
+from isthmus.client.forms import RemotePart, read_document
 from isthmus.client.remote import RemoteCollection
 from isthmus.client.sessions import ConnectSettings
 from isthmus.errors import (
@@ -320,6 +320,13 @@ def test_no_server_and_strange_servers_are_named() -> None:
         with pytest.raises(CannotReach, match="redirects"):
             things.search("cat")
         assert len(service.paths) == 1
+
+
+@pytest.mark.parametrize("url", ["https://evil.example/v1/a", "//evil.example/v1/a", "evil.example/a", 5])
+def test_bytes_are_fetched_from_the_server_alone(url: object) -> None:
+    part = {"kind": "image", "content": None, "path": None, "url": url}
+    with pytest.raises(CannotReach, match="another host"):
+        read_document({"id": "a", "parts": [part], "metadata": {}}, lambda _: b"")
 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "http://a:b@localhost", "http://h?x=1", "", "x"])

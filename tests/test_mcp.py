@@ -327,6 +327,22 @@ def test_an_agent_is_told_what_was_wrong(local: Collection, tool: str, arguments
     call(local, work, write=True)
 
 
+def test_a_tool_that_fails_says_nothing_of_this_machine_and_the_log_has_it(
+    local: Collection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret of /srv/private")
+
+    monkeypatch.setattr(Collection, "search", fail)
+
+    async def work(client: Client) -> None:
+        message = error(await client.call_tool("search", {"query": "cat"}))
+        assert "secret" not in message
+
+    call(local, work)
+    assert "secret of /srv/private" in caplog.text
+
+
 def test_answers_say_nothing_of_where_files_are(local: Collection) -> None:
     async def work(client: Client) -> None:
         for result in (await client.call_tool("get", {"id": "a"}), await client.call_tool("search", {"query": "cat"})):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import logging
+import weakref
 from base64 import b64encode
 from collections.abc import Iterator
 from io import BytesIO
@@ -15,15 +19,20 @@ import httpx2
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from isthmus import Collection, Document, Query
 from isthmus.kinds import Image as Picture
 from isthmus.search import Hits, SearchRequest, Stats
 from isthmus.search.json_forms import hit_json
+from isthmus.serve.app import create_app
+from isthmus.serve.catalog import Catalog
 from isthmus.serve.content import ContentReader
+from isthmus.serve.errors import Refused
 from isthmus.serve.jobs import UNFINISHED
 from isthmus.serve.pictures import PartSender
 from isthmus.serve.settings import ServeLimits, ServeSettings
+from isthmus.serve.uploads import FIELDS
 from serving import THINGS, client_of, data_url, fill, png, until
 
 
@@ -90,6 +99,66 @@ def test_a_partial_answer_names_the_shards_that_are_missing(
     assert [(len(one["hits"]), one.get("missing")) for one in several] == [(2, None), (2, ["shard 2"])]
     similar = client.post(f"{THINGS}/documents/d0-1/similar", json={"k": 2, "partial": True}).json()
     assert (len(similar["hits"]), similar["missing"]) == (2, ["shard 2"])
+
+
+def test_a_collection_that_cannot_be_opened_leaves_the_others_in_the_list(
+    client: TestClient, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root / "damaged.isthmus").mkdir()
+    (root / "damaged.isthmus" / "collection.sqlite").write_bytes(b"no database" * 1000)
+    answer = client.get("/v1/collections")
+    assert (answer.status_code, [one["name"] for one in answer.json()["collections"]]) == (200, ["things"])
+    logged = [one for one in caplog.records if getattr(one, "collection", None) == "damaged"]
+    assert [one.levelname for one in logged] == ["WARNING"]
+    assert client.get("/v1/collections/damaged").status_code == 500
+    assert client.delete(THINGS).status_code == 204
+    assert client.get("/v1/collections").status_code == 500  # an empty list would say that there is none
+
+
+def test_a_collection_that_another_process_deletes_or_replaces_is_opened_again(root: Path, tiny: str) -> None:
+    served = Catalog(ServeSettings(paths=(root,)))
+    old = served.get("things")
+    assert served.serves("things", old)
+    Catalog(ServeSettings(paths=(root,))).delete("things")
+    assert not served.serves("things", old)
+    with pytest.raises(Refused, match="No collection is called"):
+        served.get("things")
+    fill(root, tiny, count=3)
+    new = served.get("things")
+    assert (len(new), served.serves("things", new)) == (3, True)
+    served.close()
+
+
+def test_a_deleted_collection_leaves_the_memory(client: TestClient) -> None:
+    assert client.post(f"{THINGS}/search", json={"query": "a red cat"}).status_code == 200
+    held = weakref.ref(client.app.state.server.catalog.get("things"))  # type: ignore[attr-defined]
+    assert client.delete(THINGS).status_code == 204
+    gc.collect()
+    assert held() is None
+
+
+def test_an_open_collection_is_found_while_another_one_is_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Catalog(ServeSettings(paths=(root,)))
+    things = served.get("things")
+    opening, go, found = Event(), Event(), list[Collection]()
+
+    def slow(*_: object, **__: object) -> Collection:
+        opening.set()
+        go.wait()
+        return things
+
+    monkeypatch.setattr(served, "_opened", slow)
+    copytree(root / "things.isthmus", root / "other.isthmus")
+    other = Thread(target=served.get, args=("other",), daemon=True)
+    other.start()
+    opening.wait()
+    meanwhile = Thread(target=lambda: found.append(served.get("things")), daemon=True)
+    meanwhile.start()
+    meanwhile.join(10)
+    assert found == [things]
+    go.set()
+    other.join()
+    served.close()
 
 
 @pytest.mark.parametrize("name", ["../other", "..", ".hidden", "a/b", "", "a" * 65, "x\0y", "con fusion", "a..b", 5])
@@ -396,11 +465,86 @@ def test_uploaded_files_become_documents(client: TestClient) -> None:
     ]
     report = client.post(f"{THINGS}/documents", files=files).json()
     assert (report["added"], report["documents"]) == (2, 32)
-    assert sorted(one["id"] for one in report["skipped"]) == ["broken.png", "film.xyz", "note.md"]
+    assert sorted(one["id"] for one in report["skipped"]) == ["broken.png", "film.xyz", "note.md"]  # as a name twice
     read = client.get(f"{THINGS}/documents/cat.png").json()
     assert (read["text"], set(read["metadata"])) == ("a cat on a sofa", {"name", "type", "bytes"})
     assert client.get(read["image"]).content == png(901)
     assert client.post(f"{THINGS}/documents", files=[], data={"a": "b"}).status_code in (400, 415)
+
+
+def test_uploaded_files_keep_their_folders(client: TestClient) -> None:
+    names = ["2023/cat.png", "2024/cat.png", "2024", "2024/cat.png/x.txt"]
+    files = [("files", (name, png(910 + at), "image/png")) for at, name in enumerate(names)]
+    report = client.post(f"{THINGS}/documents?ids=true", files=files).json()
+    assert (report["ids"]["added"], [one["id"] for one in report["skipped"]]) == (names[:2], names[2:])
+    assert client.get(f"{THINGS}/documents/2024%2Fcat.png/parts/0").content == png(911)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("multipart/form-data", b"", "boundary"),
+        ("multipart/form-data; boundary=x", b"no part", "The upload cannot be read"),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--\r\n", "The upload cannot be read"),
+        ("multipart/form-data; boundary=x", b"", "no files"),
+    ],
+)
+def test_an_upload_that_cannot_be_read_says_why(client: TestClient, kind: str, body: bytes, said: str) -> None:
+    answer = client.post(f"{THINGS}/documents", content=body, headers={"Content-Type": kind})
+    assert (answer.status_code, said in answer.json()["error"]["message"]) == (400, True), answer.text
+
+
+def test_an_upload_of_many_fields_is_refused_before_they_fill_the_memory(client: TestClient) -> None:
+    fields = {f"field{number}": "x" for number in range(FIELDS + 1)}
+    answer = client.post(f"{THINGS}/documents", data=fields, files={"files": ("a.txt", b"a cat")})
+    assert (answer.status_code, "Too many fields" in answer.json()["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson", "multipart/form-data; boundary=x"])
+def test_a_client_that_leaves_while_it_sends_is_no_error_of_the_server(
+    root: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    app = create_app(ServeSettings(paths=(root,)))
+    begun: Message = {"type": "http.request", "body": b"--x\r\n", "more_body": True}
+    come = iter([begun, {"type": "http.disconnect"}])
+    headers = [(b"host", b"localhost"), (b"content-type", kind.encode())]
+    scope = {"type": "http", "method": "POST", "scheme": "http", "path": f"{THINGS}/documents", "headers": headers}
+
+    async def receive() -> Message:
+        return next(come)
+
+    async def send(_: Message) -> None:
+        """Send nothing: nobody is there."""
+
+    async def work() -> None:
+        await app({**scope, "query_string": b"", "root_path": ""}, receive, send)
+        await app.state.server.close()
+
+    with caplog.at_level(logging.INFO, "isthmus.serve"):
+        asyncio.run(work())
+    told = [(one.levelname, vars(one).get("status")) for one in caplog.records if one.name == "isthmus.serve"]
+    assert told == [("INFO", 499)]
+
+
+@pytest.mark.parametrize(
+    ("method", "place", "status"),
+    [
+        ("POST", f"{THINGS}/serch", 404),
+        ("GET", f"{THINGS}/nothing", 404),
+        ("POST", "/v1/collections/", 404),
+        ("GET", "/v1/rerank", 405),
+        ("PUT", "/v1/collections", 405),
+        ("POST", "/", 405),
+        ("HEAD", "/", 200),
+        ("HEAD", "/health", 200),
+        ("HEAD", f"{THINGS}/documents/d0-1/parts/0", 200),
+    ],
+)
+def test_an_address_that_there_is_not_and_a_method_that_it_does_not_take_are_told_apart(
+    client: TestClient, method: str, place: str, status: int
+) -> None:
+    answer = client.request(method, place, follow_redirects=False)
+    assert (answer.status_code, "allow" in answer.headers) == (status, status == 405)
 
 
 def test_pictures_are_kept_up_to_a_size() -> None:

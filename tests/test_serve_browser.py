@@ -19,7 +19,7 @@ from test_serve_process import started
 pytestmark = pytest.mark.install
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FilePayload, Page
+    from playwright.sync_api import Browser, FilePayload, Page, Route
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"> a red cat <script>document.title='run'</script>"
 COUNT = 33  # documents of the collection
@@ -390,15 +390,61 @@ def test_a_dropped_folder_is_added_with_its_folders_but_not_what_is_hidden(
     (folder / "inner" / "deep").mkdir(parents=True)
     (folder / "note.txt").write_text("a red sofa", "utf-8")
     (folder / "inner" / "deep" / "photo.png").write_bytes(png(77))
+    (folder / "inner" / "photo.png").write_bytes(png(78))
+    (folder / "inner" / "photo.txt").write_text("a dog", "utf-8")  # beside one picture, not the other
     (folder / ".hidden.txt").write_text("a secret", "utf-8")
     with address_of(tmp_path) as address, tab(browser, address) as (page, complaints):
         page.wait_for_selector("#grid li[data-id]")
         drop(page, [folder, root_file(tmp_path)])
         page.wait_for_function("() => document.querySelector('#toast').textContent.includes('added')")
-        assert "3 added." in page.inner_text("#toast")
-        page.wait_for_function("() => document.querySelector('#count').textContent === '6 documents in things'")
-        assert {"note.txt", "photo.png", "alone.txt"} <= set(ids(page))
+        assert page.inner_text("#toast") == "4 added."
+        page.wait_for_function("() => document.querySelector('#count').textContent === '7 documents in things'")
+        inner = "holiday/inner/photo.png"
+        names = {"holiday/note.txt", inner, "holiday/inner/deep/photo.png", "alone.txt"}
+        assert names <= set(ids(page))
+        assert page.inner_text(f"#grid li[data-id='{inner}'] .name") == "a dog"
         assert not complaints
+
+
+def test_files_go_to_the_collection_that_they_were_dropped_on_whatever_is_chosen_meanwhile(
+    browser: Browser, tmp_path: Path, tiny: str
+) -> None:
+    for name in ("first", "second"):
+        fill(tmp_path, tiny, name, count=2)
+    files = [(f"{number}.txt", "text/plain", f"a red sofa {number}".encode()) for number in range(30)]
+    uploaded: list[str] = []
+    with address_of(tmp_path) as address, tab(browser, f"{address}/#c=first") as (page, complaints):
+        page.wait_for_selector("#grid li[data-id]")
+
+        def choose(route: Route) -> None:
+            uploaded.append(route.request.url)
+            if len(uploaded) == 1:
+                page.select_option("#collection", "second")
+            route.continue_()
+
+        page.route("**/documents", choose)
+        transfer(page, "drop", files)
+        page.wait_for_function("() => document.querySelector('#toast').textContent.startsWith('30 added')")
+        assert [one.split("/")[-2] for one in uploaded] == ["first"] * 3
+        assert page.inner_text("#count") == "2 documents in second"
+        assert not complaints
+
+
+def test_an_upload_that_ends_in_an_error_says_what_was_added_before(
+    browser: Browser, tmp_path: Path, tiny: str
+) -> None:
+    fill(tmp_path, tiny, count=3)
+    files = [(f"{number}.txt", "text/plain", f"a red sofa {number}".encode()) for number in range(20)]
+    with address_of(tmp_path) as address, tab(browser, address) as (page, _):
+        page.wait_for_selector("#grid li[data-id]")
+        page.route("**/documents", lambda route: route.continue_() if not sent else route.abort())
+        sent: list[str] = []
+        page.on("requestfinished", lambda asked: sent.append(asked.url) if asked.method == "POST" else None)
+        transfer(page, "drop", files)
+        page.wait_for_selector("#toast .bad")
+        assert "Before that: 12 added." in page.inner_text("#toast")
+        page.get_by_role("button", name="Close").click()
+        assert page.locator("#toast").is_hidden()
 
 
 def root_file(folder: Path) -> Path:

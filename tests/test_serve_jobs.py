@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from threading import Event
 from typing import Any
 
@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from isthmus import Collection
 from isthmus.errors import CannotWrite
 from isthmus.search import references
+from isthmus.serve import jobs
 from isthmus.serve.jobs import ATTEMPTS, DATA, UNFINISHED, Job, JobRunner, Progress
 from serving import THINGS, client_of, fill, until
 
@@ -175,8 +176,8 @@ def test_a_job_that_cannot_be_written_down_is_refused_and_leaves_nothing(
 
 def test_a_running_job_is_cancelled_over_http_and_the_next_one_runs(client: TestClient) -> None:
     steps = Steps()
-    jobs: JobRunner = client.app.state.server.jobs  # type: ignore[attr-defined]
-    jobs.kinds = {**jobs.kinds, "diagnose": steps}
+    runner: JobRunner = client.app.state.server.jobs  # type: ignore[attr-defined]
+    runner.kinds = {**runner.kinds, "diagnose": steps}
     first, second = (client.post(f"{THINGS}/diagnose", json={}) for _ in range(2))
     steps.waits.wait()
     place = first.headers["location"]
@@ -201,6 +202,63 @@ def test_a_job_that_a_stop_interrupts_goes_on_after_the_restart(tmp_path: Path) 
     assert finished(again, job).result == {"ended": job.id}
     again.close()
     assert steps.began == 2
+
+
+def test_a_job_that_was_cancelled_does_not_go_on_after_a_stop_or_a_kill(tmp_path: Path) -> None:
+    steps = Steps()
+    runner = JobRunner(tmp_path / "jobs", {"steps": steps})
+    job = runner.submit("steps", "things", {})
+    steps.waits.wait()
+    runner.cancel(job.id)
+    killed = copytree(tmp_path / "jobs", tmp_path / "killed", ignore=ignore_patterns("lock"))
+    runner._stop.set()  # as close does, before it waits
+    steps.go.set()
+    runner.close()
+    for folder in (killed, tmp_path / "jobs"):
+        again = JobRunner(folder, {"steps": steps})
+        again.start()
+        assert finished(again, job).state == "cancelled"
+        again.close()
+    assert steps.began == 1
+
+
+def test_cancelled_jobs_that_are_forgotten_while_another_runs_do_not_stop_those_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "KEPT", 1)
+    steps = Steps()
+    runner = JobRunner(tmp_path / "jobs", {"steps": steps})
+    first = runner.submit("steps", "things", {})
+    steps.waits.wait()
+    for _ in range(3):
+        runner.cancel(runner.submit("steps", "things", {}).id)
+    last = runner.submit("steps", "things", {})
+    steps.go.set()
+    assert finished(runner, last).state == "done"
+    runner.close()
+    assert (steps.began, first.id in {one.id for one in runner.all()}) == (2, False)
+
+
+def test_the_jobs_of_a_deleted_collection_are_not_those_of_another_one_with_its_name(
+    client: TestClient, root: Path, tiny: str
+) -> None:
+    steps = Steps()
+    runner: JobRunner = client.app.state.server.jobs  # type: ignore[attr-defined]
+    assert ended(client, client.post(f"{THINGS}/diagnose", json={}))["state"] == "done"
+    runner.kinds = {**runner.kinds, "diagnose": steps}
+    running = client.post(f"{THINGS}/diagnose", json={})
+    steps.waits.wait()
+    line = json.dumps({"id": "old", "text": "a cat"})
+    client.post(f"{THINGS}/documents", params={"job": True}, content=line, headers=LINES)
+    assert client.delete(THINGS).status_code == 204
+    fill(root, tiny, count=3)
+    steps.go.set()
+    until(lambda: client.get(running.headers["location"]).status_code == 404)
+    assert client.get(f"{THINGS}/diagnose").status_code == 404
+    assert client.get(f"{THINGS}/jobs").json() == {"jobs": []}
+    later = ended(client, client.post(f"{THINGS}/diagnose", json={}))
+    assert (later["state"], client.get(THINGS).json()["documents"]) == ("done", 3)
+    assert [path.name for path in runner.folder.iterdir() if path.name != "lock"] == [f"{later['id']}.json"]
 
 
 def test_a_job_that_was_killed_runs_again_but_not_for_ever(tmp_path: Path) -> None:

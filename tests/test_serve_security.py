@@ -16,6 +16,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import httpx2
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -24,7 +25,7 @@ from typer.testing import CliRunner
 
 from isthmus.cli import app
 from isthmus.errors import BadFile, BadInput
-from isthmus.serve import keys
+from isthmus.serve import keys, run
 from isthmus.serve.bodies import JSON, LINES
 from isthmus.serve.catalog import Catalog
 from isthmus.serve.errors import Refused
@@ -91,6 +92,47 @@ def test_an_allowed_origin_and_an_allowed_host_pass(filled: Path) -> None:
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "https://app.example")
         other = client.get("/v1/collections", headers={**headers, "Origin": "https://evil.example"})
         assert (other.status_code, "access-control-allow-origin" in other.headers) == (403, False)
+
+
+def test_the_address_that_is_listened_to_is_a_name_of_this_machine(filled: Path) -> None:
+    with client_of(filled, host="127.0.0.2") as client:
+        for host, status in (("127.0.0.2:8080", 200), ("localhost", 200), ("127.0.0.3", 421)):
+            assert client.get("/v1/collections", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("option", "right", "wrong"),
+    [
+        (
+            "allowed_hosts",
+            ("search.example.org", "Search", "10.0.0.2", "::1"),
+            ("https://a.example", "a.example:80", "*", "[::1]", "a.example/", ""),
+        ),
+        (
+            "allowed_origins",
+            ("https://app.example.org", "http://a.example:8080", "http://[::1]:1", "app://localhost"),
+            ("https://app.example.org/", "app.example.org", "*", "https://*.example.org", "https://App.example.org"),
+        ),
+        (
+            "picture_hosts",
+            ("images.example.org", "*.example.org"),
+            ("https://images.example.org", "*", "images.*", "images.example.org:443"),
+        ),
+    ],
+)
+def test_a_host_or_an_origin_that_would_never_match_is_refused_at_the_start(
+    tmp_path: Path, option: str, right: tuple[str, ...], wrong: tuple[str, ...]
+) -> None:
+    settings = ServeSettings(paths=(tmp_path,))
+    assert getattr(replace(settings, **{option: right}), option) == right  # type: ignore[arg-type]
+    for one in wrong:
+        with pytest.raises(BadInput, match="would never match"):
+            replace(settings, **{option: (one,)})  # type: ignore[arg-type]
+
+
+def test_an_allowed_host_matches_whatever_its_letters_are(filled: Path) -> None:
+    with client_of(filled, allowed_hosts=("Search.Example",)) as client:
+        assert client.get("/v1/collections", headers={"Host": "sEARCH.example:443"}).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonx"])
@@ -226,6 +268,27 @@ def test_a_wrong_key_and_a_revoked_key_are_refused_at_once(root: Path, tmp_path:
         assert "needs a key" in client.get("/v1/collections").json()["error"]["message"]
 
 
+def test_keys_that_cannot_be_read_let_nobody_in_and_are_a_fault_of_the_server(
+    filled: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys.json"
+    _, token = create_key(file, "test")
+    kept = file.read_bytes()
+    with client_of(filled, keys=file) as client:
+
+        def asked() -> httpx2.Response:
+            return client.get("/v1/collections", headers={"Authorization": f"Bearer {token}"})
+
+        for broken in (file.unlink, lambda: file.write_text("not json")):
+            broken()
+            answer = asked()
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+            assert "keys.json" not in answer.text
+        assert any(one.exc_info and str(file) in str(one.exc_info[1]) for one in caplog.records)
+        file.write_bytes(kept)
+        assert asked().status_code == 200
+
+
 class Unequal(str):
     """A hash that may not be compared byte by byte until the first difference, as == does."""
 
@@ -304,6 +367,16 @@ def test_a_body_over_the_limit_is_refused_with_and_without_its_length(client: Te
     for given in (line, b"\n" * 300_001):
         pieces = (given[at : at + 1000] for at in range(0, len(given), 1000))
         assert client.post(f"{THINGS}/documents", content=pieces, headers=lines).status_code == 413
+
+
+def test_a_body_may_be_larger_than_what_bodies_usually_hold_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[ServeSettings] = []
+    monkeypatch.setattr(run, "run", lambda settings, _: given.append(settings))
+    for size in ("1", "1024"):
+        assert CliRunner().invoke(app, ["serve", str(tmp_path), "--max-body", size]).exit_code == 0
+    assert [(one.limits.body >> 20, one.limits.held >> 20) for one in given] == [(1, 512), (1024, 1024)]
 
 
 @pytest.mark.parametrize(("kind", "said"), [(JSON, "take as much memory"), (LINES[0], "As many uploads")])
@@ -421,11 +494,12 @@ def test_an_unexpected_error_says_nothing_but_the_id_that_the_log_has(
 
     with client_of(filled) as client:
         monkeypatch.setattr(Catalog, "names", fail)
-        client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
         with caplog.at_level(logging.ERROR, "isthmus.serve"):
             answer = client.get("/v1/collections")
     assert (answer.status_code, "secret" in answer.text, "private" in answer.text) == (500, False, False)
+    assert {name: answer.headers.get(name) for name in HEADERS} == dict(HEADERS)
     error = answer.json()["error"]
+    assert answer.headers["x-request-id"] == error["request_id"]
     logged = [one for one in caplog.records if getattr(one, "request_id", "") == error["request_id"]]
     assert "secret of /srv/private" in str(logged[0].exc_info)
 

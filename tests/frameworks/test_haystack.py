@@ -15,6 +15,7 @@ from haystack.document_stores.types import DocumentStore, DuplicatePolicy
 from haystack.errors import FilterError
 from haystack.testing.document_store import DocumentStoreBaseTests
 
+import isthmus
 from isthmus import Collection, connect, encoders
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
@@ -39,6 +40,15 @@ class StoreTests(DocumentStoreBaseTests):  # type: ignore[misc]
 @pytest.fixture(scope="module")
 def mini() -> Encoder:
     return encoders.load("mini")
+
+
+def test_a_document_whose_picture_is_gone_is_found_without_it(mini: Encoder, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(1))
+    with Collection.open(tmp_path / "things.isthmus", mini) as things:
+        things.add([isthmus.Document("gone", image=tmp_path / "a.png")])
+        (tmp_path / "a.png").unlink()
+        (found,) = IsthmusDocumentStore(things).search("a picture")
+    assert (found.id, found.content, found.blob) == ("gone", "[image: gone]", None)
 
 
 @pytest.fixture(scope="module")

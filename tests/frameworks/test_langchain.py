@@ -75,6 +75,15 @@ def test_searches_take_filters_and_modalities(things: SearchInterface) -> None:
     assert [one.id for one in retriever.invoke("a cat")] == ["n2"]
 
 
+def test_a_document_whose_picture_is_gone_is_found_without_it(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(1))
+    with Collection.open(tmp_path / "things.isthmus") as things:
+        things.add([Document("gone", image=tmp_path / "a.png")])
+        (tmp_path / "a.png").unlink()
+        (found,) = IsthmusVectorStore(things, picture_size=64).similarity_search("a picture")
+    assert (found.id, "image_url" in found.metadata) == ("gone", False)
+
+
 def test_scores_are_better_when_higher_and_relevance_is_the_chance_of_a_match(things: SearchInterface) -> None:
     store = IsthmusVectorStore(things)
     found = store.similarity_search_with_score("a red cat", k=3)

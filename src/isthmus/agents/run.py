@@ -10,11 +10,11 @@ import anyio
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from isthmus.serve.errors import Refused, error_answer
-from isthmus.serve.guards import OriginGuard
+from isthmus.serve.guards import OriginGuard, find_key
 from isthmus.serve.keys import KeyRing
 from isthmus.serve.logs import log_to_stderr
 from isthmus.serve.run import bind, configured, url_of
@@ -67,15 +67,17 @@ class KeyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        refused = self._refused(Request(scope)) if scope["type"] == "http" else None
+        refused = self._refused(Headers(scope=scope)) if scope["type"] == "http" else None
         if refused is None:
             await self.app(scope, receive, send)
         else:
             await error_answer("Refused", str(refused), refused.status, "", refused.headers)(scope, receive, send)
 
-    def _refused(self, request: Request) -> Refused | None:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        key = self.keys.find(token.strip()) if kind.lower() == "bearer" else None
+    def _refused(self, headers: Headers) -> Refused | None:
+        try:
+            key = find_key(self.keys, headers)
+        except Refused as error:
+            return error
         if key is None:
             said = "This server needs a key. Send the header Authorization: Bearer KEY."
             return Refused(401, said, {"WWW-Authenticate": "Bearer"})

@@ -151,7 +151,7 @@ def _block(one: str | PartBytes) -> ContentBlock:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Tell the agent what was wrong with its call, without paths of this machine."""
+    """Tell the agent what was wrong with its call, without paths of this machine; the SDK tells nothing of a bug."""
     try:
         yield
     except IsthmusError as error:

@@ -77,6 +77,7 @@ def serve(  # noqa: PLR0913 - one name per option
 
     limits = ServeLimits(
         body=max_body * MIB,
+        held=max(max_body * MIB, ServeLimits().held),
         upload=max_upload * MIB,
         pixels=max_pixels * 1_000_000,
         duration=max_duration * 60,

@@ -147,9 +147,12 @@ def read_document(form: Mapping[str, Any], fetch: Fetch) -> Document:
 
 
 def _part(form: Mapping[str, Any], fetch: Fetch) -> Part:
-    if form.get("url") is None:
+    url = form.get("url")
+    if url is None:
         return Part.restored(form["kind"], form["content"])
-    return RemotePart(form["kind"], form["url"], fetch)
+    if not str(url).startswith("/v1/"):
+        raise CannotReach(f"The server says that bytes are at {url}, on another host. Nothing is fetched from there.")
+    return RemotePart(form["kind"], url, fetch)
 
 
 def read_hit(form: Mapping[str, Any], asked: Query, fetch: Fetch) -> Hit:

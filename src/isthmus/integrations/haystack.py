@@ -26,10 +26,8 @@ from isthmus.client.remote import RemoteCollection
 from isthmus.documents import Document
 from isthmus.errors import BadInput
 from isthmus.integrations.haystack_filters import where_of
-from isthmus.integrations.shared import check_added, words_of
-from isthmus.kinds import IMAGE
+from isthmus.integrations.shared import check_added, first_picture, words_of
 from isthmus.search import Collection, Hit, SearchInterface, SearchRequest
-from isthmus.serve.pictures import PartSender
 from isthmus.service import read_key
 
 KEY = "ISTHMUS_KEY"  # the environment variable that has the key of a server
@@ -133,8 +131,7 @@ def read(document: HaystackDocument) -> Document:
 
 def told(document: Document) -> HaystackDocument:
     """Return a document as Haystack has it; its first picture is the blob."""
-    part = next((part for part in document.parts if part.kind == IMAGE), None)
-    sent = None if part is None else PartSender().part(part, None)
+    sent = first_picture(document, None)
     blob = None if sent is None else ByteStream(data=sent.data, mime_type=sent.media_type)
     content = document.text if blob is not None else words_of(document)
     return HaystackDocument(id=document.id, content=content, blob=blob, meta=dict(document.metadata))

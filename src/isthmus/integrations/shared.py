@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from isthmus.documents import Document
 from isthmus.errors import BadInput, counted
 from isthmus.kinds import IMAGE
 from isthmus.search import Added, Hit, SearchInterface, SearchRequest
+from isthmus.serve.media import PartBytes
 from isthmus.serve.pictures import PartSender
 
 PICTURE = "image_url"  # the metadata that has a document's first picture
@@ -58,13 +60,19 @@ def words_of(document: Document) -> str:
     return document.text or f"[{document.modality}: {document.id}]"
 
 
+def first_picture(document: Document, size: int | None) -> PartBytes | None:
+    """Return the first picture of a document that can be read, at most ``size`` pixels a side; None without one."""
+    for part in document.parts:
+        if part.kind == IMAGE:
+            with suppress(BadInput):  # a file that is gone: the document was found all the same
+                return SENDER.part(part, size)
+    return None
+
+
 def picture_url(document: Document, size: int) -> str | None:
     """Return the first picture of a document as a data: URL, at most ``size`` pixels a side; None without one."""
-    part = next((part for part in document.parts if part.kind == IMAGE), None)
-    if part is None:
-        return None
-    sent = SENDER.part(part, size)
-    return f"data:{sent.media_type};base64,{b64encode(sent.data).decode()}"
+    sent = first_picture(document, size)
+    return None if sent is None else f"data:{sent.media_type};base64,{b64encode(sent.data).decode()}"
 
 
 def chance(hit: Hit) -> float:

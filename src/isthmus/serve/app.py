@@ -11,12 +11,13 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from isthmus import __version__
 from isthmus.serve.bodies import LINES, UPLOAD
 from isthmus.serve.errors import LOG, add_handlers
-from isthmus.serve.guards import QUERY, BodyGuard, OriginGuard, RequestGuard
+from isthmus.serve.guards import QUERY, BodyGuard, OriginGuard, RequestGuard, is_api
 from isthmus.serve.limits import length_limit, pixel_limit
 from isthmus.serve.page_files import PageFiles
 from isthmus.serve.routes import (
@@ -49,6 +50,14 @@ class Application(FastAPI):
         await super().__call__(scope, receive, send)
 
 
+class PageRoute(Route):
+    """The route of the page's files. It takes no address of the API: one that there is not, or not for a method."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match whatever is not of the API."""
+        return (Match.NONE, {}) if scope["type"] == "http" and is_api(scope["path"]) else super().matches(scope)
+
+
 def create_app(settings: ServeSettings) -> FastAPI:
     """Return the ASGI application of a server."""
     server = Server(settings)
@@ -77,6 +86,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         description="One search over text, images and documents that hold both, ranked fairly.",
         docs_url=None,  # its page loads scripts from another host
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy that speaks TLS, the other address would be one without
         lifespan=lifespan,
         middleware=guards,
     )
@@ -85,7 +95,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         app.include_router(module.router)
     add_handlers(app)
     describe(app)
-    app.add_route("/{file:path}", PageFiles(PAGE).answer, name="page")  # after all others
+    app.router.routes.append(PageRoute("/{file:path}", PageFiles(PAGE).answer, name="page"))  # after all others
     return app
 
 

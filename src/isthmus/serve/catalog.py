@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 
 from isthmus.encoders.runtime import Runtime
-from isthmus.errors import BadInput, shown
+from isthmus.errors import BadInput, CannotWrite, IsthmusError, shown
 from isthmus.registry import suggestion
 from isthmus.search import Collection
 from isthmus.serve.errors import Refused
@@ -69,8 +70,16 @@ class Catalog:
         return sorted(found)
 
     def get(self, name: str) -> Collection:
-        """Return a collection, opened."""
+        """Return a collection, opened; one that is open already waits for no other that is opened or deleted."""
+        there = self._open.get(name)
+        if there is not None and _is_in_place(there):
+            return there
         with self._lock:
+            there = self._open.get(name)
+            if there is not None and not _is_in_place(there):  # another process deleted or replaced it
+                del self._open[name]
+                with suppress(IsthmusError):
+                    there.close()
             if name not in self._open:
                 self._open[name] = self._opened(self._path(name), create=False)
             return self._open[name]
@@ -93,7 +102,7 @@ class Catalog:
 
     def serves(self, name: str, things: Collection) -> bool:
         """Whether this is the collection of that name: it may have been deleted, and made again."""
-        return self._open.get(name) is things
+        return self._open.get(name) is things and _is_in_place(things)
 
     def _path(self, name: str) -> Path:
         if NAME.fullmatch(name):
@@ -138,6 +147,15 @@ class Catalog:
             for opened in self._open.values():
                 opened.close()
             self._open.clear()
+
+
+def _is_in_place(things: Collection) -> bool:
+    """Whether the files of a collection are still those that were opened."""
+    try:
+        things.store.database.check_place()
+    except CannotWrite:
+        return False
+    return True
 
 
 def _sweep(root: Path) -> None:

@@ -16,12 +16,14 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from isthmus.errors import CannotReach, CannotWrite, IsthmusError, MissingExtra, UnfinishedCopy, codes_of
 from isthmus.serve.answers import answer, public_text
 
 LOG = logging.getLogger("isthmus.serve")
+GONE = 499  # nginx's status of a client that closed the connection
 SAID = (CannotReach, CannotWrite, MissingExtra)  # errors from 500 on whose message helps the client
 
 
@@ -50,11 +52,11 @@ def request_id(request: Request) -> str:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Turn every exception into a response."""
+    """Turn exceptions into responses; ``RequestGuard`` does it for those that nobody expected."""
     app.add_exception_handler(IsthmusError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _bug)
+    app.add_exception_handler(ClientDisconnect, _gone)
 
 
 def _ours(request: Request, error: Exception) -> Response:
@@ -69,8 +71,7 @@ def _ours(request: Request, error: Exception) -> Response:
     if status < 500 or isinstance(error, SAID):
         headers = {"Retry-After": "1"} if status == 503 else {}
         return error_answer(name, str(error), status, asked, headers)
-    LOG.error("the request failed", exc_info=error, extra={"request_id": asked})
-    return _failed(status, asked)
+    return failed(error, status, asked)
 
 
 def _invalid(request: Request, error: Exception) -> Response:
@@ -86,12 +87,13 @@ def _http(request: Request, error: Exception) -> Response:
     return error_answer("Refused", said, status, request_id(request), headers)
 
 
-def _bug(request: Request, error: Exception) -> Response:
-    asked = request_id(request)
+def _gone(request: Request, _: Exception) -> Response:
+    """Return what the log and the counters tell of a client that left before its request had come; nobody reads it."""
+    return error_answer("Refused", "The client has left.", GONE, request_id(request))
+
+
+def failed(error: Exception, status: int, asked: str) -> Response:
+    """Log an error under the id of its request, and return the response, which says the id alone."""
     LOG.error("the request failed", exc_info=error, extra={"request_id": asked})
-    return _failed(500, asked)
-
-
-def _failed(status: int, asked: str) -> Response:
     said = f"The server failed. Its log says why, under the request id {asked}."
     return error_answer("IsthmusError", said, status, asked)

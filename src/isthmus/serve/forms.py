@@ -34,7 +34,7 @@ class CollectionJson(TypedDict):
 
 
 class CollectionsJson(TypedDict):
-    """The collections that the key may read."""
+    """The collections that the key may read and that can be opened."""
 
     collections: list[CollectionJson]
 

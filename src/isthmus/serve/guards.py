@@ -1,6 +1,7 @@
 """What every request passes before a route sees it, and every response on its way out.
 
-RequestGuard     gives the request an id, writes the log and the counters, adds security headers to the response
+RequestGuard     gives the request an id, writes the log and the counters, adds security headers to the response, also
+                 to that of an error that nobody expected
 OriginGuard      refuses other hosts (DNS rebinding), other origins (CSRF), encoded bodies (zip bombs), smuggling
 BodyGuard        refuses bodies that are too large, that arrive too slowly, or that are too many at the same time
 """
@@ -19,7 +20,9 @@ from urllib.parse import unquote
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from isthmus.serve.errors import Refused, error_answer
+from isthmus.errors import IsthmusError
+from isthmus.serve.errors import LOG, Refused, error_answer, failed
+from isthmus.serve.keys import ApiKey, KeyRing
 from isthmus.serve.settings import LOOPBACK, ServeSettings
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
@@ -65,20 +68,26 @@ class RequestGuard:
         scope["query_string"] = scope.pop(QUERY)
         given = Headers(scope=scope).get("x-request-id", "")
         scope["isthmus.request_id"] = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        began, status = time.perf_counter(), 500
+        began, status, started = time.perf_counter(), 500, False
 
         async def guarded(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
                 _add_headers(MutableHeaders(scope=message), scope)
             await send(message)
 
         try:
+            if scope["method"] == "HEAD":  # the protocol leaves the body of the answer out
+                scope["method"] = "GET"
             if _keep_slashes(scope):
                 await self.app(scope, receive, guarded)
             else:
                 await _refuse(Refused(400, "The address has a NUL in it."), scope, receive, guarded)
+        except Exception as error:
+            if started:
+                raise  # what has been sent is all there is: the connection is closed
+            await failed(error, 500, scope["isthmus.request_id"])(scope, receive, guarded)
         finally:
             self.seen(scope, status, time.perf_counter() - began)
 
@@ -143,7 +152,18 @@ class OriginGuard:
     def _is_ours(self, host: str) -> bool:
         if self.settings.is_open and not self.settings.allowed_hosts:
             return True  # keys are needed there, which another site does not have
-        return host_name(host) in (*LOOPBACK, *self.settings.allowed_hosts)
+        own = () if self.settings.is_open else (self.settings.host,)  # such as 127.0.0.2
+        return host_name(host) in (*LOOPBACK, *own, *(name.lower() for name in self.settings.allowed_hosts))
+
+
+def find_key(keys: KeyRing, headers: Headers) -> ApiKey | None:
+    """Return the key that a request has, None if there is no such key; raise ``Refused`` if keys cannot be read."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    try:
+        return keys.find(token.strip() if kind.lower() == "bearer" else "")
+    except IsthmusError as error:
+        LOG.error("the keys cannot be read", exc_info=error)
+        raise Refused.later(503, "The server cannot read its keys. Its log says why.", 5) from None
 
 
 def host_name(host: str) -> str:

@@ -4,7 +4,8 @@
 
 Every change of state is written to ``jobs/ID.json`` in the state folder of the server before it counts. A job that a
 restart cut off is run again, from the start: adding the same documents twice changes nothing, and a calibration or a
-diagnosis is made anew. After ``ATTEMPTS`` attempts it has failed: it may be what brings the server down.
+diagnosis is made anew. After ``ATTEMPTS`` attempts it has failed: it may be what brings the server down. One that was
+cancelled is not run again. The jobs of a collection are forgotten when it is deleted: another may get its name.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Job:
     done: int = 0
     total: int | None = None
     attempts: int = 0
+    cancelled: bool = False  # asked for; the state follows at the next step
     result: Any = None
     error: str | None = None
     made: str = ""
@@ -61,7 +63,8 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """Return what clients see."""
-        return {name: value for name, value in asdict(self).items() if name not in ("settings", "attempts")}
+        hidden = ("settings", "attempts", "cancelled")
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 class Cancelled(Exception):
@@ -82,7 +85,7 @@ class JobRunner:
     def __init__(self, folder: Path, kinds: Mapping[str, Work]) -> None:
         self.folder, self.kinds = folder, kinds
         self._jobs: dict[str, Job] = {}
-        self._cancelled: set[str] = set()
+        self._dropped: set[str] = set()  # jobs of deleted collections that have not ended
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._lock = RLock()
         self._stop = Event()
@@ -128,7 +131,9 @@ class JobRunner:
         return found
 
     def _again(self, job: Job) -> None:
-        if job.attempts >= ATTEMPTS:
+        if job.cancelled:
+            self._end(job.id, "cancelled")
+        elif job.attempts >= ATTEMPTS:
             self._end(job.id, "failed", error=f"The server was stopped {job.attempts} times while this job ran.")
         else:
             self._change(job.id, state="queued", done=0)
@@ -179,17 +184,26 @@ class JobRunner:
             if job.state not in UNFINISHED:
                 raise Refused(409, f"The job has ended: {job.state}.")
             if job.state == "queued":
-                self._end(name, "cancelled")
-            else:
-                self._cancelled.add(name)
-            return self.get(name)
+                return self._end(name, "cancelled")
+            return self._change(name, cancelled=True)
+
+    def drop(self, collection: str) -> None:
+        """Cancel and forget the jobs of a collection that was deleted."""
+        with self._lock:
+            for job in self.all():
+                if job.collection == collection:
+                    self._dropped.add(job.id)
+                    if job.state in UNFINISHED:
+                        self.cancel(job.id)
+            self._forget()
 
     def _run(self) -> None:
         while (name := self._queue.get()) is not None:
             with self._lock:
-                if self._stop.is_set() or self._jobs[name].state != "queued":
+                queued = self._jobs.get(name)  # None: it was cancelled, and is forgotten by now
+                if self._stop.is_set() or queued is None or queued.state != "queued":
                     continue
-                job = self._change(name, state="running", attempts=self._jobs[name].attempts + 1)
+                job = self._change(name, state="running", attempts=queued.attempts + 1)
             self._work(job)
 
     def _work(self, job: Job) -> None:
@@ -197,10 +211,10 @@ class JobRunner:
 
         def progress(done: int, total: int | None) -> None:
             nonlocal last
+            if self.get(job.id).cancelled:
+                raise Cancelled
             if self._stop.is_set():
                 raise Stopped
-            if job.id in self._cancelled:
-                raise Cancelled
             late = time.monotonic() - last > EVERY
             last = time.monotonic() if late else last
             self._change(job.id, write=late, done=done, total=total)
@@ -218,11 +232,11 @@ class JobRunner:
             LOG.error("a job failed", exc_info=error, extra={"job": job.id})
             self._end(job.id, "failed", error="The server failed. Its log says why, under the id of the job.")
 
-    def _end(self, name: str, state: str, *, result: Any = None, error: str | None = None) -> None:
+    def _end(self, name: str, state: str, *, result: Any = None, error: str | None = None) -> Job:
         job = self._change(name, state=state, result=result, error=error, ended=_now())
-        self._cancelled.discard(name)
         self.data_of(job).unlink(missing_ok=True)
         self._forget()
+        return job
 
     def _change(self, name: str, *, write: bool = True, **changes: Any) -> Job:
         with self._lock:
@@ -239,11 +253,14 @@ class JobRunner:
             draft.write_bytes(encoded(asdict(job)))
 
     def _forget(self) -> None:
-        """Delete the oldest finished jobs."""
+        """Delete the oldest finished jobs, and those of deleted collections."""
         with self._lock:
             ended = [job for job in self._jobs.values() if job.state not in UNFINISHED]
-            for job in ended[:-KEPT]:
+            dropped = [job for job in ended if job.id in self._dropped]
+            kept = [job for job in ended if job.id not in self._dropped]
+            for job in (*dropped, *kept[:-KEPT]):
                 del self._jobs[job.id]
+                self._dropped.discard(job.id)
                 with suppress(OSError):
                     (self.folder / f"{job.id}.json").unlink(missing_ok=True)
 

@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-FIELDS = ("request_id", "method", "route", "status", "ms", "client", "key", "job")
+FIELDS = ("request_id", "method", "route", "status", "ms", "client", "key", "job", "collection")
 
 
 class JsonLines(logging.Formatter):

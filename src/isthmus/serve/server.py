@@ -15,9 +15,9 @@ from isthmus.serve.catalog import Catalog
 from isthmus.serve.content import ContentReader
 from isthmus.serve.errors import Refused
 from isthmus.serve.fetching import PictureBudget, PictureFetcher
-from isthmus.serve.guards import SLASH
+from isthmus.serve.guards import SLASH, find_key
 from isthmus.serve.jobs import JobRunner
-from isthmus.serve.keys import ApiKey, KeyRing
+from isthmus.serve.keys import KeyRing
 from isthmus.serve.limits import RateLimit
 from isthmus.serve.long_work import kinds
 from isthmus.serve.metrics import Metrics
@@ -64,13 +64,14 @@ class Server:
             self._batchers[name] = there
         return there
 
+    def forget(self, name: str) -> None:
+        """Let go of what is kept for a collection that is deleted: its vectors, above all."""
+        self._batchers.pop(name, None)
+
     def authorize(self, request: Request, scope: str, collection: str | None, *, anywhere: bool = False) -> None:
         """Raise ``Refused`` unless the caller's key allows this, and its rate."""
         client = request.client.host if request.client else "unknown"
-        key: ApiKey | None = None
-        if self.keys.path is not None:
-            kind, _, token = request.headers.get("authorization", "").partition(" ")
-            key = self.keys.find(token.strip()) if kind.lower() == "bearer" else None
+        key = None if self.keys.path is None else find_key(self.keys, request.headers)
         request.scope["isthmus.key"] = key
         wait = self.rate.wait(f"key {key.id}" if key is not None else client)
         if wait:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +14,10 @@ from isthmus.errors import BadInput
 MODELS = ("mini", "base")  # encoders and rerankers that requests may name: those of the package
 ALIGNERS = ("none", "auto", "caption", "forge-mini")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
+HOST = re.compile(rf"{NAME}|(?=.*:.*:)[0-9A-Fa-f:.]+")  # without a scheme and a port
+PICTURES = re.compile(rf"(?:\*\.)?{NAME}")
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@A-Z*]+")  # as browsers write it: in lower case, and no slash behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,14 @@ class ServeSettings:
             raise BadInput(f"workers is {self.workers}; at least 1 thread is needed.")
         if self.batch < 1:
             raise BadInput(f"batch is {self.batch}; it must be at least 1, which runs each search alone.")
+        for option, given, pattern, example in (
+            ("allowed-host", self.allowed_hosts, HOST, "search.example.org"),
+            ("allowed-origin", self.allowed_origins, ORIGIN, "https://app.example.org"),
+            ("picture-host", self.picture_hosts, PICTURES, "images.example.org or *.example.org"),
+        ):
+            for one in given:
+                if not pattern.fullmatch(one):
+                    raise BadInput(f"--{option} {one} would never match. Write it as in {example}.")
 
     @property
     def is_open(self) -> bool:

@@ -1,7 +1,8 @@
 """Uploaded files become documents by the readers of ``isthmus index``: pictures, texts, PDF pages, tables.
 
-The files lie in a folder of their own while they are read, under the last part of their names; the folder is deleted
-afterwards. Pictures are kept by the collection.
+The files lie in a folder of their own while they are read; it is deleted afterwards. A name that is a plain relative
+path keeps its folders, as the files of a dropped folder need; of any other one the last part is taken. Pictures are
+kept by the collection.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from isthmus.budget import PICTURE_BYTES
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from isthmus.serve.server import Server
 
 FILES = 1000  # of an upload
+FIELDS = 16  # of an upload that are no files, which are held in memory; none is used
+DEPTH = 16  # folders of a name
 TOGETHER = 64  # documents that are added together
 NAME_BYTES = 200
 LOCAL = ("path", "folder", "modified")  # metadata of files that mean nothing elsewhere
@@ -37,15 +41,25 @@ UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 async def add_files(server: Server, things: Collection, request: Request) -> Added:
-    """Add uploaded files; each is a document, or several, called by the name of the file."""
+    """Add uploaded files; each is a document, or several, called by the name of the file, with its folders."""
     done: list[Added] = []
-    async with request.form(max_files=FILES, max_fields=FILES) as form:
+    form = await _form(request)
+    try:
         with tempfile.TemporaryDirectory(prefix="isthmus-upload-") as folder:
             skipped = await server.pool.run(lambda: _write(form, Path(folder), server.settings.limits.body))
             found = _documents(Path(folder), skipped)
             while batch := await server.pool.run(lambda: list(islice(found, TOGETHER))):
                 done.append(await server.pool.run(partial(things.add, batch)))
+    finally:
+        await form.close()
     return Added.together([*done, Added(skipped=tuple(skipped))])
+
+
+async def _form(request: Request) -> FormData:
+    try:
+        return await request.form(max_files=FILES, max_fields=FIELDS)
+    except (HTTPException, ValueError) as error:  # ValueError: of the parser, in older versions of Starlette
+        raise BadInput(f"The upload cannot be read: {getattr(error, 'detail', error)}") from None
 
 
 def _write(form: FormData, folder: Path, largest: int) -> list[Skipped]:
@@ -56,27 +70,43 @@ def _write(form: FormData, folder: Path, largest: int) -> list[Skipped]:
         raise BadInput("The upload has no files. Send them as multipart/form-data, each with a filename.")
     for given in files:
         name = file_name(given.filename or "")
-        place = folder / name
         if (given.size or 0) > largest:
             skipped.append(Skipped(name, f"has more than {largest:,} bytes. Make it smaller, or raise --max-body."))
-        elif place.exists():
-            skipped.append(Skipped(name, "has the name of another file of this upload. Send it separately."))
-        else:
-            with place.open("xb") as out:
-                shutil.copyfileobj(given.file, out)
+            continue
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            out = (folder / name).open("xb")
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            skipped.append(Skipped(name, "has the name of another file of this upload. Give it another name."))
+            continue
+        with out:
+            shutil.copyfileobj(given.file, out)
     return skipped
 
 
 def file_name(given: str) -> str:
-    r"""Return the last part of a name, as it may stand in a folder.
+    r"""Return a name as it may stand in the folder of an upload, with its own folders if it is a plain relative path.
 
-    >>> file_name("..\\..\\photos/cat.jpg"), file_name("../.."), file_name(".env")
-    ('cat.jpg', 'file', 'env')
+    >>> file_name("2024/june/cat.jpg"), file_name("2024\\cat.jpg"), file_name("cat.jpg")
+    ('2024/june/cat.jpg', '2024/cat.jpg', 'cat.jpg')
+    >>> file_name("../photos/cat.jpg"), file_name("/etc/cat.jpg"), file_name("C:\\me\\cat.jpg"), file_name("a//cat.jpg")
+    ('cat.jpg', 'cat.jpg', 'cat.jpg', 'cat.jpg')
+    >>> file_name("../.."), file_name(".env")
+    ('file', 'env')
     """
-    last = UNSAFE.sub("", given.replace("\\", "/").rpartition("/")[2]).lstrip(". ")
-    while len(last.encode("utf-8", "replace")) > NAME_BYTES:
-        last = last[1:]  # the end says what it is
-    return last.encode("utf-8", "replace").decode() or "file"
+    pieces = given.replace("\\", "/").split("/")
+    kept = [_plain(piece) for piece in pieces]
+    if all(kept) and pieces == kept and len(pieces) <= DEPTH and ":" not in pieces[0]:
+        return "/".join(pieces)
+    return kept[-1] or "file"
+
+
+def _plain(piece: str) -> str:
+    """Return one part of a name without what has a meaning of its own on a disk."""
+    plain = UNSAFE.sub("", piece).lstrip(". ")
+    while len(plain.encode("utf-8", "replace")) > NAME_BYTES:
+        plain = plain[1:]  # the end says what it is
+    return plain.encode("utf-8", "replace").decode()
 
 
 def _documents(folder: Path, skipped: list[Skipped]) -> Iterator[Document]:

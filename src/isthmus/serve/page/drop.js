@@ -4,11 +4,10 @@ import { byId, toast } from "./dom.js";
 import { state } from "./state.js";
 import { words } from "./words.js";
 
-const MOST = 5000; // files of a dropped folder
 const overlay = byId("drop");
 const zones = { search: byId("drop-search"), add: byId("drop-add") };
 
-/** Listen to drags; `search` takes a picture, `add` takes files. */
+/** Listen to drags; `search` takes a picture, `add` takes files, and the names of those that cannot be read. */
 export function listen({ search, add }) {
   let leaving = 0;
   addEventListener("dragover", (event) => {
@@ -36,7 +35,8 @@ export function listen({ search, add }) {
     }
     if (entries.some((entry) => entry?.isDirectory)) toast(words.reading, { lasting: true });
     const found = (await Promise.all(entries.map((entry, at) => filesOf(entry, plain[at])))).flat();
-    if (found.length) add(found);
+    const unread = found.filter(({ file }) => !file).map(({ name }) => name);
+    if (found.length) add(found.filter(({ file }) => file), unread);
   });
 }
 
@@ -56,22 +56,27 @@ function light(target) {
   for (const zone of Object.values(zones)) zone.classList.toggle("over", Boolean(target?.closest && zone.contains(target)));
 }
 
-/** The files of a dropped file or folder. */
+/** The files of a dropped file or folder, { name, file }; the file is null if it, or its folder, cannot be read. */
 async function filesOf(entry, plain) {
-  if (!entry?.isDirectory) return plain ? [plain] : [];
+  if (!entry?.isDirectory) return plain ? [{ name: plain.name, file: plain }] : [];
   const found = [];
   const folders = [entry];
-  while (folders.length && found.length < MOST) {
-    const reader = folders.shift().createReader();
+  while (folders.length) {
+    const folder = folders.shift();
+    const reader = folder.createReader();
     for (;;) {
-      const some = await new Promise((done, fail) => { reader.readEntries(done, fail); });
-      if (!some.length) break;
+      const some = await new Promise((done) => { reader.readEntries(done, () => done(null)); });
+      if (!some) found.push({ name: nameOf(folder), file: null });
+      if (!some?.length) break;
       for (const one of some) {
         if (one.name.startsWith(".")) continue;
         if (one.isDirectory) folders.push(one);
-        else found.push(await new Promise((done, fail) => { one.file(done, fail); }));
+        else found.push({ name: nameOf(one), file: await new Promise((done) => { one.file(done, () => done(null)); }) });
       }
     }
   }
-  return found.slice(0, MOST);
+  return found;
 }
+
+/** The name of a file with its folders: several folders may have files of the same name. */
+const nameOf = (entry) => entry.fullPath.replace(/^\/+/, "");

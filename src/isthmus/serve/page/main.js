@@ -229,7 +229,7 @@ view.start(shown, (id) => {
   scrollTo({ top: 0 });
   byId("words").focus();
 });
-drop.listen({ search: usePicture, add: (files) => addFiles(files, reload) });
+drop.listen({ search: usePicture, add: (files, unread) => addFiles(files, unread, reload) });
 byId("grid").addEventListener("click", (event) => {
   const link = event.target.closest("a");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -247,9 +247,9 @@ byId("health").addEventListener("click", () => go({ health: "1" }));
 for (const id of ["add", "nothing-add"]) byId(id).addEventListener("click", () => byId("files").click());
 byId("nothing-clear").addEventListener("click", () => go({ where: [], kind: "" }));
 byId("files").addEventListener("change", (event) => {
-  const files = [...event.target.files];
+  const files = [...event.target.files].map((file) => ({ name: file.name, file }));
   event.target.value = "";
-  if (files.length) addFiles(files, reload);
+  if (files.length) addFiles(files, [], reload);
 });
 document.querySelector(".brand").addEventListener("click", (event) => {
   event.preventDefault();

@@ -27,16 +27,15 @@ export async function follow() {
     return;
   }
   if (dialog.open && shown === state.doc) return;
-  shown = state.doc;
-  const list = hits();
-  const known = list.find((hit) => hit.id === state.doc);
-  let found = known;
+  const [id, list] = [state.doc, hits()];
+  shown = id;
+  let found = list.find((hit) => hit.id === id);
   try {
-    found ??= await api.document(state.c, state.doc);
+    found ??= await api.document(state.c, id);
   } catch (error) {
-    found = { id: state.doc, parts: [], text: error.message, metadata: {} };
+    found = { id, parts: [], text: error.message, metadata: {} };
   }
-  if (state.doc !== found.id) return; // another was opened meanwhile
+  if (state.doc !== id) return; // another was opened meanwhile
   fill(found, list);
   if (!dialog.open) {
     dialog.showModal();

@@ -184,6 +184,8 @@ export const words = {
     if (report.skipped.length) said.push(`${report.skipped.length} skipped`);
     return `${said.join(", ") || "No files"}.`;
   },
+  addedBefore: (said) => `Before that: ${said}`,
+  unread: "cannot be read",
   skipped: (one) => `${one.id}: ${one.why}`,
   notPicture: "That is not a picture that can be read. Use a JPEG, PNG, WebP or GIF file.",
   state: {

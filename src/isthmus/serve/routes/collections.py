@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from isthmus.errors import BadInput, UnfinishedCopy, shown
+from isthmus.errors import BadInput, IsthmusError, shown
 from isthmus.search import Collection
 from isthmus.serve.answers import answer, last_name, public_text
 from isthmus.serve.bodies import json_body, parsed_object
+from isthmus.serve.errors import LOG
 from isthmus.serve.forms import CollectionJson, CollectionsJson, NewCollectionJson, StatsJson
 from isthmus.serve.schemas import described
 from isthmus.serve.server import Name, Server, Shared, allow
@@ -22,15 +22,21 @@ router = APIRouter(prefix="/v1/collections")
 
 @router.get("", dependencies=[allow("read", anywhere=True)], **described(CollectionsJson))
 async def list_collections(server: Shared, request: Request) -> Response:
-    """List the collections that the key may read."""
+    """List the collections that the key may read and that can be opened."""
     key = request.scope["isthmus.key"]
 
     def listed() -> list[CollectionJson]:
         names = [name for name in server.catalog.names() if key is None or key.may("read", name)]
         found: list[CollectionJson] = []
+        problem: IsthmusError | None = None
         for name in names:
-            with suppress(UnfinishedCopy):  # which is listed when it is complete
+            try:
                 found.append(collection_json(server, name))
+            except IsthmusError as error:  # unfinished, damaged, or deleted meanwhile: the others can be used
+                LOG.warning("a collection cannot be opened", exc_info=error, extra={"collection": name})
+                problem = error
+        if problem is not None and not found:
+            raise problem  # which says more than an empty list
         return found
 
     return answer({"collections": await server.pool.run(listed)})
@@ -60,7 +66,15 @@ async def get_collection(name: Name, server: Shared) -> Response:
 @router.delete("/{name}", dependencies=[allow("admin")], **described(status=204))
 async def delete_collection(name: Name, server: Shared) -> Response:
     """Delete a collection with all its documents."""
-    await server.pool.run(lambda: server.catalog.delete(name))
+
+    def deleted() -> None:
+        server.catalog.delete(name)
+        server.jobs.drop(name)
+
+    try:
+        await server.pool.run(deleted)
+    finally:
+        server.forget(name)
     return Response(status_code=204)
 
 
