@@ -98,7 +98,7 @@ def test_an_ordering_that_there_is_not_is_refused_with_those_that_there_are() ->
 
 
 def test_a_request_of_long_vectors_or_much_metadata_is_smaller_than_a_server_takes() -> None:
-    wide, facts = np.full((600, 3073), -1 / 3, np.float32), [("words", "word " * 9_000)]
+    wide, facts = np.full((600, 4097), -1 / 3, np.float32), [("words", "word " * 20_000)]
     ids, places = [f"d{at}" for at in range(600)], np.array([[at, 0] for at in range(600)])
     with standing_in(StandIn()) as server:
         vectors = opened_server(f"{server.place}/things")

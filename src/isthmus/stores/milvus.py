@@ -136,7 +136,7 @@ class MilvusTarget:
 
     def _key(self) -> Mapping[str, Any]:
         fields = self.client.describe_collection(self.name)["fields"]
-        return next(one for one in fields if one.get("is_primary"))  # type: ignore[no-any-return]
+        return next(one for one in fields if one.get("is_primary"))
 
     def _create(self, dim: int, metric: str, like: StoreDescription, kind: type) -> None:
         types = need("pymilvus", extra="milvus").DataType
