@@ -171,6 +171,13 @@ def test_the_process_keeps_its_own_setting_of_tf32() -> None:
         torch.set_float32_matmul_precision(before)
 
 
+def test_a_gpu_beyond_the_last_one_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(BadInput, match="torch has no device 'cuda:1': the last one is 'cuda:0'"):
+        index.build(ROWS, device="cuda:1")
+
+
 def test_an_index_on_a_device_is_built_like_any_other() -> None:
     shelf = index.build(ROWS, device="cpu")
     assert (shelf.kind, len(shelf)) == ("exact", len(ROWS))

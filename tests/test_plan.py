@@ -22,6 +22,7 @@ from isthmus.index.hnsw import LINKS
 from isthmus.plan import ENGINES, Workload, measured, plan, sizes
 from isthmus.plan.engines import store_bytes
 from isthmus.plan.workload import GIB, MOST
+from isthmus.storage.postgres import folded
 from isthmus.types import Matrix
 
 LOAD = Workload(documents=1_000_000, dim=512)
@@ -55,7 +56,7 @@ def test_a_store_has_the_estimated_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.install
-@pytest.mark.parametrize(("width", "half"), [(64, False), (513, False), (513, True), (1536, False)])
+@pytest.mark.parametrize(("width", "half"), [(64, False), (513, False), (513, True), (1536, False), (2000, False)])
 def test_pgvector_has_the_estimated_size(width: int, half: bool) -> None:
     kind = "halfvec" if half else "vector"
     with psycopg.connect(postgres_server.server().url) as connection:
@@ -114,6 +115,21 @@ def test_more_documents_never_take_less(documents: int, dim: int, engine: str) -
     [less] = plan(Workload(documents=documents, dim=dim), engine)
     [more] = plan(Workload(documents=2 * documents, dim=dim), engine)
     assert less.memory <= more.memory and less.disk < more.disk and 1 <= less.shards <= more.shards
+
+
+@pytest.mark.parametrize(("dim", "indexed"), [(1999, True), (2000, True), (3072, True), (4000, False)])
+def test_vectors_that_pgvector_indexes_by_16_bits_or_not_at_all_still_need_memory(dim: int, indexed: bool) -> None:
+    [vector, half] = [plan(replace(LOAD, dim=dim), f"postgresql {kind}")[0] for kind in ("vector", "halfvec")]
+    table, width = sizes.pg_table_bytes(LOAD.rows, dim + 1), dim + 1
+    assert vector.memory == (sizes.pg_hnsw_bytes(LOAD.rows, width, half=width > 2000) if indexed else table)
+    assert half.memory == (sizes.pg_hnsw_bytes(LOAD.rows, width, half=True) if indexed else table)
+    assert (vector.build_seconds is None, bool(vector.note)) == (width > 2000, width > 2000)
+    assert vector.refit_written == table + (vector.memory if indexed else 0)
+
+
+@pytest.mark.install
+def test_the_longest_vectors_that_are_indexed_are_those_of_the_engine() -> None:
+    assert {"vector": sizes.PG_WIDEST[False], "halfvec": sizes.PG_WIDEST[True]} == folded.WIDEST
 
 
 def test_shards_fill_three_quarters_of_the_memory_of_a_machine() -> None:

@@ -196,6 +196,19 @@ def test_nobody_adds_while_another_indexes_and_the_message_names_it(things: Coll
 
 
 @install
+def test_a_lock_that_another_role_holds_is_named_without_what_the_server_does_not_tell(things: Collection) -> None:
+    name = schema_of(things)
+    writer = roles()[1].replace("things", name).replace("'…'", f"'{PASSWORD}'").replace("isthmus_writer", f"w_{name}")
+    administered(writer)
+    with (
+        things.store.sole_writer(),
+        Collection.open(server().database(user=f"w_{name}", collection=name), create=False) as other,
+        pytest.raises(CannotWrite, match=r"is being written by isthmus \d+ on \S+\. Many may add"),
+    ):
+        other.delete("d0-1")
+
+
+@install
 def test_two_processes_never_fit_at_once(things: Collection, url: str, counting: Counting) -> None:
     with things.store.fitting() as mine, Collection.open(url, counting, create=False) as other:
         assert mine

@@ -16,7 +16,7 @@ from isthmus import Collection, Document, Query
 from isthmus.errors import CannotReach, CannotWrite
 from isthmus.search import snapshot_builder
 from isthmus.storage import conflicts
-from isthmus.storage.postgres import address, database, folded, pool
+from isthmus.storage.postgres import address, database, explain, folded, pool
 from postgres_server import PASSWORD, ordinary_folder, server
 from stock import Counting, mixed
 
@@ -62,6 +62,13 @@ def test_the_times_in_the_docs_are_those_of_the_code() -> None:
         patience,
         conflicts.TRIES,
     ]
+
+
+@pytest.mark.parametrize("name", ["IdleInTransactionSessionTimeout", "TransactionTimeout"])
+def test_a_transaction_that_the_server_ends_is_a_clear_error(name: str) -> None:
+    error = getattr(psycopg.errors, name)("terminating connection due to a timeout")
+    assert re.search(r"things: the server ended a transaction .*Try again", str(explain.explained(error, "things")))
+    assert isinstance(explain.explained(error, "things"), CannotReach)
 
 
 @pytest.mark.parametrize("table", ["documents", "publications"])

@@ -6,11 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 
 from isthmus import Collection
 from isthmus.errors import CannotReach, CannotWrite
+from isthmus.search.published_index import PublishedIndex
 from isthmus.storage.postgres import schema
+from isthmus.storage.postgres.address import PostgresAddress
+from isthmus.storage.postgres.folded import PostgresFolded
+from isthmus.storage.protocols import NotPublished, RowFilter
 from postgres_server import PASSWORD, Server, replica, server
 from stock import Counting, mixed
 
@@ -66,6 +71,24 @@ def test_a_replica_answers_as_the_primary_and_refuses_to_write(
         pytest.raises(CannotWrite, match="primary server"),
     ):
         reading.add(mixed(1, seed=3))
+
+
+def test_folded_vectors_on_a_replica_that_lacks_documents_are_no_answer(
+    things: Collection, second: Server, name: str
+) -> None:
+    """A URL may name several servers: the store is read on one, and the vectors are searched on another."""
+    [index] = [one for one in things.snapshot().built if isinstance(one, PublishedIndex) and one.modality == "text"]
+    behind = PostgresFolded(PostgresAddress.of(second.collection(name)), "database")
+    asked = np.ones((1, things.snapshot().calibrated.fitted.dim), np.float32)
+    assert behind.search(index.key, "text", asked, 50, RowFilter(index.last))[1][0, 0, 0] >= 0
+    said(second, "SELECT pg_wal_replay_pause()")
+    things.add(mixed(5, seed=7))
+    things.compact()
+    last = things.store.last()
+    assert index.server.search(index.key, "text", asked, 50, RowFilter(last))[1][0, 0, 0] >= 0
+    with pytest.raises(NotPublished):
+        behind.search(index.key, "text", asked, 50, RowFilter(last))
+    behind.close()
 
 
 def test_a_replica_that_is_behind_answers_as_of_then_and_writes_when_it_is_promoted(

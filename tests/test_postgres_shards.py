@@ -116,7 +116,7 @@ def test_each_shard_gets_the_limit_and_uses_its_index(
         things.search(Query(vectors={"text": rows[0]}))
         (record,) = things._handle.publisher.records()  # type: ignore[union-attr]
         with of_shards(things)._transaction() as (connection, several):
-            width = of_shards(things)._checked(connection, record.key, several)
+            width = of_shards(things)._checked(connection, record.key, several, 0)
             only = Sql(f"d.key = %s AND {folded.rows_passing('text', RowFilter(10**6)).text}", (record.key,))
             vector = folded.vector_text(np.pad(rows[0], (0, width - 64)))
             statement, values = sharded.NearestSearch(only, vector, width, "vector", 10).on(several)
@@ -305,6 +305,15 @@ def test_calibrating_while_a_shard_is_down_fails_and_the_served_calibration_stay
     things.calibrate("center")
     assert len(answers(things)) == 40
     assert things.verify() == []
+
+
+def test_a_filter_of_more_values_than_a_statement_takes_is_looked_up_first(things: Collection) -> None:
+    """The statement would have the values once for each shard: 67,200 of 65,535."""
+    several = [{"number": [at, *range(1000 + 20 * at, 1015 + 20 * at)]} for at in range(1400)]
+    everything = {"number": {"exists": True}}
+    assert answers(things, where={"or": several}) == answers(things, where=everything)
+    with pytest.raises(BadInput, match="30,000 is the most"):
+        things.search("a red cat", where={"or": 2 * several})
 
 
 def test_rows_that_are_written_twice_are_there_once(things: Collection) -> None:

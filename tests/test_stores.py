@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +16,9 @@ import pytest
 from isthmus import stores
 from isthmus.calibration import Statistics
 from isthmus.errors import BadFile, BadInput, BadSpec, CannotFit, CannotRead, CannotWrite, UnknownName
-from isthmus.stores import StoreAddress, sampling
-from isthmus.stores.base import Batch
-from isthmus.types import Vectors
+from isthmus.stores import StoreAddress, StoreDescription, StoreKind, sampling
+from isthmus.stores.base import Batch, Id
+from isthmus.types import Matrix, Vectors
 from store_battery import (
     HALF,
     check_command_line,
@@ -32,6 +36,79 @@ from store_clients import CLIENTS, Rows
 
 ROOT = Path(__file__).parent.parent
 FILES = ["parquet", "faiss", "clip-retrieval"]
+Held = dict[int, tuple[Matrix, str]]  # vectors and kinds, by id
+
+
+@dataclass
+class Shelf:
+    """A store in memory that takes adds, changes and deletes, as databases do."""
+
+    places: dict[str, Held]
+    name: str
+    whole = False
+
+    def describe(self) -> StoreDescription:
+        return StoreDescription(len(self.places[self.name]), 24, ("kind",))
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        rows = list(self.places[self.name].items())
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            kinds = [{"kind": kind} for _, (_, kind) in some]
+            yield Batch([key for key, _ in some], np.stack([vector for _, (vector, _) in some]), kinds)
+
+    def exists(self) -> bool:
+        return self.name in self.places
+
+    @contextmanager
+    def writing(self, dim: int, metric: str, like: StoreDescription) -> Iterator[Callable[[Batch], None]]:
+        held = self.places.setdefault(self.name, {})
+
+        def write(batch: Batch) -> None:
+            for key, vector, row in zip(batch.ids, batch.vectors, batch.metadata, strict=True):
+                assert {len(vector)} == {len(other) for other, _ in held.values()} or not held  # as databases do
+                held[int(key)] = (vector, row["kind"])
+
+        yield write
+
+    def ids(self) -> Iterator[Sequence[Id]]:
+        yield list(self.places[self.name])
+
+    def delete(self, ids: Sequence[Id]) -> None:
+        for key in ids:
+            del self.places[self.name][int(key)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, Held]:
+    """Stores in memory by name; ``old`` has the rows of ``world``."""
+    some = world().rows
+    rows = zip(some.vectors, some.kinds.tolist(), strict=True)
+    made: dict[str, Held] = {"old": dict(zip(some.ids, rows, strict=True))}
+    kind = StoreKind(
+        example="shelf:NAME",
+        options=(),
+        values={"inner": "inner", "cosine": "cosine"},
+        source=lambda address: Shelf(made, address.place),
+        target=lambda address, _: Shelf(made, address.place),
+    )
+    monkeypatch.setattr("isthmus.stores.kinds.KINDS", {**stores.KINDS, "shelf": kind})
+    return made
+
+
+OLD, NEW = "shelf:old?modality=kind", "shelf:new"
+
+
+def check_new(places: dict[str, Held], fold: stores.Fold) -> None:
+    """The new store has the rows of the old one, folded, and no others."""
+    rows = places["old"]
+    vectors, kinds = np.stack([vector for vector, _ in rows.values()]), np.array([kind for _, kind in rows.values()])
+    assert sorted(places["new"]) == sorted(rows)
+    expected = fold.rows(vectors, kinds, list(rows))
+    assert np.allclose(np.stack([places["new"][key][0] for key in rows]), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -192,6 +269,167 @@ def test_an_update_after_an_interrupted_run_writes_every_row(tmp_path: Path) -> 
     check_searches("parquet", target, stores.load(file), some)
 
 
+def test_an_update_that_fits_again_keeps_the_calibration_the_metric_and_the_kind_of_query(tmp_path: Path) -> None:
+    some, other, client = world(), world(seed=1), CLIENTS["faiss"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    pictures = some.rows.vectors[:HALF]
+    np.save(tmp_path / "pictures.npy", pictures)
+    asked = stores.StoreOptions(
+        spec="center+nnn(k=3)", queries=tmp_path / "pictures.npy", query_modality="image", metric="l2"
+    )
+    stores.calibrate(source, target, file, asked)
+    client.build(tmp_path, other.rows)
+    report = stores.update(source, target, file, stores.StoreOptions(query_modality="text"))  # as the command line
+    assert (report.refitted, report.spec, report.metric) == (True, "center+nnn(k=3)", "l2")
+    fold = stores.load(file)
+    assert (fold.queries, fold.metric) == ("image", "l2")
+    query = fold.query(pictures[0])
+    ids, values = client.search(target, query, 10)
+    expected = fold.fitted.scores(Vectors.of(pictures[:1], "image"), Vectors.of(other.rows.vectors, other.rows.kinds))
+    assert np.allclose(fold.scores(values, query), expected[0][ids], atol=1e-3)
+    with pytest.raises(BadInput, match=r"has the metric l2\. Leave --metric out"):
+        stores.update(source, target, file, stores.StoreOptions(query_modality="image", metric="inner"))
+
+
+@pytest.mark.parametrize("change", ["calibration", "queries"])
+def test_an_update_that_asks_for_something_else_fits_it(change: str, tmp_path: Path, places: dict[str, Held]) -> None:
+    some, file = world(), tmp_path / "a.fold"
+    stores.calibrate(OLD, NEW, file, options(tmp_path, some.references))
+    asked = {
+        "calibration": lambda: options(tmp_path, some.references, spec="center+nnn(k=5)+standardize"),
+        "queries": lambda: options(tmp_path, some.references[:50]),
+    }
+    report = stores.update(OLD, NEW, file, asked[change]())
+    fold = stores.load(file)
+    assert report.refitted
+    assert (
+        report.why
+        == {
+            "calibration": "another calibration was asked for than center+nnn(k=8)+standardize",
+            "queries": "other queries were given",
+        }[change]
+    )
+    assert (report.spec, len(fold.references)) == {
+        "calibration": ("center+nnn(k=5)+standardize", 100),
+        "queries": ("center+nnn(k=8)+standardize", 50),
+    }[change]
+    check_new(places, fold)
+    assert not stores.update(OLD, NEW, file, stores.StoreOptions(query_modality="text")).refitted
+
+
+def test_a_new_kind_of_rows_that_makes_longer_vectors_is_refused_before_anything_is_written(
+    tmp_path: Path, places: dict[str, Held]
+) -> None:
+    some, file = world(), tmp_path / "a.fold"
+    stores.calibrate(OLD, NEW, file, options(tmp_path, some.references))
+    before, fold = dict(places["new"]), file.read_bytes()
+    places["old"] |= {key: (places["old"][key][0], "audio") for key in range(3)}
+    for _ in range(2):  # the second run is not one after an interruption
+        with pytest.raises(BadInput, match=r"holds vectors of 28 .*audio, image, text\) makes 29\. Calibrate"):
+            stores.update(OLD, NEW, file, options(tmp_path, some.references))
+    assert (places["new"], file.read_bytes()) == (before, fold)
+    stores.calibrate(OLD, "shelf:newer", tmp_path / "b.fold", options(tmp_path, some.references))
+
+
+def test_what_changes_in_the_store_during_an_update_is_left_to_the_next(
+    tmp_path: Path, places: dict[str, Held], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, file, old = world(), tmp_path / "a.fold", places["old"]
+    stores.calibrate(OLD, NEW, file, options(tmp_path, some.references))
+    usual = Shelf.batches
+
+    def batches(self: Shelf, size: int) -> Iterator[Batch]:
+        yield from usual(self, size)
+        if 1001 not in old:  # at the end of the first pass
+            old[1001] = (old[5][0], "image")  # added
+            old[6] = (old[7][0], "image")  # changed
+            del old[8], old[9]  # deleted: one that had not changed, and one that had
+
+    old[1000], old[9] = (old[4][0], "image"), (old[10][0], "image")
+    with monkeypatch.context() as patch:
+        patch.setattr(Shelf, "batches", batches)
+        assert stores.update(OLD, NEW, file, options(tmp_path, some.references)).written == 1
+    report = stores.update(OLD, NEW, file, options(tmp_path, some.references))
+    assert (report.written, report.deleted) == (2, 1)
+    check_new(places, stores.load(file))
+    assert stores.update(OLD, NEW, file, options(tmp_path, some.references)).written == 0
+
+
+class Interrupted(Exception):
+    """What ends a run in a test."""
+
+
+def interrupted(kind: type, monkeypatch: pytest.MonkeyPatch, rows: int) -> pytest.MonkeyPatch:
+    """Let a target fail when some rows are written."""
+    usual = kind.writing  # type: ignore[attr-defined]
+
+    @contextmanager
+    def writing(self: object, *values: object) -> Iterator[Callable[[Batch], None]]:
+        with usual(self, *values) as write:
+
+            def some(batch: Batch) -> None:
+                write(Batch(batch.ids[:rows], batch.vectors[:rows], batch.metadata[:rows]))
+                raise Interrupted
+
+            yield some
+
+    monkeypatch.setattr(kind, "writing", writing)
+    return monkeypatch
+
+
+def test_a_run_that_is_refused_closes_both_stores(
+    tmp_path: Path, places: dict[str, Held], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(Shelf, "close", lambda self: closed.append(self.name))
+    with pytest.raises(UnknownName, match="No metric of shelf"):
+        stores.calibrate(OLD, NEW, tmp_path / "a.fold", options(tmp_path, metric="dot"))
+    with pytest.raises(BadInput, match="No field is called 'knd'"):
+        stores.calibrate("shelf:old?modality=knd", NEW, tmp_path / "a.fold", options(tmp_path))
+    assert closed == ["new", "old"] * 2
+
+
+@pytest.mark.parametrize("rows", [0, 7])
+def test_an_interrupted_calibration_is_finished_by_an_update_with_the_same_queries(
+    rows: int, tmp_path: Path, places: dict[str, Held], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, file = world(), tmp_path / "a.fold"
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        interrupted(Shelf, patch, rows)
+        stores.calibrate(OLD, NEW, file, options(tmp_path, some.references))
+    if not rows:
+        del places["new"]  # a run that was killed before the target was made
+    del places["old"][3]
+    report = stores.update(OLD, NEW, file, stores.StoreOptions(query_modality="text"))
+    assert (report.refitted, report.why) == (True, "the last run was interrupted")
+    assert report.note == "the 100 queries of the last fit"
+    fold = stores.load(file)
+    assert np.array_equal(fold.references, some.references)
+    check_new(places, fold)
+
+
+def test_a_file_and_its_fold_stay_as_they_were_until_all_rows_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
+    chosen = options(tmp_path, some.references)
+    kind = type(stores.open_target(StoreAddress.read(target), None)[1])
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        interrupted(kind, patch, 1)
+        stores.calibrate(source, target, file, chosen)
+    assert not file.exists()
+    stores.calibrate(source, target, file, chosen)
+    before = file.read_bytes(), (tmp_path / "photos_fair.parquet").read_bytes()
+    client.build(tmp_path, world(seed=1).rows)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        interrupted(kind, patch, 1)
+        stores.update(source, target, file, chosen)
+    assert (file.read_bytes(), (tmp_path / "photos_fair.parquet").read_bytes()) == before
+    assert stores.update(source, target, file, chosen).refitted
+    check_searches("parquet", target, stores.load(file), world(seed=1))
+
+
 def test_an_update_takes_the_fold_of_these_stores_only(tmp_path: Path) -> None:
     some, client = world(), CLIENTS["parquet"]
     source, target, file = client.build(tmp_path, some.rows), client.target(tmp_path), tmp_path / "a.fold"
@@ -312,6 +550,76 @@ def test_a_large_store_is_sampled_evenly_and_its_statistics_are_of_all_rows(monk
     mean = seen.statistics.means["text"]
     whole = Vectors.of(vectors, names.tolist())
     assert np.allclose(mean, Statistics.of(whole).means["text"])
+
+
+def test_rows_of_long_vectors_are_read_and_written_in_smaller_batches() -> None:
+    asked: list[int] = []
+
+    class Long(Shelf):
+        def describe(self) -> StoreDescription:
+            return StoreDescription(0, 3072, ("kind",))
+
+        def batches(self, size: int) -> Iterator[Batch]:
+            asked.append(size)
+            return iter(())
+
+    long, short = Long({}, "x"), StoreDescription(0, 24, ("kind",))
+    assert [list(sampling.batches(long, one)) for one in (long.describe(), short)] == [[], []]
+    assert asked == [170, 1000]
+    assert asked[0] * 3072 * 24 < 16 << 20  # bytes as JSON; a server takes 32 MB
+
+
+@pytest.mark.parametrize("factory", ["IDMap,Flat", "IVF4,Flat"])
+def test_the_ids_of_a_faiss_index_are_those_of_the_new_one(factory: str, tmp_path: Path) -> None:
+    some = world()
+    index = faiss.index_factory(24, factory, faiss.METRIC_INNER_PRODUCT)
+    index.train(some.rows.vectors)
+    own = 7 * np.arange(2 * HALF)
+    if factory.startswith("IDMap"):
+        index.add_with_ids(some.rows.vectors, own)
+    else:
+        index.add(some.rows.vectors)
+    faiss.write_index(index, f"{tmp_path}/own.faiss")
+    (tmp_path / "kinds.txt").write_text("\n".join(some.rows.kinds.tolist()))
+    source, target = f"faiss:{tmp_path}/own.faiss?modality={tmp_path}/kinds.txt", f"faiss:{tmp_path}/new.faiss"
+    stores.calibrate(source, target, tmp_path / "a.fold", options(tmp_path, some.references))
+    fold = stores.load(tmp_path / "a.fold")
+    found = faiss.read_index(f"{tmp_path}/new.faiss").search(fold.query(some.queries[:1]), 10)[1][0]
+    best = np.argsort(-own_scores(fold, some)[0])[:10]
+    assert found.tolist() == (own[best] if factory.startswith("IDMap") else best).tolist()
+    assert not Path(f"{tmp_path}/new.faiss.ids").exists()
+
+
+def test_a_faiss_index_without_an_order_is_refused(tmp_path: Path) -> None:
+    some = world()
+    index = faiss.index_factory(24, "IVF4,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(some.rows.vectors)
+    index.add_with_ids(some.rows.vectors, 7 * np.arange(2 * HALF))
+    faiss.write_index(index, f"{tmp_path}/own.faiss")
+    with pytest.raises(BadInput, match="ids that are not the numbers of its rows"):
+        stores.examine(f"faiss:{tmp_path}/own.faiss?all=text", "text")
+
+
+def test_a_faiss_index_of_another_store_comes_with_its_ids(tmp_path: Path) -> None:
+    some = world()
+    rows = Rows([7 * key for key in some.rows.ids], some.rows.vectors, some.rows.kinds)
+    source, target, file = CLIENTS["parquet"].build(tmp_path, rows), f"faiss:{tmp_path}/new.faiss", tmp_path / "a.fold"
+    stores.calibrate(source, target, file, options(tmp_path, some.references))
+    ids = (tmp_path / "new.faiss.ids").read_text().splitlines()
+    assert ids == [str(key) for key in rows.ids]
+    fewer = Rows(rows.ids[1:], rows.vectors[1:], rows.kinds[1:])
+    CLIENTS["parquet"].build(tmp_path, fewer)
+    stores.update(source, target, file, options(tmp_path, some.references))
+    assert (tmp_path / "new.faiss.ids").read_text().splitlines() == ids[1:]
+    assert faiss.read_index(f"{tmp_path}/new.faiss").ntotal == len(fewer)
+
+
+def test_a_diagnosis_names_the_command_with_the_options_of_the_store(tmp_path: Path) -> None:
+    some = world()
+    source = CLIENTS["parquet"].build(tmp_path, some.rows)
+    np.save(tmp_path / "q.npy", some.references)
+    found, _ = stores.examine(source, "text", queries=tmp_path / "q.npy")
+    assert f'isthmus calibrate "{source}" --into parquet:NEW' in found.diagnosis.advice.steps[0]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -20,6 +20,8 @@ def torch_device(device: str, extra: str) -> str:
     kind, _, number = device.partition(":")
     if kind not in there or (number and not number.isdigit()):
         raise BadInput(f"torch has no device {device!r}; this installation has {', '.join(there)}, and auto.")
+    if number and int(number) >= (count := need("torch", extra=extra).cuda.device_count() if kind == "cuda" else 1):
+        raise BadInput(f"torch has no device {device!r}: the last one is '{kind}:{count - 1}'.")
     return device
 
 

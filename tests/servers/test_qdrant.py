@@ -97,6 +97,19 @@ def test_an_ordering_that_there_is_not_is_refused_with_those_that_there_are() ->
         opened_server("qdrant://localhost:6333/things?ordering=fast")
 
 
+def test_a_request_of_long_vectors_or_much_metadata_is_smaller_than_a_server_takes() -> None:
+    wide, facts = np.full((600, 4097), -1 / 3, np.float32), [("words", "word " * 20_000)]
+    ids, places = [f"d{at}" for at in range(600)], np.array([[at, 0] for at in range(600)])
+    with standing_in(StandIn()) as server:
+        vectors = opened_server(f"{server.place}/things")
+        vectors.write("1-a", FoldedRows("text", wide, places, ids, [()] * 600))
+        vectors.write("1-a", FoldedRows("text", wide[:, :2], places, ids, [facts] * 600))
+        written = [body["batch"] for path, _, body in server.asked if path.endswith("/points")]
+        assert max(len(json.dumps(one)) for one in written) < 32 << 20
+        assert sorted(point for one in written for point in one["ids"]) == sorted(2 * [at << 24 for at in range(600)])
+        vectors.close()
+
+
 @pytest.mark.parametrize("version", ["1.12.6", "0.11.0"])
 def test_a_server_that_is_too_old_is_refused_by_every_call(version: str) -> None:
     with standing_in(StandIn(version)) as server:

@@ -103,20 +103,28 @@ def _hnsw(load: Workload, constants: Constants) -> _Parts:
 
 
 def _postgres(load: Workload, constants: Constants, *, half: bool) -> _Parts:
-    graph = sizes.pg_hnsw_bytes(load.rows, load.width, half=half)
+    longer = load.width > sizes.PG_WIDEST[False]  # has an index of 16 bits, as with halfvec
+    graph = sizes.pg_hnsw_bytes(load.rows, load.width, half=half or longer)
+    folded = sizes.pg_table_bytes(load.rows, load.width)  # of 32 bits: only the index has 16
     raw = sizes.pg_table_bytes(load.rows, load.dim)
     texts = load.documents * (constants.of("store_document_bytes") + load.text_bytes)
     return _Parts(
         store=round(texts) + raw,
-        folded=sizes.pg_table_bytes(load.rows, load.width),  # of 32 bits: only the index has 16
+        folded=folded,
         index=graph,
-        memory=graph,
+        memory=graph or folded,
         basis="page layout, compared with PostgreSQL 18 and pgvector 0.8",
         stored_rate="pgvector_stored_rows_per_second",
         index_rate="pgvector_published_rows_per_second",
-        has_rates=not half,
-        note="" if graph else "vectors this long do not fit into a page of an index: use halfvec, or fewer dimensions",
+        has_rates=not half and not longer,
+        note=_note_on_length(load.width) if longer else "",
     )
+
+
+def _note_on_length(width: int) -> str:
+    if width > sizes.PG_WIDEST[True]:
+        return f"an index takes {sizes.PG_WIDEST[True]:,} numbers at most, so every vector of a modality is compared"
+    return f"vectors of more than {sizes.PG_WIDEST[False]:,} numbers have an index of 16 bits"
 
 
 def _qdrant(load: Workload, constants: Constants) -> _Parts:

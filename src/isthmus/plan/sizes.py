@@ -14,6 +14,7 @@ from isthmus.index.ivf import CELLS_PER_ROOT, ROWS_PER_CELL
 
 PAGE, USABLE = 8192, 8160  # of PostgreSQL
 PG_LINKS = 16  # m, pgvector's default
+PG_WIDEST = {False: 2000, True: 4000}  # numbers of a vector that an index takes, by whether they have 16 bits
 PG_ELEMENT, PG_ITEM, PG_TUPLE = 72, 4, 40  # bytes around a vector in HNSW; of a place in a page; around a row
 PG_INLINE = 2032  # of a row; a larger value is stored outside it
 PG_CHUNK, PG_OUTSIDE = 1996, 115  # of a piece there; of the row and the entries that point there
@@ -64,10 +65,12 @@ def pg_table_bytes(rows: int, width: int, *, half: bool = False) -> int:
 
 
 def pg_hnsw_bytes(rows: int, width: int, *, half: bool = False) -> int:
-    """An HNSW index of pgvector; 0 if a vector does not fit into a page, so that it cannot be indexed."""
-    neighbours = _aligned(4 + 2 * PG_LINKS * 6) + PG_ITEM  # two tuples on a page, the vector and its neighbours
+    """An HNSW index of pgvector; 0 if a vector is too long to be indexed."""
+    if width > PG_WIDEST[half]:
+        return 0
+    neighbours = _aligned(4 + 2 * PG_LINKS * 6) + PG_ITEM  # two tuples, the vector and its neighbours
     entry = _aligned(pg_vector_bytes(width, half=half) + PG_ELEMENT) + PG_ITEM + neighbours
-    return rows * PAGE // (USABLE // entry) if entry <= USABLE else 0
+    return rows * PAGE // (USABLE // entry) if entry <= USABLE else 2 * rows * PAGE  # on a page of its own each
 
 
 def _aligned(size: int) -> int:

@@ -197,7 +197,8 @@ def _server(store: Store, vectors: str | PublishedVectors | None) -> PublishedVe
     own = store.published(None if kept is None else str(kept))
     if own is None and vectors in postgres.NAMES:
         raise BadInput(
-            f"{store.database.path} has no pgvector 0.8 or later, so its vectors cannot be there. Use vectors='folder'."
+            f"{store.database.path} has no pgvector 0.8 or later, so its vectors cannot be there. Use "
+            "vectors='folder', or, if the database has it by now, make a copy of the collection: isthmus copy."
         )
     if own is None and kept in postgres.SHARDED:
         raise BadInput(f"{store.database.path} has no shards. Make them first: isthmus shards SERVER… --in URL.")

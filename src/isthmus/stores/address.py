@@ -50,6 +50,16 @@ class StoreAddress:
         """The last part of the place, without the end of a file's name."""
         return re.sub(r"\.\w+$", "", self.place.rstrip("/").rpartition("/")[2])
 
+    @property
+    def quoted(self) -> str:
+        """The address with its options and without passwords, as an argument of the shell.
+
+        >>> StoreAddress.read("chroma:data/photos?modality=kind").quoted
+        '"chroma:data/photos?modality=kind"'
+        """
+        options = "&".join(f"{name}={value}" for name, value in self.options.items())
+        return f'"{self.kind}:{without_password(f"{self.place}?{options}")}"' if options else str(self)
+
     def __str__(self) -> str:
         """The address without options and without a password: it is printed, and stored in files."""
         return f"{self.kind}:{without_password(self.place)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from isthmus._optional import need
 from isthmus.errors import BadInput
-from isthmus.stores.base import Batch, StoreDescription, the_field
+from isthmus.stores.base import Batch, StoreDescription, plain, the_field
 from isthmus.types import Matrix
 
 VECTORS = ("vector", "embedding", "vectors", "embeddings")
@@ -57,15 +58,26 @@ def schema_like(like: StoreDescription, dim: int, first: Batch) -> Any:
     if isinstance(like.native, arrow.Schema):
         columns = [vector if column.name == vector.name else column for column in like.native]
         return arrow.schema(columns)
-    metadata = arrow.Table.from_pylist(_plain(first)).schema
-    key = arrow.field(like.id_field, arrow.array(list(first.ids)).type)
-    return arrow.schema([key, vector, *(c for c in metadata if c.name not in (key.name, vector.name))])
+    rows, key = _rows(first, like), arrow.field(like.id_field, arrow.array(list(first.ids)).type)
+    names = dict.fromkeys(name for row in rows for name in row if name not in (key.name, vector.name))
+    others = [arrow.field(name, _type_of([row.get(name) for row in rows])) for name in names]
+    return arrow.schema([key, vector, *others])
+
+
+def _type_of(values: Sequence[Any]) -> Any:
+    """Return the type of a new column; a text where values have no type, or several."""
+    arrow = need("pyarrow", extra="parquet")
+    try:
+        found = arrow.array(values).type
+    except arrow.ArrowException:
+        return arrow.string()
+    return arrow.string() if arrow.types.is_null(found) else found
 
 
 def table(batch: Batch, like: StoreDescription, schema: Any) -> Any:
     """Return rows as a table of this schema."""
     arrow = need("pyarrow", extra="parquet")
-    rows = _plain(batch)
+    rows = _rows(batch, like)
     flat = arrow.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).ravel())
     columns: list[Any] = []
     for column in schema:
@@ -74,11 +86,29 @@ def table(batch: Batch, like: StoreDescription, schema: Any) -> Any:
         elif column.name == like.id_field:
             columns.append(arrow.array(list(batch.ids), type=column.type))
         else:
-            columns.append(arrow.array([row.get(column.name) for row in rows], type=column.type))
+            columns.append(_array([row.get(column.name) for row in rows], column))
     return arrow.Table.from_arrays(columns, schema=schema)
 
 
-def _plain(batch: Batch) -> Sequence[dict[str, Any]]:
-    if batch.texts is None:
+def _array(values: Sequence[Any], column: Any) -> Any:
+    arrow = need("pyarrow", extra="parquet")
+    if arrow.types.is_string(column.type):
+        values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    try:
+        return arrow.array(values, type=column.type)
+    except arrow.ArrowException as error:
+        raise BadInput(
+            f"The field {column.name!r} has values of several types, and a column has one, here {column.type} "
+            f"({error}). Calibrate into a store of another kind."
+        ) from None
+
+
+def _rows(batch: Batch, like: StoreDescription) -> Sequence[dict[str, Any]]:
+    """Return the metadata of rows: as it is from a table, else as JSON has it, with the texts."""
+    if isinstance(like.native, need("pyarrow", extra="parquet").Schema):
         return [dict(row) for row in batch.metadata]
-    return [{**row, "document": text} for row, text in zip(batch.metadata, batch.texts, strict=True)]
+    texts = batch.texts or [None] * len(batch)
+    return [
+        {**plain(row), **({} if batch.texts is None else {"document": text})}
+        for row, text in zip(batch.metadata, texts, strict=True)
+    ]

@@ -12,6 +12,7 @@ the same order. With the length q of the folded query:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -107,7 +108,8 @@ class StoreKind:
     """A kind of store.
 
     ``options``: those of its addresses. ``values``: the metrics that a new store can have, the default first, and which
-    of ``VALUES`` the client returns under each.
+    of ``VALUES`` the client returns under each. ``clients``: packages whose errors say that a store does not answer, or
+    refuses.
     """
 
     example: str
@@ -115,7 +117,18 @@ class StoreKind:
     values: Mapping[str, str]
     source: Callable[[StoreAddress], VectorSource]
     target: Callable[[StoreAddress, VectorSource | None], VectorTarget]
+    clients: tuple[str, ...] = ()
     passes_options: bool = False  # others belong to the address of the server
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata as JSON has it: NaN and infinity become None, and what JSON has not becomes a text.
+
+    >>> plain({"year": 2021, "price": float("nan"), "tags": ("a", "b"), "id": 1 + 2j})
+    {'year': 2021, 'price': None, 'tags': ['a', 'b'], 'id': '(1+2j)'}
+    """
+    found: dict[str, Any] = json.loads(json.dumps(row, default=str), parse_constant=lambda _: None)
+    return found
 
 
 def the_field(wanted: str | None, named: Iterable[str], known: Sequence[str], what: str, option: str) -> str:

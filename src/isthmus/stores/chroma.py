@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from isthmus._optional import need
 from isthmus.errors import CannotReach, CannotRead, UnknownName
 from isthmus.registry import suggestion
 from isthmus.stores.address import StoreAddress
-from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource
+from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource, plain
 
 SPACES = {INNER: "ip", COSINE: "cosine", L2: "l2"}
 PEEKED = 100  # rows whose metadata shows the fields
@@ -85,8 +86,9 @@ class ChromaTarget:
 
     def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.place, self.name = address.folder_and_name()
-        shared = isinstance(beside, ChromaSource) and beside.place == self.place
-        self.client = beside.client if shared and isinstance(beside, ChromaSource) else connect(self.place, create=True)
+        self.source = beside if isinstance(beside, ChromaSource) else None
+        shared = self.source if self.source is not None and self.source.place == self.place else None
+        self.client = connect(self.place, create=True) if shared is None else shared.client
 
     def exists(self) -> bool:
         """Whether a collection has this name."""
@@ -95,20 +97,25 @@ class ChromaTarget:
     @contextmanager
     def writing(self, dim: int, metric: str, like: StoreDescription) -> Iterator[Callable[[Batch], None]]:  # noqa: ARG002
         """Make the collection without an embedding function: queries come as folded vectors."""
-        configuration = {"hnsw": {"space": SPACES[metric]}}
-        if not self.exists():
+        configuration, is_new = {"hnsw": {"space": SPACES[metric]}}, not self.exists()
+        if is_new:
             self.client.create_collection(self.name, configuration=configuration, embedding_function=None)
         collection = self.client.get_collection(self.name, embedding_function=None)
+        metadata: Callable[[Mapping[str, Any]], dict[str, Any]] = _scalars if self.source is None else dict
 
         def write(batch: Batch) -> None:
+            ids, rows = list(map(str, batch.ids)), list(map(metadata, batch.metadata))
+            texts = batch.texts or [None] * len(batch)
+            if not is_new:
+                _delete_stale(collection, dict(zip(ids, zip(rows, texts, strict=True), strict=True)))
             for has_text in (False, True):
-                rows = [at for at in range(len(batch)) if (_text(batch, at) is not None) is has_text]
-                if rows:
+                some = [at for at, text in enumerate(texts) if (text is not None) is has_text]
+                if some:
                     collection.upsert(
-                        ids=[str(batch.ids[at]) for at in rows],
-                        embeddings=batch.vectors[rows],
-                        metadatas=[dict(batch.metadata[at]) or None for at in rows],
-                        documents=[_text(batch, at) for at in rows] if has_text else None,
+                        ids=[ids[at] for at in some],
+                        embeddings=batch.vectors[some],
+                        metadatas=[rows[at] or None for at in some],
+                        documents=[texts[at] for at in some] if has_text else None,
                     )
 
         yield write
@@ -125,8 +132,25 @@ class ChromaTarget:
         """Hold nothing open."""
 
 
-def _text(batch: Batch, at: int) -> str | None:
-    return None if batch.texts is None else batch.texts[at]
+def _delete_stale(collection: Any, rows: Mapping[str, tuple[Mapping[str, Any], str | None]]) -> None:
+    """Delete rows that have lost a field or their text: an upsert would keep it."""
+    found = collection.get(ids=list(rows), include=["metadatas", "documents"])
+    stale = [
+        key
+        for key, had, text in zip(found["ids"], found["metadatas"], found["documents"], strict=True)
+        if (had or {}).keys() - rows[key][0].keys() or (text is not None and rows[key][1] is None)
+    ]
+    if stale:
+        collection.delete(ids=stale)
+
+
+def _scalars(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata as Chroma takes it: None is left out, and lists and objects become JSON."""
+    return {
+        name: value if isinstance(value, str | int | float) else json.dumps(value)
+        for name, value in plain(row).items()
+        if value is not None
+    }
 
 
 KIND = StoreKind(
@@ -135,4 +159,5 @@ KIND = StoreKind(
     values={INNER: "1 − inner", COSINE: "1 − cosine", L2: "squared distance"},
     source=ChromaSource,
     target=ChromaTarget,
+    clients=("chromadb", "httpx"),
 )

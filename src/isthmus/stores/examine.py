@@ -22,7 +22,7 @@ from isthmus.stores.address import StoreAddress
 from isthmus.stores.base import Batch, Id
 from isthmus.stores.calibrate import DRIFT
 from isthmus.stores.fold import Fold
-from isthmus.stores.kinds import open_source
+from isthmus.stores.kinds import explained, open_source
 from isthmus.stores.references import ReferenceVectors
 from isthmus.stores.sampling import Modality, Progress, StorePass, StoreSample, batches, no_progress, scan
 from isthmus.types import Matrix, Names, Rows
@@ -40,7 +40,7 @@ def examine(
 ) -> tuple[Examination, str]:
     """Diagnose a store; return the findings, and what the queries are. ``fold`` shows what it changes."""
     address = StoreAddress.read(store)
-    with closing(open_source(address)) as source:
+    with explained(address), closing(open_source(address)) as source:
         description = source.describe()
         modality = Modality(address, description.fields)
         seen = scan(source, description, modality, progress)
@@ -149,9 +149,9 @@ def _drawn(sample: StoreSample) -> StoreSample:
 def _steps(address: StoreAddress, level: Level, fold: Fold | None, drifted: bool) -> tuple[str, ...]:
     if fold is None and level in (Level.UNFAIR, Level.UNSURE):
         return (
-            f"Run `isthmus calibrate {address} --into {address.kind}:NEW`: it writes calibrated vectors beside "
+            f"Run `isthmus calibrate {address.quoted} --into {address.kind}:NEW`: it writes calibrated vectors beside "
             "these, and a file that turns queries. `isthmus diagnose --fold FILE` shows what it changes.",
         )
     if fold is not None and drifted:
-        return (f"The vectors have drifted: run `isthmus calibrate {address} --into {fold.target} --update`.",)
+        return (f"The vectors have drifted: run `isthmus calibrate {address.quoted} --into {fold.target} --update`.",)
     return ("Nothing needs to be done. Diagnose the store again after many rows were added or deleted.",)

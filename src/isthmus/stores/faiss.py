@@ -1,7 +1,7 @@
 """A Faiss index, with its ids and modalities in files beside it: ``faiss:INDEX?ids=FILE&modality=FILE``.
 
 A file has a line for each row (or is a .npy array). Rows keep their order, so the ids of the old index are those of
-the new one.
+the new one; an ``IndexIDMap`` becomes another. From a store of another kind, ``INDEX.ids`` has a line for each row.
 """
 
 from __future__ import annotations
@@ -37,27 +37,30 @@ class FaissSource:
             index = faiss.read_index(str(self.path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
         except RuntimeError as error:
             raise BadFile(f"{self.path} is no Faiss index, or damaged: {error}") from None
-        if hasattr(index, "make_direct_map"):
+        if faiss.try_extract_index_ivf(index) is not None:
             index = faiss.read_index(str(self.path))
-            index.make_direct_map()
+            try:
+                faiss.extract_index_ivf(index).make_direct_map()
+            except RuntimeError:
+                raise BadInput(
+                    f"{self.path} has cells, and ids that are not the numbers of its rows, so its vectors do not come "
+                    "back in an order. Put them into Parquet, or an IndexIDMap."
+                ) from None
         return index
 
     @cached_property
-    def _stored(self) -> tuple[Any, Any]:
-        """The index that holds the vectors, and the ids of an index with a map of them."""
+    def own_ids(self) -> Any:
+        """The ids of an index with a map of them; None if it has none."""
         faiss = need("faiss", extra="ann")
         index = faiss.downcast_index(self.index)
-        if isinstance(index, faiss.IndexIDMap):
-            return faiss.downcast_index(index.index), faiss.vector_to_array(index.id_map)
-        return index, None
+        return faiss.vector_to_array(index.id_map) if isinstance(index, faiss.IndexIDMap) else None
 
     @cached_property
     def ids(self) -> Sequence[Id]:
         """The ids of all rows."""
         if "ids" in self.options:
             return self._column(self.options["ids"])
-        own = self._stored[1]
-        return range(self.index.ntotal) if own is None else own.tolist()
+        return range(self.index.ntotal) if self.own_ids is None else self.own_ids.tolist()
 
     @cached_property
     def modality(self) -> Sequence[Any] | None:
@@ -80,12 +83,14 @@ class FaissSource:
 
     def describe(self) -> StoreDescription:
         """Return the size of the index."""
-        fields = () if self.modality is None else (self.options[MODALITY],)
+        fields = () if self.modality is None else (MODALITY,)
         return StoreDescription(int(self.index.ntotal), int(self.index.d), fields)
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield rows in the order of the index."""
-        stored = self._stored[0]
+        faiss = need("faiss", extra="ann")
+        whole = faiss.downcast_index(self.index)
+        stored = whole if self.own_ids is None else faiss.downcast_index(whole.index)
         total = int(self.index.ntotal)
         for start in range(0, total, size):
             count = min(size, total - start)
@@ -97,7 +102,7 @@ class FaissSource:
             yield Batch(ids, vectors, [self._metadata(row) for row in range(start, start + count)])
 
     def _metadata(self, row: int) -> dict[str, Any]:
-        return {} if self.modality is None else {self.options[MODALITY]: self.modality[row]}
+        return {} if self.modality is None else {MODALITY: self.modality[row]}
 
     def close(self) -> None:
         """Hold nothing open."""
@@ -108,12 +113,14 @@ class FaissTarget:
 
     whole = True
 
-    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:  # noqa: ARG002 - a file has no connection
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.path, self.factory = Path(address.place), address.options.get("index", "Flat")
+        self.source = beside if isinstance(beside, FaissSource) else None
+        self.ids_path = self.path.with_name(f"{self.path.name}.ids")
 
     def exists(self) -> bool:
-        """Whether the file is there."""
-        return self.path.exists()
+        """Whether a file is there."""
+        return self.path.exists() or (self.source is None and self.ids_path.exists())
 
     @contextmanager
     def writing(self, dim: int, metric: str, like: StoreDescription) -> Iterator[Callable[[Batch], None]]:  # noqa: ARG002
@@ -127,10 +134,24 @@ class FaissTarget:
                 f"An index {self.factory!r} has to be trained. Write Flat or HNSW32, or build it from Parquet."
             )
 
+        own = None if self.source is None else self.source.own_ids
+        if own is not None:
+            index = faiss.IndexIDMap2(index)
+        ids: list[str] = []
+
         def write(batch: Batch) -> None:
-            index.add(np.ascontiguousarray(batch.vectors, dtype=np.float32))
+            vectors = np.ascontiguousarray(batch.vectors, dtype=np.float32)
+            if own is None:
+                index.add(vectors)
+            else:
+                index.add_with_ids(vectors, own[index.ntotal : index.ntotal + len(batch)])
+            if self.source is None:
+                ids.extend(map(str, batch.ids))
 
         yield write
+        if self.source is None:
+            with replacing(self.ids_path) as draft:
+                draft.write_text("".join(f"{key}\n" for key in ids), encoding="utf-8")
         with replacing(self.path) as draft:
             faiss.write_index(index, str(draft))
 

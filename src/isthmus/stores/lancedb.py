@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,9 @@ class LanceTarget:
 
     whole = False
 
-    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:  # noqa: ARG002 - folders are not locked
+    def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.place, self.name = address.folder_and_name()
-        self.wanted = address.options.get("id")
+        self.source, self.wanted = beside, address.options.get("id")
         self.database = need("lancedb", extra="lancedb").connect(self.place)
 
     def exists(self) -> bool:
@@ -99,20 +100,23 @@ class LanceTarget:
 
         yield write
 
+    @cached_property
     def _id_field(self) -> str:
+        """The column of the ids, which has the name that it has in the source."""
+        of_source = () if self.source is None else (self.source.describe().id_field,)
         names = self.database.open_table(self.name).schema.names
-        return the_field(self.wanted, IDS, names, "ids", "id")
+        return the_field(self.wanted, [*of_source, *IDS], names, "ids", "id")
 
     def ids(self) -> Iterator[Sequence[Id]]:
         """Yield the ids."""
-        field = self._id_field()
-        for batch in self.database.open_table(self.name).search().select([field]).to_batches(batch_size=1000):
-            yield batch.column(field).to_pylist()
+        rows = self.database.open_table(self.name).search().select([self._id_field])
+        for batch in rows.to_batches(batch_size=1000):
+            yield batch.column(self._id_field).to_pylist()
 
     def delete(self, ids: Sequence[Id]) -> None:
         """Delete rows."""
         quoted = ", ".join(str(key) if isinstance(key, int) else "'" + key.replace("'", "''") + "'" for key in ids)
-        self.database.open_table(self.name).delete(f"{self._id_field()} IN ({quoted})")
+        self.database.open_table(self.name).delete(f"`{self._id_field}` IN ({quoted})")
 
     def close(self) -> None:
         """Hold nothing open."""

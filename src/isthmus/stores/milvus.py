@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,18 @@ import numpy as np
 from isthmus._optional import need
 from isthmus.errors import CannotReach, CannotRead, UnknownName
 from isthmus.stores.address import StoreAddress
-from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource, the_field
+from isthmus.stores.base import (
+    COSINE,
+    INNER,
+    L2,
+    Batch,
+    Id,
+    StoreDescription,
+    StoreKind,
+    VectorSource,
+    plain,
+    the_field,
+)
 
 METRICS = {INNER: "IP", COSINE: "COSINE", L2: "L2"}
 PEEKED = 100  # rows whose fields are shown, if the collection takes any
@@ -49,7 +60,7 @@ class MilvusSource:
             known = [name for name, one in self.fields.items() if one["type"].name == "FLOAT_VECTOR"]
             only = known if len(known) == 1 else []
             self.vector = the_field(address.options.get("vector"), only, known, "vectors", "vector")
-            self.dynamic = bool(described.get("enable_dynamic_field"))
+            self.has_numbers = self.fields[self.key]["type"].name == "INT64"
             self.client.load_collection(self.name)
         except BaseException:
             self.client.close()
@@ -61,7 +72,7 @@ class MilvusSource:
         first: Batch | None = next(self.batches(PEEKED), None)
         fields = dict.fromkeys(name for row in (first.metadata if first else ()) for name in row)
         dim = int(self.fields[self.vector]["params"]["dim"])
-        return StoreDescription(int(count), dim, tuple(fields), self.key, self.vector, self.fields)
+        return StoreDescription(int(count), dim, tuple(fields), self.key, self.vector)
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield entities in the order of their keys."""
@@ -86,9 +97,9 @@ class MilvusTarget:
 
     def __init__(self, address: StoreAddress, beside: VectorSource | None) -> None:
         self.place, self.name = address.folder_and_name()
-        self.own = not (isinstance(beside, MilvusSource) and beside.place == self.place)
-        shares = isinstance(beside, MilvusSource) and not self.own
-        self.client = beside.client if isinstance(beside, MilvusSource) and shares else connect(self.place, create=True)
+        self.source = beside if isinstance(beside, MilvusSource) else None
+        self.own = self.source is None or self.source.place != self.place
+        self.client = connect(self.place, create=True) if self.source is None or self.own else self.source.client
 
     def exists(self) -> bool:
         """Whether a collection has this name."""
@@ -102,13 +113,13 @@ class MilvusTarget:
         def write(batch: Batch) -> None:
             nonlocal kind
             if kind is None:
-                is_number = isinstance(like.native, dict) and like.native[like.id_field]["type"].name == "INT64"
-                kind = int if is_number else str
+                kind = int if self.source and self.source.has_numbers else str
                 self._create(dim, metric, like, kind)
             texts = batch.texts or [None] * len(batch)
+            metadata: Callable[[Mapping[str, Any]], dict[str, Any]] = plain if self.source is None else dict
             rows = [
                 {
-                    **{name: value for name, value in row.items() if value is not None},
+                    **{name: value for name, value in metadata(row).items() if value is not None},
                     **({} if text is None else {"document": text}),
                     like.id_field: kind(key),
                     like.vector_field: vector.tolist(),
@@ -121,8 +132,11 @@ class MilvusTarget:
         self.client.flush(self.name)
 
     def _kind(self) -> type:
+        return int if self._key()["type"].name == "INT64" else str
+
+    def _key(self) -> Mapping[str, Any]:
         fields = self.client.describe_collection(self.name)["fields"]
-        return int if next(one for one in fields if one.get("is_primary"))["type"].name == "INT64" else str
+        return next(one for one in fields if one.get("is_primary"))
 
     def _create(self, dim: int, metric: str, like: StoreDescription, kind: type) -> None:
         types = need("pymilvus", extra="milvus").DataType
@@ -138,8 +152,7 @@ class MilvusTarget:
 
     def ids(self) -> Iterator[Sequence[Id]]:
         """Yield the keys."""
-        fields = self.client.describe_collection(self.name)["fields"]
-        key = next(one["name"] for one in fields if one.get("is_primary"))
+        key = self._key()["name"]
         pages = self.client.query_iterator(self.name, batch_size=1000, output_fields=[key])
         try:
             while rows := pages.next():
@@ -164,4 +177,5 @@ KIND = StoreKind(
     values={INNER: "inner", COSINE: "cosine", L2: "squared distance"},
     source=MilvusSource,
     target=MilvusTarget,
+    clients=("pymilvus", "grpc"),
 )

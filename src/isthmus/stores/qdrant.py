@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -18,7 +18,7 @@ from isthmus._optional import need
 from isthmus.errors import BadInput, CannotReach, CannotRead, UnknownName
 from isthmus.registry import lookup, suggestion
 from isthmus.stores.address import StoreAddress
-from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource
+from isthmus.stores.base import COSINE, INNER, L2, Batch, Id, StoreDescription, StoreKind, VectorSource, plain
 
 DISTANCES = {INNER: "DOT", COSINE: "COSINE", L2: "EUCLID"}
 PEEKED = 100  # rows whose payload shows the fields
@@ -152,16 +152,16 @@ def _point(key: Id, row: dict[str, Any]) -> tuple[Id, dict[str, Any]]:
     """Return an id that Qdrant takes, and the payload with the original one if it is another."""
     if isinstance(key, int) and key >= 0:
         return key, row
-    try:
-        return str(UUID(str(key))), row
-    except ValueError:
-        return str(uuid5(NAMESPACE_URL, str(key))), {**row, ORIGINAL: key}
+    with suppress(ValueError):
+        if str(UUID(str(key))) == key:  # others are UUIDs, too, and come back in this form
+            return key, row
+    return str(uuid5(NAMESPACE_URL, str(key))), {**row, ORIGINAL: key}
 
 
 def _payloads(batch: Batch) -> list[dict[str, Any]]:
-    if batch.texts is None:
-        return [dict(row) for row in batch.metadata]
-    return [{**row, "document": text} for row, text in zip(batch.metadata, batch.texts, strict=True)]
+    texts = batch.texts or [None] * len(batch)
+    pairs = zip(batch.metadata, texts, strict=True)
+    return [{**plain(row), **({} if text is None else {"document": text})} for row, text in pairs]
 
 
 KIND = StoreKind(
@@ -170,4 +170,5 @@ KIND = StoreKind(
     values={INNER: "inner", COSINE: "cosine", L2: "distance"},
     source=QdrantSource,
     target=QdrantTarget,
+    clients=("qdrant_client", "httpx"),
 )

@@ -24,7 +24,8 @@ from isthmus.stores.base import MODALITY, Batch, Id, StoreDescription, VectorSou
 from isthmus.types import Matrix, Names, Vectors, part_name
 
 SAMPLE = 20_000  # rows of each modality
-AT_ONCE = 1000  # rows of a batch
+AT_ONCE = 1000  # rows of a batch,
+NUMBERS = 1 << 19  # or as many as have so many numbers: servers reject requests of 32 MB, at some 20 bytes a number
 SEED = 20240607
 
 Progress = Callable[[int, int], None]
@@ -62,7 +63,8 @@ class Modality:
 
     def __init__(self, address: StoreAddress, fields: tuple[str, ...]) -> None:
         self.all = part_name(address.options["all"]) if "all" in address.options else None
-        self.field = address.options.get("modality", MODALITY)
+        of_faiss = address.kind == "faiss"  # whose option names a file
+        self.field = MODALITY if of_faiss else address.options.get("modality", MODALITY)
         if self.all is None and self.field not in fields:
             known = ", ".join(fields) or "none"
             hint = suggestion(self.field, fields) if "modality" in address.options else ""
@@ -84,12 +86,10 @@ class Modality:
         return np.array(names, dtype=str)
 
 
-def batches(
-    source: VectorSource, description: StoreDescription, progress: Progress = no_progress, size: int = AT_ONCE
-) -> Iterator[Batch]:
+def batches(source: VectorSource, description: StoreDescription, progress: Progress = no_progress) -> Iterator[Batch]:
     """Yield the batches of a store, with progress; a vector that cannot be normalised is refused."""
     done = 0
-    for batch in source.batches(size):
+    for batch in source.batches(max(1, min(AT_ONCE, NUMBERS // max(1, description.dim)))):
         if batch.vectors.shape != (len(batch), description.dim):
             raise BadInput(
                 f"Vectors of shape {batch.vectors.shape} came where {description.dim} dimensions were expected."

@@ -236,7 +236,7 @@ class PostgresDatabase:
     def _commit(self, connection: Connection) -> None:
         try:
             connection.execute("COMMIT")
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             if connection.closed:
                 raise explain.uncertain(error, self.path) from error
             raise

@@ -15,7 +15,7 @@ MISSING = ("42P01", "3F000", "42703")  # a table, a schema, a column
 PRIVILEGE = "42501"
 READ_ONLY = "25006"
 TOO_MANY = ("too many c", "connection slots")  # clients or connections; no state comes with it
-STATEMENT_TIMEOUT = "57014"
+TIMEOUTS = ("57014", "25P03", "25P04")  # of a statement, of an idle transaction, of a whole one
 LOCKED = "55P03"
 NOT_CONNECTED = "08001"
 
@@ -35,9 +35,11 @@ def explained(error: psycopg.Error, place: str) -> IsthmusError:  # noqa: C901 -
             f"{place} cannot grow: the server's disk is full ({said}). Nothing acknowledged is lost. Make room and run "
             "it again."
         )
-    if state == STATEMENT_TIMEOUT:
+    if state in TIMEOUTS:
         return CannotReach(
             f"{place}: the server stopped a statement ({said}). Try again, or raise statement_timeout for this role."
+            if state == TIMEOUTS[0]
+            else f"{place}: the server ended a transaction ({said}). Try again, or raise that timeout for this role."
         )
     if state == LOCKED:
         return CannotWrite(f"{place} is locked by another writer ({said}). Try again when it has finished.")

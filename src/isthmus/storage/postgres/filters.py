@@ -17,15 +17,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from isthmus.errors import BadInput
 from isthmus.storage.facts import Scalar, facts, readable
-from isthmus.storage.where import COLUMNS, All, Compare, Condition, Either, Everything, Exists, Not, OneOf, parse
+from isthmus.storage.where import (
+    COLUMNS,
+    VALUES,
+    All,
+    Compare,
+    Condition,
+    Either,
+    Everything,
+    Exists,
+    Not,
+    OneOf,
+    parse,
+)
 
 SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 FEW = 16  # values that are looked up in the index, one by one; more are compared with each document's
+SENT = 1_000  # values of a statement that is sent for each query, and to each shard; PostgreSQL takes 65,535 in all
 WHOLE = 2.0**53  # from here on every float is a whole number
 BEYOND = "1e400"  # stands for infinity, which JSON has not: larger than every float
 
-__all__ = ["Sql", "compiled", "facts_json", "listed_json", "parse"]
+__all__ = ["Sql", "compiled", "facts_json", "listed_json", "parse", "pushes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,21 @@ class Sql:
 
 def compiled(condition: Condition) -> Sql:
     """Turn a condition into SQL."""
+    found = _compiled(condition)
+    if (count := len(found.values)) > VALUES:
+        raise BadInput(
+            f"The filter compares with {count:,} values; {VALUES:,} is the most. Search in several steps, or "
+            "store what they have in common as metadata."
+        )
+    return found
+
+
+def pushes(condition: Condition) -> bool:
+    """Whether a condition is sent with a search; one with many values is looked up first, and its rows are sent."""
+    return len(_compiled(condition).values) <= SENT
+
+
+def _compiled(condition: Condition) -> Sql:
     match condition:
         case Everything():
             return Sql("TRUE")
@@ -48,7 +77,7 @@ def compiled(condition: Condition) -> Sql:
         case Exists(name):
             return Sql("TRUE") if name in COLUMNS else Sql("d.facts ? %s", (_plain(name),))
         case Not(inner):
-            found = compiled(inner)
+            found = _compiled(inner)
             return Sql(f"NOT ({found.text})", found.values)
         case All(several):
             return _joined(" AND ", several)
@@ -57,7 +86,7 @@ def compiled(condition: Condition) -> Sql:
 
 
 def _joined(word: str, several: Iterable[Condition]) -> Sql:
-    found = [compiled(one) for one in several]
+    found = [_compiled(one) for one in several]
     return Sql(word.join(f"({one.text})" for one in found), tuple(value for one in found for value in one.values))
 
 

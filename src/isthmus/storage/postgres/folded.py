@@ -28,7 +28,7 @@ from psycopg import sql
 from isthmus.errors import CannotWrite
 from isthmus.storage.postgres.address import NAMES, PostgresAddress
 from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
-from isthmus.storage.postgres.filters import Sql, compiled, listed_json
+from isthmus.storage.postgres.filters import Sql, compiled, listed_json, pushes
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
 from isthmus.storage.where import Condition
@@ -55,7 +55,7 @@ SELECT document, passage, -(vector <#> {query}) AS inner_product FROM (
   ORDER BY d.vector::{kind}({width}) <#> {query}::{kind}({width}) LIMIT {limit}) AS best
 ORDER BY inner_product DESC, document, passage LIMIT {k}
 """
-FOUND = "SELECT width, to_regclass(quote_ident(%s)) IS NOT NULL FROM publications WHERE key = %s"
+FOUND = "SELECT width, to_regclass(quote_ident(%s)) IS NOT NULL, about FROM publications WHERE key = %s"
 GRANTS = """
 SELECT privilege_type, CASE WHEN grantee != 0 THEN pg_get_userbyid(grantee) END
 FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner)))
@@ -147,7 +147,7 @@ class PostgresFolded:
         inner = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k, 2), -1, np.int64)
         passing = rows_passing(modality, where)
-        with self._on(key, write=False) as (connection, table):
+        with self._on(key, write=False, last=where.last) as (connection, table):
             connection.execute(_settings(k))
             exact = _are_few(connection, table, key, passing, where)
             if exact:
@@ -169,14 +169,14 @@ class PostgresFolded:
     def count(self, key: str, modality: str, where: RowFilter) -> int:
         """Return how many rows a search may find, exactly."""
         passing = rows_passing(modality, where)
-        with self._on(key, write=False) as (connection, table):
+        with self._on(key, write=False, last=where.last) as (connection, table):
             statement = f"SELECT count(*) FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text}"
             found = connection.execute(statement, (key, *passing.values)).fetchone()
         return int(found[0]) if found else 0
 
-    def pushes(self, condition: Condition) -> bool:  # noqa: ARG002 - all of them
-        """Whether the server can apply a condition exactly: every one is compiled to SQL."""
-        return True
+    def pushes(self, condition: Condition) -> bool:
+        """Whether the server can apply a condition exactly: every one is compiled to SQL, unless it is very long."""
+        return pushes(condition)
 
     def drop(self, key: str) -> None:
         """Delete a publication with its table; one that is not there is ignored."""
@@ -243,12 +243,19 @@ class PostgresFolded:
         return "halfvec" if self.address == NAMES[1] or width > WIDEST["vector"] else "vector"
 
     @contextmanager
-    def _on(self, key: str, *, write: bool = True) -> Iterator[tuple[Connection, PublicationTable]]:
-        """Yield a transaction, and the table of a publication."""
+    def _on(
+        self, key: str, *, write: bool = True, last: int | None = None
+    ) -> Iterator[tuple[Connection, PublicationTable]]:
+        """Yield a transaction, and the table of a publication; an error if it lacks documents up to the last.
+
+        It may: where a URL names several servers, this connection may be to a replica that is behind.
+        """
         with self._transaction(write=write) as connection:
             found = connection.execute(FOUND, (_name(key), key)).fetchone()
             if found is None:
                 raise self._missing(key)
+            if last is not None and not reaches(found[2], last):
+                raise NotPublished(f"{self._place}: publication {key} lacks documents here, as on a replica behind.")
             try:
                 yield connection, PublicationTable(_name(key) if found[1] else "folded", int(found[0]))
             except psycopg.errors.UndefinedTable:  # dropped meanwhile
@@ -298,6 +305,11 @@ def _are_few(connection: Connection, table: PublicationTable, key: str, passing:
     some = f"SELECT FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text} LIMIT {EXACT_BELOW}"
     found = connection.execute(f"SELECT count(*) FROM ({some}) AS few", (key, *passing.values), prepare=False)
     return int((found.fetchone() or (0,))[0]) < EXACT_BELOW
+
+
+def reaches(about: str | None, last: int) -> bool:
+    """Whether a publication has the documents up to a row."""
+    return about is not None and About.from_json(about).last >= last
 
 
 def rows_passing(modality: str, where: RowFilter) -> Sql:

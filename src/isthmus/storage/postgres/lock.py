@@ -23,12 +23,11 @@ FITTING = "fitting"
 BUILDING = "building"
 KEY = "hashtextextended(%s, 0)"
 HOLDER = """
-SELECT a.application_name, coalesce(a.client_addr::text, 'this machine'),
-  to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS')
+SELECT a.application_name, a.client_addr::text, to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS')
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(%s, 0)
-AND l.database = a.datid AND l.pid != pg_backend_pid()
+AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.pid != pg_backend_pid()
 ORDER BY l.mode = 'ExclusiveLock' DESC, a.backend_start LIMIT 1
 """
 
@@ -72,7 +71,11 @@ class AdvisoryLock:
 
     def _who(self) -> str:
         found = self._database.one(HOLDER, _name(self._database, WRITING))
-        return f"{found[0] or 'another program'} at {found[1]}, since {found[2]}" if found else "another process"
+        if not found:
+            return "another process"
+        name, address, since = found  # the server says the last two of other roles to some roles only
+        at = f" at {address}" if address else ""
+        return f"{name or 'another program'}{at}" + (f", since {since}" if since else "")
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def move(url: str, number: int, place: str) -> bool:
         shard = Shard(number, old.server, options, old.schema, old.token)
         connection.execute(_altered(old, options))
         if user:
-            connection.execute(sql.SQL("DROP USER MAPPING FOR CURRENT_USER SERVER {}").format(_server(shard)))
+            connection.execute(sql.SQL("DROP USER MAPPING IF EXISTS FOR CURRENT_USER SERVER {}").format(_server(shard)))
             connection.execute(_mapping(shard, user))
         with named(shard):
             remotely(connection, shard, _on_shard(connection, shard))

@@ -35,8 +35,17 @@ from isthmus.errors import BadFile, CannotReach, IsthmusError
 from isthmus.storage.postgres import explain
 from isthmus.storage.postgres.address import SHARDED, PostgresAddress
 from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
-from isthmus.storage.postgres.filters import Sql, listed_json
-from isthmus.storage.postgres.folded import AGAIN, COLUMNS, EXACT_BELOW, MOST, WIDEST, rows_passing, vector_text
+from isthmus.storage.postgres.filters import Sql, listed_json, pushes
+from isthmus.storage.postgres.folded import (
+    AGAIN,
+    COLUMNS,
+    EXACT_BELOW,
+    MOST,
+    WIDEST,
+    reaches,
+    rows_passing,
+    vector_text,
+)
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.shards import LISTED, Shard, answers, listed, remotely, schema_of
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter, ShardsDown
@@ -152,7 +161,7 @@ class PostgresSharded:
         only = Sql(f"d.key = %s AND {only.text}", (key, *only.values))
         with self._transaction(write=False) as (connection, all_of_them):
             asked = [shard for shard in all_of_them if shard.name not in where.without]
-            width = self._checked(connection, key, asked)
+            width = self._checked(connection, key, asked, where.last)
             filtered = where.condition is not None or where.only is not None
             few = _with_few(connection, asked, only) if filtered else []
             for at, query in enumerate(queries):
@@ -165,14 +174,14 @@ class PostgresSharded:
         """Return how many rows a search may find, exactly."""
         only = rows_passing(modality, where)
         with self._transaction(write=False) as (connection, there):
-            self._checked(connection, key, there)
+            self._checked(connection, key, there, where.last)
             each = [f"SELECT count(*) AS n FROM {shard.table} d WHERE d.key = %s AND {only.text}" for shard in there]
             statement = f"SELECT sum(n)::bigint FROM ({' UNION ALL '.join(each)}) AS counted"
             return int(connection.execute(statement, (key, *only.values) * len(there)).fetchall()[0][0])
 
-    def pushes(self, condition: Condition) -> bool:  # noqa: ARG002 - all of them
-        """Whether the server can apply a condition exactly: every one is compiled to SQL."""
-        return True
+    def pushes(self, condition: Condition) -> bool:
+        """Whether the server can apply a condition exactly: every one is compiled to SQL, unless it is very long."""
+        return pushes(condition)
 
     def drop(self, key: str) -> None:
         """Delete a publication with its indexes; one that is not there is ignored."""
@@ -203,10 +212,11 @@ class PostgresSharded:
                 if not connection.execute(f"UPDATE {name} SET change = %s WHERE key = %s", (change, key)).rowcount:
                     raise self._missing(key)
 
-    def _checked(self, connection: Connection, key: str, asked: Sequence[Shard]) -> int:
-        """Return the width of a publication's vectors; an error if it is lost, also on one of these shards."""
-        found = connection.execute("SELECT width, change FROM sharded_publications WHERE key = %s", (key,)).fetchone()
-        if found is None:
+    def _checked(self, connection: Connection, key: str, asked: Sequence[Shard], last: int) -> int:
+        """Return the width of a publication's vectors; an error if it, or one of these shards, lacks some."""
+        of_key = "SELECT width, change, about FROM sharded_publications WHERE key = %s"
+        found = connection.execute(of_key, (key,)).fetchone()
+        if found is None or not reaches(found[2], last):
             raise self._missing(key)
         each = [f"SELECT {shard.number}, change FROM {shard.marks} WHERE key = %s" for shard in asked]
         marks: dict[int, int] = (

@@ -15,9 +15,10 @@ fewer be enough. Servers from 1.13 on: earlier ones cannot count the points that
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from threading import RLock
@@ -37,7 +38,9 @@ from isthmus.types import Matrix, Rows
 
 ABOUT = str(UUID(int=0xAB007))  # the point that holds ``About``
 PASSAGES = 2**24  # of one document, at most: the low bits of a point's number
-BATCH = 512  # points that are written at once
+BATCH = 512  # points that are written at once,
+BYTES = 16 << 20  # or as many as have so many bytes of JSON: a server takes 32 MB
+DIGITS = 24  # bytes of a number in JSON, at most
 TIMEOUT = 60  # seconds
 OLDEST = (1, 13)  # version of a server
 ORDERINGS = ("weak", "medium", "strong")
@@ -112,15 +115,11 @@ class QdrantVectors:
 
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in batches."""
-        for start in range(0, len(rows), BATCH):
-            some = slice(start, start + BATCH)
+        for some, payloads in _batches(rows):
             batch = self._models.Batch(
                 ids=[row * PASSAGES + passage for row, passage in rows.rows[some].tolist()],
                 vectors={rows.modality: rows.vectors[some].tolist()},
-                payloads=[
-                    _payload(int(row), name, rows.modality, Payload.of(facts))
-                    for row, name, facts in zip(rows.rows[some, 0], rows.ids[some], rows.facts[some], strict=True)
-                ],
+                payloads=payloads,
             )
             self._call(key, partial(self._upsert, self._name(key), batch))
 
@@ -283,6 +282,21 @@ class QdrantVectors:
                 return m.Filter(must=[self._condition(one) for one in several])
             case Either(several):
                 return m.Filter(should=[self._condition(one) for one in several])
+
+
+def _batches(rows: FoldedRows) -> Iterator[tuple[slice, list[dict[str, Any]]]]:
+    """Cut rows into batches by their number and their bytes, with the payload of each."""
+    start, held, payloads = 0, 0, list[dict[str, Any]]()
+    for at, (row, name, facts) in enumerate(zip(rows.rows[:, 0].tolist(), rows.ids, rows.facts, strict=True)):
+        payload = _payload(row, name, rows.modality, Payload.of(facts))
+        size = DIGITS * rows.vectors.shape[1] + len(json.dumps(payload))
+        if payloads and (len(payloads) == BATCH or held + size > BYTES):
+            yield slice(start, at), payloads
+            start, held, payloads = at, 0, []
+        payloads.append(payload)
+        held += size
+    if payloads:
+        yield slice(start, len(rows)), payloads
 
 
 def _version(text: str) -> tuple[int, int]:
