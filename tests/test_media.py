@@ -345,6 +345,6 @@ def test_words_find_sounds_with_a_probability_and_a_sound_says_why_it_has_none(
         for query in (Query(audio=files[1]), Query(audio=files[1], text="a telephone")):
             hit = opened.search(query, k=1, explain=True, modalities=["text"])[0]
             assert hit.probability is None
-            assert f"no P(match): no {query.modality} queries" in str(hit.explanation)
+            assert f"no P(match): there were no {query.modality} queries" in str(hit.explanation)
             with pytest.raises(CannotFit, match=rf"how probable a match is for {re.escape(query.modality)} queries"):
                 opened.search(query, min_probability=0.5)
