@@ -44,7 +44,10 @@ def write(path: Path, samples: Samples, rate: int = RATE) -> Path:
 def video(
     path: Path, colours: list[tuple[float, tuple[int, int, int]]], samples: Samples | None = None, **settings: Any
 ) -> Path:
-    """Write a video that shows each colour for some seconds; ``steps``: seconds between frames, in turn."""
+    """Write a video that shows each colour for some seconds; ``steps``: seconds between frames, in turn.
+
+    ``begin``: the time of the first frame, in seconds.
+    """
     import av
 
     options = {"g": str(settings.get("gop", 25)), "sc_threshold": "0", "x264-params": "scenecut=0"}
@@ -59,15 +62,30 @@ def video(
             colour = colours[int(np.searchsorted(ends, time, side="right"))][1]
             pixels = np.broadcast_to(np.array(colour, np.uint8), (48, 64, 3))
             frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
-            frame.pts, frame.time_base = time, Fraction(1, 1000)
+            frame.pts, frame.time_base = time + round(1000 * settings.get("begin", 0)), Fraction(1, 1000)
             file.mux(track.encode(frame))
             time += round(1000 * steps[count % len(steps)])
             count += 1
         file.mux(track.encode(None))
         if heard is not None and samples is not None:
-            for start in range(0, len(samples) - 1023, 1024):
-                block = av.AudioFrame.from_ndarray(samples[None, start : start + 1024], format="fltp", layout="mono")
-                block.sample_rate, block.pts = RATE, start
-                file.mux(heard.encode(block))
-            file.mux(heard.encode(None))
+            _mux(file, heard, samples)
     return path
+
+
+def voice(path: Path, samples: Samples) -> Path:
+    """Write a video file that has a sound track alone."""
+    import av
+
+    with av.open(str(path), "w") as file:
+        _mux(file, file.add_stream("aac", rate=RATE, layout="mono"), samples)
+    return path
+
+
+def _mux(file: Any, heard: Any, samples: Samples) -> None:
+    import av
+
+    for start in range(0, len(samples) - 1023, 1024):
+        block = av.AudioFrame.from_ndarray(samples[None, start : start + 1024], format="fltp", layout="mono")
+        block.sample_rate, block.pts = RATE, start
+        file.mux(heard.encode(block))
+    file.mux(heard.encode(None))

@@ -105,6 +105,11 @@ def test_a_picture_of_which_nothing_can_be_said_stays_a_picture() -> None:
     assert aligned(beside, Last()).query == Query(text="cat", image="blank.png")
 
 
+def test_a_sound_stays_in_a_query_whose_picture_became_words() -> None:
+    query = Query(parts=[kinds.Audio("bark.wav"), kinds.Image("a.png"), Text("a b")])
+    assert aligned(query, Last()).query == Query(text="cat", audio="bark.wav")
+
+
 def test_a_stage_that_gives_too_few_is_refused() -> None:
     class Silent:
         name = "silent"

@@ -139,11 +139,13 @@ def test_a_local_model_rewrites_the_same_query_the_same_way(
     assert "what is wrong here" not in one.text
 
 
-def test_limits_come_from_the_call_then_from_the_model_then_from_the_method(tmp_path: Path) -> None:
+def test_limits_come_from_the_call_then_from_the_model_then_from_the_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tiny_hf
 
-    def limits(name: str, **given: int) -> tuple[int, int]:
-        made = rewrite.load(f"{name}:hf:{folder}", **given)  # type: ignore[arg-type]
+    def limits(name: str, place: Path | None = None, **given: int) -> tuple[int, int]:
+        made = rewrite.load(f"{name}:hf:{place or folder}", **given)  # type: ignore[arg-type]
         assert isinstance(made, Prompted)
         return made.writer.tokens, made.words  # type: ignore[attr-defined]
 
@@ -152,6 +154,8 @@ def test_limits_come_from_the_call_then_from_the_model_then_from_the_method(tmp_
     assert limits("hyde") == (512, 300)
     (folder / "limits.json").write_text('{"tokens": 6, "words": 3}')
     assert limits("forge") == (6, 3)
+    monkeypatch.setenv("HOME", str(folder.parent))  # a shell leaves ~ as it is after a colon
+    assert limits("forge", Path("~", folder.name)) == (6, 3)
     assert limits("hyde") == (512, 300)  # it was trained for forge
     assert limits("forge", words=9) == (6, 9)
     assert limits("query2doc", tokens=7, words=9) == (7, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -152,6 +153,19 @@ def test_export_writes_documents_that_can_be_indexed_and_vectors_for_any_engine(
     assert run(app, ["export", "--in", things, "--to", str(tmp_path / "all.xyz")]).exit_code == 2
 
 
+def test_an_export_that_fails_leaves_the_last_one(things: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Document) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    export = ["export", "--in", things, "--to", str(tmp_path / "all.jsonl")]
+    assert run(app, export).exit_code == 0
+    before = (tmp_path / "all.jsonl").read_bytes()
+    monkeypatch.setattr("isthmus.cli.search._row", full)
+    assert "No space left" in str(run(app, export).exception)
+    assert [path.name for path in tmp_path.glob("*all.jsonl*")] == ["all.jsonl"]
+    assert (tmp_path / "all.jsonl").read_bytes() == before
+
+
 def test_export_writes_one_index_for_one_query_modality(things: str, tmp_path: Path) -> None:
     one = ["--layout", "one", "--queries", "text"]
     assert run(app, ["export", "--in", things, "--to", str(tmp_path / "one.npz"), *one]).exit_code == 0
@@ -196,6 +210,7 @@ def test_conditions_are_read_as_people_write_them() -> None:
     assert conditions([]) is None
     assert conditions(["year=2000"]) == {"and": [{"year": {"in": [2000, "2000"]}}]}
     assert conditions(["lang!=en"]) == {"and": [{"lang": {"not": ["en"]}}]}
+    assert conditions(["title=Infinity"]) == {"and": [{"title": {"in": ["Infinity"]}}]}
     assert conditions(['{"or": [{"a": 1}, {"b": 2}]}']) == {"and": [{"or": [{"a": 1}, {"b": 2}]}]}
     with pytest.raises(Exception, match="cannot be read"):
         conditions(["nonsense"])
@@ -338,6 +353,12 @@ def test_a_file_without_queries_is_refused(things: str, tmp_path: Path) -> None:
         done = run(app, [verb, "--in", things, "--queries", str(tmp_path / "empty.txt")])
         assert done.exit_code == 2
         assert "has no queries. Write one query per line" in " ".join(done.stderr.split())
+
+
+def test_queries_are_read_as_editors_and_programs_write_them(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    path.write_bytes('\ufeff{"query": "a\u2028cat", "id": null}\r\n{"query": "a dog", "id": 7}\r\n'.encode())
+    assert references(path) == [Query(text="a\u2028cat"), (Query(text="a dog"), "7")]
 
 
 def test_an_error_of_one_query_does_not_number_it(things: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import needed
-from isthmus import samples
+from isthmus import Document, samples
 from isthmus.cli import app
 from isthmus.search import Collection
 from serving import command
@@ -55,6 +55,17 @@ def test_the_search_in_the_readme_is_what_comes_out(shown: tuple[str, str]) -> N
         assert [(rank, kind, name) for rank, _, _, kind, name in lines] == [(r, k, n) for r, _, _, k, n in real]
         assert [one[2] for one in lines] == pytest.approx([one[2] for one in real], abs=0.05)
         assert [int(one[1] or 0) for one in lines] == pytest.approx([int(one[1] or 0) for one in real], abs=3)
+
+
+def test_the_demo_does_not_mix_with_documents_of_ones_own(tmp_path: Path) -> None:
+    place = tmp_path / "own.isthmus"
+    with Collection.open(place, calibration="none") as things:
+        things.add([Document(id="a", text="a note")])
+    done = CliRunner().invoke(app, ["demo", "--into", str(place), "--quiet"])
+    assert done.exit_code == 1
+    assert "holds documents of your own" in str(done.exception)
+    with Collection.open(place, create=False) as things:
+        assert list(things.ids()) == ["a"]
 
 
 def test_every_answer_of_the_sample_questions_is_a_document(shown: tuple[str, str]) -> None:

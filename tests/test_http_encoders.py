@@ -206,21 +206,30 @@ def test_a_wrong_request_is_made_once_and_its_answer_shown(answer: Answer, said:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("name", "body"),
     [
-        {},
-        [],
-        {"data": [{"index": 0}]},
-        {"data": []},
-        {"data": [{"index": 0, "embedding": ["a"]}]},
-        {"data": [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [2.0]}]},
+        ("openai:m", {}),
+        ("openai:m", []),
+        ("openai:m", {"data": [{"index": 0}]}),
+        ("openai:m", {"data": []}),
+        ("openai:m", {"data": [{"index": 0, "embedding": ["a"]}]}),
+        ("openai:m", {"data": [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [2.0]}]}),
+        ("cohere:embed-v4.0", {"embeddings": {}}),
+        ("cohere:embed-v4.0", {"embeddings": {"float": []}}),
     ],
 )
-def test_an_answer_without_the_vectors_is_refused(body: object, service: Service) -> None:
-    encoder = patient(service, [])
+def test_an_answer_without_the_vectors_is_refused(name: str, body: object, service: Service) -> None:
+    encoder = patient(service, [], name)
     service.answers = [Answer(json.dumps(body).encode())] * 6
     with pytest.raises(CannotReach, match=r"its (answer has no vectors|vectors have the shape)"):
         encoder.encode_queries(["a cat"])
+
+
+def test_an_answer_of_other_makers_may_leave_out_numbers_and_counts(service: Service) -> None:
+    encoder = patient(service, [])
+    body = {"data": [{"embedding": [1.0] * encoder.dim}], "usage": None}
+    service.answers = [Answer(json.dumps(body).encode())]
+    assert encoder.encode_queries(["a cat"]).parts["text"].shape == (1, encoder.dim)
 
 
 def test_long_texts_are_split_and_not_cut(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

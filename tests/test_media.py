@@ -24,7 +24,7 @@ from isthmus.isolated import recordings as reading
 from isthmus.kinds import Image
 from isthmus.search.json_forms import hit_json
 from isthmus.sources.speech import Spoken, passages
-from recordings import RATE, noise, silence, siren, telephone, video, write
+from recordings import RATE, noise, silence, siren, telephone, video, voice, write
 
 RED, BLUE = (220, 30, 30), (30, 30, 220)
 
@@ -89,6 +89,13 @@ def test_a_folder_becomes_documents_and_what_is_damaged_is_listed(things: tuple[
     assert set(why) == {"empty.wav", "broken.ogg"}
     assert why["empty.wav"] == "is empty (0 bytes)"
     assert "broken.ogg' is damaged, or not a sound" in why["broken.ogg"]
+
+
+def test_a_video_file_without_pictures_is_a_sound(mini: MediaEncoder, tmp_path: Path) -> None:
+    voice(tmp_path / "memo.mp4", siren(5))
+    with Collection.open(":memory:", mini, calibration="none") as opened:
+        assert not opened.index(tmp_path).skipped
+        assert [part.kind for part in opened.get("memo.mp4").parts] == ["audio"]
 
 
 def test_a_hit_says_the_moment(things: tuple[Collection, Any], folder: Path) -> None:
@@ -243,7 +250,7 @@ def test_without_its_extra_a_sound_is_skipped_with_the_command(
         report = opened.index(folder / "mute.mp4")
     assert "pip install 'isthmus[video]'" in report.skipped[0].why
     with pytest.raises(MissingExtra, match="video"):
-        reading.has_sound(folder / "mute.mp4")
+        reading.tracks(folder / "mute.mp4")
 
 
 class Scribe:
@@ -338,6 +345,6 @@ def test_words_find_sounds_with_a_probability_and_a_sound_says_why_it_has_none(
         for query in (Query(audio=files[1]), Query(audio=files[1], text="a telephone")):
             hit = opened.search(query, k=1, explain=True, modalities=["text"])[0]
             assert hit.probability is None
-            assert f"no P(match): no {query.modality} queries" in str(hit.explanation)
+            assert f"no P(match): there were no {query.modality} queries" in str(hit.explanation)
             with pytest.raises(CannotFit, match=rf"how probable a match is for {re.escape(query.modality)} queries"):
                 opened.search(query, min_probability=0.5)

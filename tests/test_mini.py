@@ -11,6 +11,7 @@ import pytest
 from isthmus import encoders
 from isthmus.documents import Document, Query
 from isthmus.encoders.base import Encoder
+from isthmus.encoders.locations import user_cache
 from isthmus.encoders.references import bank_vectors
 from isthmus.errors import BadInput
 from isthmus.types import Vectors
@@ -97,3 +98,6 @@ def test_the_cache_folder_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("ISTHMUS_CACHE", str(tmp_path / "here"))
     bank_vectors(Counting())  # type: ignore[arg-type]
     assert len(list((tmp_path / "here").iterdir())) == 1
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ISTHMUS_CACHE", "~/here")  # as a unit file has it
+    assert user_cache() == tmp_path / "here"

@@ -84,6 +84,30 @@ def test_a_missing_torchvision_is_called_that(tmp_path: Path, monkeypatch: pytes
         encoders.load("open_clip:ViT-B-32/laion2b_s34b_b79k")
 
 
+HUB = """
+class SimpleTokenizer: pass
+def list_models(): return ["roberta-ViT-B-32"]
+def list_pretrained_tags_by_model(name): return []
+def get_model_config(name): return {"text_cfg": {"hf_tokenizer_name": "roberta-base"}}
+def create_model_and_transforms(*_, **__): raise OSError("it asks the hub")
+"""
+
+
+@pytest.mark.parametrize("rest", ["hf-hub:timm/ViT-B-16-SigLIP", "roberta-ViT-B-32/{weights}"])
+def test_offline_a_model_with_files_of_the_hub_is_not_begun(
+    rest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "open_clip.py").write_text(HUB)
+    (tmp_path / "weights.pt").write_bytes(b"")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "open_clip", raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("ISTHMUS_OFFLINE", "1")
+    with pytest.raises(BadFile, match="open_clip reads HF_HUB_OFFLINE only"):
+        encoders.load(f"open_clip:{rest.format(weights=tmp_path / 'weights.pt')}")
+
+
 @pytest.fixture
 def name(tmp_path: Path) -> str:
     """A tiny random model: its description is added to open_clip's, its weights are a file."""

@@ -19,6 +19,7 @@ from isthmus.errors import MissingExtra, UnknownName
 from isthmus.kinds import Image as ImagePart
 from isthmus.ocr import engine
 from isthmus.ocr.page import bands
+from isthmus.ocr.words import ENOUGH
 from isthmus.search import Indexed, page_texts
 from isthmus.search.page_test import page_test
 from scans import LETTER, page, photo, png
@@ -58,6 +59,14 @@ def test_a_long_picture_is_cut_between_its_lines() -> None:
     assert sum(len(band) for band in cut) == 900
     assert len(cut) > 3
     assert all(len(band) <= 200 for band in cut)
+    assert sum(len(band) for band in bands(np.zeros((9, 1, 3), np.uint8))) == 9
+
+
+def test_a_text_without_spaces_beside_a_picture_counts_as_words() -> None:
+    layer = "東京都の図書館は午前九時から午後八時まで開いています。本は二週間借りられます。予約もできます。"
+    several = [Document(name, parts=[ImagePart("a.png"), Text(text)]) for name, text in (("a", layer), ("b", "東京"))]
+    told = [list(page_texts._candidates(one, page_texts.AUTO)) for one in several]
+    assert told == [[], [0]]
 
 
 @reads
@@ -136,7 +145,7 @@ def test_documents_added_in_python_are_read_only_when_told(things: Collection) -
     things.add([captioned], ocr="auto")
     assert [part.kind for part in things.get("told").parts] == ["text", "image", "text"]
     assert things.get("told").metadata == {"ocr_parts": [2]}
-    things.add([Document("full", "word " * page_texts.ENOUGH, scan)], ocr="auto")
+    things.add([Document("full", "word " * ENOUGH, scan)], ocr="auto")
     assert things.get("full").metadata == {}
     with pytest.raises(UnknownName, match="Did you mean 'always'"):
         things.add([], ocr="alway")

@@ -117,7 +117,7 @@ def test_a_video_gives_key_frames_with_spans_that_follow_one_another(tmp_path: P
     assert all(stop - start >= 1.9 for start, stop, _ in found[:-1])
     assert [channel for _, _, channel in found] == sorted(channel for _, _, channel in found)
     assert {channel for _, _, channel in found} == {0, 1, 2}
-    assert recordings.has_sound(path)
+    assert recordings.tracks(path) == {"audio": True, "video": True}
     assert abs(sum(map(len, recordings.sound(path))) / RATE - 12) < 0.2
 
 
@@ -126,7 +126,7 @@ def test_key_frames_that_are_far_apart_are_filled_up(tmp_path: Path) -> None:
     found = colours(path)
     assert [start for start, _, _ in found] == [0, 5, 10, 15, 20, 25]
     assert [channel for _, _, channel in found] == [0, 0, 1, 1, 2, 2]
-    assert not recordings.has_sound(path)
+    assert recordings.tracks(path) == {"audio": False, "video": True}
 
 
 def test_times_are_right_where_the_frame_rate_varies(tmp_path: Path) -> None:
@@ -135,6 +135,15 @@ def test_times_are_right_where_the_frame_rate_varies(tmp_path: Path) -> None:
     assert found[-1][1] == pytest.approx(12, abs=1.0)
     first_blue = next(start for start, _, channel in found if channel == 2)
     assert 6 <= first_blue <= 9
+
+
+@pytest.mark.parametrize("ending", ["ts", "mp4"])
+def test_times_count_from_the_begin_of_a_recorded_broadcast(ending: str, tmp_path: Path) -> None:
+    path = video(tmp_path / f"late.{ending}", [(4, RED), (4, BLUE)], gop=20, begin=25 * 3600)
+    found = colours(path)
+    assert [start for start, _, _ in found] == [0, 2, 4, 6]
+    assert [channel for _, _, channel in found] == [0, 0, 2, 2]
+    assert found[-1][1] == pytest.approx(8, abs=0.3)
 
 
 def test_a_sound_has_no_pictures_and_a_silent_film_no_sound(tmp_path: Path) -> None:

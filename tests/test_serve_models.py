@@ -136,6 +136,18 @@ def test_a_pool_loads_an_encoder_again_when_its_files_have_changed(tmp_path: Pat
         assert loads == [name] * 3
 
 
+def test_a_pool_sees_a_change_in_a_folder_of_the_model(tmp_path: Path) -> None:
+    weights = tmp_path / "model" / "0_Transformer" / "weights"
+    weights.parent.mkdir(parents=True)
+    made: list[str] = []
+    name, pool = f"st:{tmp_path / 'model'}", ModelPool()
+    for content in ("one", "one", "three"):
+        if not made or content != weights.read_text():
+            weights.write_text(content)
+        pool.once(("encoder", name), name, lambda: made.append(weights.read_text()))
+    assert made == ["one", "three"]
+
+
 def test_only_models_that_can_be_loaded_are_listed(
     client: TestClient, tiny: str, fusion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

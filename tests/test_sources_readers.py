@@ -139,14 +139,17 @@ def test_how_deep_a_page_is_nested_is_found_in_the_worker_where_time_is_limited(
 
 
 def test_each_page_of_a_pdf_is_text_and_picture(tmp_path: Path) -> None:
-    documents, skipped = read(write(tmp_path, {"m.pdf": pdf(["Hello world", ""])}))
-    first, second = documents["m.pdf#page=1"], documents["m.pdf#page=2"]
+    documents, skipped = read(write(tmp_path, {"m.pdf": pdf(["Hello world", "", "one word " * 10])}))
+    first, second, third = (documents[f"m.pdf#page={number}"] for number in (1, 2, 3))
     assert (first.text, first.modality) == ("Hello world", "image+text")
     assert (second.text, second.modality) == (None, "image")
     assert [(d.metadata["page"], d.metadata["pages"], d.metadata["type"]) for d in (first, second)] == [
-        (1, 2, "pdf"),
-        (2, 2, "pdf"),
+        (1, 3, "pdf"),
+        (2, 3, "pdf"),
     ]
+    for page, side in ((first, 1600), (second, 1600), (third, 1024)):  # larger where the picture may be read
+        with Image.open(BytesIO(page.image)) as picture:
+            assert max(picture.size) == side
     assert isinstance(second.image, bytes)
     with Image.open(BytesIO(second.image)) as picture:
         assert (picture.format, picture.size) == ("JPEG", (1600, 1067))

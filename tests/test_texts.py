@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from isthmus.encoders.byte_splitter import byte_splitter
 from isthmus.encoders.texts import Splitter, Strings, TextPassage
+from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile
 from tiny import LENGTH, WORDS, tokenizer
 
@@ -108,3 +110,13 @@ def test_texts_split_together_have_the_passages_they_have_alone() -> None:
     strings = Strings(splitter, {"document": "", "query": "a dog "})
     for role in ("document", "query"):
         assert strings.split(texts, role) == [strings.split([text], role)[0] for text in texts]
+
+
+@pytest.mark.parametrize("text", ["a cat" + " " * 90 + "a dog", " " * 90 + "a cat", "a cat" + "\n" * 90])
+def test_white_space_longer_than_a_passage_is_no_passage(text: str) -> None:
+    strings = Strings(byte_splitter(8, "tiny"), {"document": "", "query": ""})
+    words = WordSplitter(lambda part: [0] * len(part), 16)
+    for passages in (strings.split([text], "document")[0], words.split([text])[0]):
+        pieces = [text[one.start : one.end] for one in passages]
+        assert all(piece.strip() for piece in pieces)
+        assert " ".join(pieces).split() == text.split()

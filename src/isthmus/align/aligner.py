@@ -18,9 +18,10 @@ from time import perf_counter
 from isthmus.align import caption, rewrite
 from isthmus.align.base import Aligned, Aligner, Captioner, Counts, Rewriter, Rewritten, joined
 from isthmus.align.cache import CaptionCache
-from isthmus.documents import Image, Query, Text, with_text
+from isthmus.documents import Query, with_text
 from isthmus.encoders import Encoder
 from isthmus.errors import BadInput
+from isthmus.kinds import IMAGE
 from isthmus.registry import lookup
 
 AUTO = "auto"
@@ -61,8 +62,10 @@ class Read:
         """Return the query that is searched: these words, and the pictures without a caption; all, if they are kept."""
         if self.caption is None or keep:
             return replace(self.query, parts=with_text(self.query.parts, text))
-        pictures = zip(self.query.images, self.captions, strict=True)
-        return Query(parts=[Text(text), *(Image(image) for image, said in pictures if not said.strip())])
+        captions = iter(self.captions)
+        told = [part.kind == IMAGE and bool(next(captions).strip()) for part in self.query.parts]
+        kept = [part for part, is_told in zip(self.query.parts, told, strict=True) if not is_told]
+        return Query(parts=with_text(kept, text))
 
 
 def whenever(_: Read) -> str | None:

@@ -200,7 +200,7 @@ def _writer(method: str, name: str, device: str, tokens: int) -> LanguageModel:
 def _trained(model: str) -> Path | None:
     """Return the folder of a model, which `isthmus train forge` may have written."""
     kind, _, which = model.partition(":")
-    return Path(which) if kind == "hf" and which else None
+    return Path(which).expanduser() if kind == "hf" and which else None
 
 
 def _hf(name: str, device: str, tokens: int) -> LanguageModel:

@@ -16,7 +16,7 @@ from isthmus.cli import progress
 from isthmus.cli.options import Quiet
 from isthmus.cli.serve import need_serve
 from isthmus.cli.terminal import echo, line
-from isthmus.errors import counted
+from isthmus.errors import BadInput, counted
 from isthmus.kinds import TEXT
 from isthmus.search import Collection, Hit
 
@@ -46,6 +46,8 @@ def demo(
         began = time.monotonic()
         echo(f"Indexing {samples.folder()} …")
         with Collection.open(place, follow=False) as things:
+            if len(things) and samples.queries()[0].right[0] not in things:
+                raise BadInput(f"{place} holds documents of your own. Name a new folder: --into NEW.isthmus.")
             with progress.indexing(quiet=quiet) as update:
                 things.index(samples.folder(), ocr="never", progress=update)  # the same on every machine
             echo("Calibrating on queries generated from the documents …")

@@ -20,6 +20,7 @@ from isthmus.cli.options import (
     TrustRemoteCode,
     needed,
     references,
+    writable,
 )
 from isthmus.cli.stores import diagnose_store, not_for_collections
 from isthmus.cli.terminal import echo, echo_json
@@ -63,6 +64,7 @@ def diagnose(  # noqa: PLR0913 - one name per option
     """
     from isthmus.diagnose import as_text, examine, page, summary
 
+    writable(report)
     note = ""
     if store is not None:
         found, note = diagnose_store(store, queries, query_modality, fold, quiet=quiet or json)

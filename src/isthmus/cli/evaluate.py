@@ -115,7 +115,6 @@ def evaluate(  # noqa: PLR0913 - one name per option
     corpora = [each.with_means(origin) for each in corpora]
     if fusion is not None:
         corpora = [each.fused(fusion) for each in corpora]
-    specs, measures = split(calibration), split(measure)
     rows = [row for corpus in corpora for row in compare(corpus, specs, measures, notice=notice)]
     if len(corpora) > 1:
         rows += mean_rows(rows, f"mean of {benchmark}")

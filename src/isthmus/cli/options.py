@@ -12,9 +12,9 @@ import typer
 
 from isthmus.budget import QUERY_FILE_BYTES
 from isthmus.documents import Query
-from isthmus.encoders import NAMED
+from isthmus.encoders import KINDS, NAMED
 from isthmus.encoders.locations import EMBEDDED
-from isthmus.errors import shown
+from isthmus.errors import CannotWrite, shown
 from isthmus.files import read_regular
 from isthmus.kinds import IMAGE, TEXT
 from isthmus.registry import suggestion
@@ -39,6 +39,7 @@ MaybeIn: TypeAlias = Annotated[
 ]
 QueryModality: TypeAlias = Annotated[str, typer.Option(help="of a store: the kind of queries")]
 ENCODERS = f"{', '.join(EMBEDDED)}, {', '.join(NAMED)}"  # how encoders are named, for help texts
+HALVES = ", ".join(word for word, family in KINDS.items() if family.halves)
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="print JSON")]
 Device: TypeAlias = Annotated[
     str, typer.Option(envvar="ISTHMUS_DEVICE", help="device of the encoder: auto, cpu, cuda or mps")
@@ -54,7 +55,7 @@ Precision: TypeAlias = Annotated[
     str,
     typer.Option(
         envvar="ISTHMUS_PRECISION",
-        help="how the encoder computes: full, half (16 bits; hf:, st:, clap:) or auto (half on a GPU)",
+        help=f"how the encoder computes: full, half (16 bits; {HALVES}) or auto (half on a GPU)",
     ),
 ]
 TrustRemoteCode: TypeAlias = Annotated[
@@ -75,6 +76,12 @@ def needed(collection: str | None) -> str:
     if collection is None:
         raise typer.BadParameter("Missing option '--in', the collection. A store is KIND:PLACE, see docs/stores.md.")
     return collection
+
+
+def writable(file: Path | None) -> None:
+    """Reject a file in a folder that does not exist, before the work whose result it is for."""
+    if file is not None and not file.parent.is_dir():
+        raise CannotWrite(f"{file} cannot be written: there is no folder {file.parent}. Make it first.")
 
 
 def conditions(several: list[str]) -> dict[str, Any] | None:
@@ -116,7 +123,7 @@ def _condition(text: str) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        read = json.loads(text)
+        read = json.loads(text, parse_constant=lambda _: text)  # a title may be "Infinity"
     except (ValueError, RecursionError):
         return text
     return read if isinstance(read, str | int | float) else text
@@ -147,12 +154,12 @@ def references(path: Path | None) -> list[Query | tuple[Query, str]] | None:
     if path is None:
         return None
     try:
-        text = read_regular(path, QUERY_FILE_BYTES).decode("utf-8")
+        text = read_regular(path, QUERY_FILE_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}.") from None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.split("\n") if line.strip()]  # JSON may hold other line ends
     if not lines:
         raise typer.BadParameter(
             f"{path} has no queries. Write one query per line, or JSON lines such as "
@@ -176,4 +183,4 @@ def _reference(line: str, path: Path, number: int) -> Query | tuple[Query, str]:
             f"{path}: query {number} has the field {shown(unknown[0])}. {suggestion(unknown[0], FIELDS)} Rename it or "
             "leave it out."
         )
-    return (query, str(read["id"])) if "id" in read else query
+    return query if read.get("id") is None else (query, str(read["id"]))

@@ -15,7 +15,18 @@ from isthmus.atomic import replacing
 from isthmus.calibration.layouts import MODALITY
 from isthmus.cli import no_hits, progress, show
 from isthmus.cli.opening import open_existing
-from isthmus.cli.options import Device, In, Json, Precision, Quiet, Threads, TrustRemoteCode, conditions, weights
+from isthmus.cli.options import (
+    Device,
+    In,
+    Json,
+    Precision,
+    Quiet,
+    Threads,
+    TrustRemoteCode,
+    conditions,
+    weights,
+    writable,
+)
 from isthmus.cli.terminal import echo, echo_json
 from isthmus.documents import Audio, Document, Image, Part, Query, Text
 from isthmus.encoders.base import FULL
@@ -103,8 +114,7 @@ def search(  # noqa: PLR0913 - one name per option
         raise typer.BadParameter('Give a query: isthmus search "a red sofa", or --image FILE, or both.')
     if calibration not in (None, "none"):
         raise typer.BadParameter(f"--calibration takes none, not {calibration}. To change it, see isthmus calibrate.")
-    if explain_maps is not None and not explain_maps.parent.is_dir():
-        raise CannotWrite(f"{explain_maps} cannot be written: there is no folder {explain_maps.parent}. Make it first.")
+    writable(explain_maps)
     pictures = [str(path) for path in image or []]
     parts = [*([Text(text)] if text else []), *map(Image, pictures), *([Audio(audio)] if audio is not None else [])]
     query = Query(weights=weights(part_weights), parts=parts)
@@ -189,6 +199,7 @@ def export(
     NAME.jsonl holds documents that `isthmus index` can read; NAME.npz holds vectors, ids and modalities for any
     inner-product engine; NAME.calibration maps queries and inner products to scores (isthmus.calibration.load).
     """
+    writable(to)
     with Collection.open(into, create=False, follow=False) as things:
         try:
             count, what = _export(things, to, layout, queries, quiet=quiet or json)
@@ -206,7 +217,8 @@ def _export(things: Collection, to: Path, layout: str, queries: str | None, *, q
         raise typer.BadParameter("--layout and --queries belong to vectors. Name the file NAME.npz, or leave them out.")
     if to.suffix == ".jsonl":
         count, total = 0, len(things)
-        with to.open("w", encoding="utf-8") as file, progress.counting("exporting", "documents", quiet=quiet) as update:
+        bar = progress.counting("exporting", "documents", quiet=quiet)
+        with replacing(to) as draft, draft.open("w", encoding="utf-8") as file, bar as update:
             for count, document in enumerate(things, 1):
                 file.write(js.dumps(_row(document)) + "\n")
                 update(count, max(total, count))

@@ -55,7 +55,7 @@ def load(
     progress: Progress | None = None,
     trust_remote_code: bool = False,
 ) -> Encoder:
-    """Load an encoder by its name, such as ``mini``, ``base``, ``onnx:PATH`` or ``st:NAME_OR_PATH``.
+    """Load an encoder by its name, such as ``mini``, ``base``, ``onnx:FOLDER`` or ``st:NAME_OR_PATH``.
 
     ``KINDS`` has the families of this package; installed packages add others (``isthmus.encoders.families``).
     ``device`` is where the model runs; ``precision`` is ``full``, ``half`` (16 bits, for families that can) or ``auto``

@@ -17,7 +17,9 @@ EMBEDDED: Mapping[str, Path] = MappingProxyType(  # the encoders that are part o
 def user_cache() -> Path:
     """Return the cache folder: ``ISTHMUS_CACHE``, or ``isthmus`` in the user's cache folder."""
     given = os.environ.get("ISTHMUS_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isthmus"
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isthmus"
 
 
 def two_names(name: str) -> tuple[str, str] | None:

@@ -27,7 +27,7 @@ from isthmus.encoders.cache import Cache
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.st import splitter
 from isthmus.encoders.texts import Strings, TextPassage
-from isthmus.encoders.torch_models import torch_threads, weights
+from isthmus.encoders.torch_models import check_hub_offline, torch_threads, weights
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.errors import BadFile, BadInput
 from isthmus.types import Matrix
@@ -49,7 +49,7 @@ def open_model(name: str, settings: Settings) -> TowerEncoder:
             wrapper = need("mteb.models", extra=EXTRA).SentenceTransformerEncoderWrapper
             model = wrapper(str(folder.resolve()), device=device)
         else:
-            _check_offline(name)
+            check_hub_offline("mteb", name)
             model = mteb.get_model(name, device=device)
     except BadFile:
         raise
@@ -228,12 +228,3 @@ def _identity(model: Any) -> str:
 
 def _is_sentence_transformer(model: Any) -> bool:
     return isinstance(model, need("mteb.models", extra=EXTRA).SentenceTransformerEncoderWrapper)
-
-
-def _check_offline(name: str) -> None:
-    """Raise if isthmus is offline and mteb is not: mteb reads ``HF_HUB_OFFLINE`` only."""
-    if offline() and not need("huggingface_hub.constants", extra=EXTRA).HF_HUB_OFFLINE:
-        raise BadFile(
-            f"Offline is set, but mteb reads HF_HUB_OFFLINE only, when Python starts. Set HF_HUB_OFFLINE=1 to load "
-            f"{name!r} from the downloaded files, or name a folder."
-        )

@@ -1,4 +1,4 @@
-"""``onnx:PATH``: a folder with exported towers, run by onnxruntime."""
+"""``onnx:FOLDER``: a folder with exported towers, run by onnxruntime."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Texts go through the model's own tokenizer, pictures through the model's own tra
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,14 @@ from isthmus.encoders.base import Role, Settings
 from isthmus.encoders.images import LONGEST, Frame, Pixels
 from isthmus.encoders.once import Pending
 from isthmus.encoders.texts import Strings, TextPassage
-from isthmus.encoders.torch_models import BatchLimit, fetched_later, in_precision, torch_threads, weights
+from isthmus.encoders.torch_models import (
+    BatchLimit,
+    check_hub_offline,
+    fetched_later,
+    in_precision,
+    torch_threads,
+    weights,
+)
 from isthmus.encoders.towers import TowerEncoder
 from isthmus.encoders.word_splitter import WordSplitter
 from isthmus.errors import BadFile, BadInput, MissingExtra
@@ -37,6 +44,8 @@ def open_model(rest: str, settings: Settings) -> TowerEncoder:
     library = _library()
     settings = replace(settings, device=torch_device(settings.device, EXTRA))
     model_name, pretrained = _names(rest, library)
+    if pretrained is None or _asks_hub(library.get_model_config(model_name)):
+        check_hub_offline("open_clip", rest)
     try:
         model, _, prepare = library.create_model_and_transforms(model_name, pretrained=pretrained)
         tokenize = library.get_tokenizer(model_name)
@@ -84,6 +93,12 @@ def _names(rest: str, library: Any) -> tuple[str, str | None]:
             f"open_clip would download {pretrained!r}, and offline is set. Name a file: open_clip:{name}/FILE."
         )
     return name, pretrained if pretrained in tags else str(Path(pretrained).expanduser())
+
+
+def _asks_hub(described: Mapping[str, Any] | None) -> bool:
+    """Whether the tokenizer or the text tower of a model comes from the hub, whatever its weights."""
+    text = (described or {}).get("text_cfg", {})
+    return "hf_tokenizer_name" in text or "hf_model_name" in text
 
 
 def _tokens(tokenize: Any, text: str, library: Any) -> Sequence[int]:

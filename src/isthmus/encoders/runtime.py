@@ -80,5 +80,5 @@ def _stamp(name: str) -> Stamp:
     folder = Path(name.rpartition(":")[2])
     if not folder.is_absolute() or not folder.is_dir():
         return ()
-    found = ((file.name, file.stat()) for file in sorted(folder.iterdir()) if file.is_file())
+    found = ((str(file), file.stat()) for file in sorted(folder.rglob("*")) if file.is_file())  # st: has folders in it
     return tuple((place, state.st_mtime_ns, state.st_size) for place, state in found)

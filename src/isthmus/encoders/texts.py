@@ -198,9 +198,13 @@ class Strings:
     prompts: Mapping[Role, str]  # the model's prompts, by role
 
     def split(self, texts: Sequence[str], role: Role) -> list[list[TextPassage]]:
-        """Return the passages of each text, as spans of it."""
+        """Return the passages of each text, as spans of it; none for a span of white space."""
         return [
-            [TextPassage(start, end, f"{role}\n{text[start:end]}".encode()) for start, end in spans]
+            [
+                TextPassage(start, end, f"{role}\n{text[start:end]}".encode())
+                for start, end in spans
+                if not text[start:end].isspace()
+            ]
             for text, spans in zip(texts, self._spans(texts, self.prompts[role]), strict=True)
         ]
 

@@ -27,12 +27,15 @@ def from_hub(name: str, load: Callable[..., Any], library: str = "transformers",
 
     Whether the hub can be reached and has the model is asked first: the library itself would try for half a minute.
     """
-    if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        name = str(folder)  # the libraries do not know ~
+    elif name.startswith((".", "/", "~")):
         raise BadFile(f"There is no folder {name!r}. Check the path.")
     try:
         return load(name, local_files_only=True)
     except Exception as error:  # noqa: BLE001 - the hub, the file system and torch each have errors of their own
-        if Path(name).is_dir():
+        if folder.is_dir():
             raise BadFile(f"{library} cannot load {name!r}: {_plain(error)} Check what the folder holds.") from None
         if offline():
             raise BadFile(
@@ -44,6 +47,15 @@ def from_hub(name: str, load: Callable[..., Any], library: str = "transformers",
         return load(name, local_files_only=False)
     except Exception as error:  # noqa: BLE001
         raise BadFile(f"{library} cannot load {name!r}: {_plain(error)} Check the name or path.") from None
+
+
+def check_hub_offline(library: str, name: str) -> None:
+    """Raise if isthmus is offline and the hub's client is not, for a library that has no argument for it."""
+    if offline() and not need("huggingface_hub.constants", extra="hf").HF_HUB_OFFLINE:
+        raise BadFile(
+            f"Offline is set, but {library} reads HF_HUB_OFFLINE only, when Python starts. Set HF_HUB_OFFLINE=1 to "
+            f"load {name!r} from the downloaded files."
+        )
 
 
 def no_remote_code(kind: Any) -> Callable[..., Any]:

@@ -99,26 +99,31 @@ def _jina(model: str, inputs: Sequence[dict[str, str]]) -> dict[str, object]:
 
 
 def _data(answer: Any) -> Sequence[Sequence[float]]:
-    """Read ``data``, whose rows may come in any order."""
-    return [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
+    """Read ``data``, whose rows may come in any order, or without numbers."""
+    return [row["embedding"] for row in sorted(answer["data"], key=lambda row: row.get("index") or 0)]
 
 
 def _cohere_vectors(answer: Any) -> Sequence[Sequence[float]]:
-    found: Sequence[Sequence[float]] = next(rows for rows in answer["embeddings"].values() if rows)  # of one type
+    found: Sequence[Sequence[float]] = next((rows for rows in answer["embeddings"].values() if rows), [])  # of one type
     return found
 
 
 def _total_tokens(answer: Any) -> int:
-    return int(answer.get("usage", {}).get("total_tokens", 0))
+    return int((answer.get("usage") or {}).get("total_tokens") or 0)
 
 
 def _billed_tokens(answer: Any) -> int:
-    billed = answer.get("meta", {}).get("billed_units", {})
-    return int(billed.get("input_tokens", 0)) + int(billed.get("image_tokens", 0))
+    return _billed(answer, "input_tokens") + _billed(answer, "image_tokens")
 
 
 def _billed_searches(answer: Any) -> int:
-    return int(answer.get("meta", {}).get("billed_units", {}).get("search_units", 0))
+    return _billed(answer, "search_units")
+
+
+def _billed(answer: Any, what: str) -> int:
+    """Return a count of ``meta``; servers of other makers leave it out, or write null."""
+    units = (answer.get("meta") or {}).get("billed_units") or {}
+    return int(units.get(what) or 0)
 
 
 FORMATS: Mapping[str, WireFormat] = MappingProxyType(

@@ -18,7 +18,7 @@ class WordSplitter:
     """Split texts into passages of at most ``length`` tokens, as ``tokens(text)`` counts them.
 
     A text that is too long is halved at the space nearest its middle, or in the middle of a single word. Passages do
-    not overlap, and together they are the text.
+    not overlap, and together they hold all words of the text; a piece of white space is none.
 
     >>> splitter = WordSplitter(lambda text: [len(word) for word in text.split()], 2)
     >>> [(one.start, one.end) for one in splitter.split(["one two three four"])[0]]
@@ -30,9 +30,11 @@ class WordSplitter:
 
     def split(self, texts: Sequence[str], prefix: str = "") -> list[list[TextPassage]]:
         """Return the passages of each text; ``prefix`` comes before every passage."""
-        return [self._passages(text, 0, len(text), prefix) if text.strip() else [] for text in texts]
+        return [self._passages(text, 0, len(text), prefix) for text in texts]
 
     def _passages(self, text: str, start: int, end: int, prefix: str) -> list[TextPassage]:
+        if not text[start:end].strip():
+            return []
         tokens = self.tokens(prefix + text[start:end])
         if len(tokens) <= self.length or end - start < 2:
             cut = np.array(tokens[: self.length], dtype=np.int32)

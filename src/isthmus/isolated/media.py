@@ -240,13 +240,14 @@ def _frames(stream: Any, longest: float) -> Iterator[tuple[float, float, Any]]:
         if track.codec_context.width * track.codec_context.height > PIXELS:
             raise BadInput(f"has frames of more than {PIXELS:,} pixels")
         _check_length(_duration(container, track), longest)
-        sparse = _sparse(container, track)
+        begin = max(0, container.start_time or 0) / 1e6  # of a recorded broadcast, hours
+        sparse = _sparse(container, track, begin)
         track.codec_context.skip_frame = "DEFAULT" if sparse else "NONKEY"
         container.seek(0)
         held: tuple[float, Any] | None = None
         last = 0.0
         for frame in _decoded(container, track):
-            last = max(last, float(frame.time or 0.0))
+            last = max(last, round(float(frame.time or begin) - begin, 6))
             _check_length(last, longest)
             if held is None or last - held[0] >= (EVERY if sparse else APART):
                 if held is not None:
@@ -257,7 +258,7 @@ def _frames(stream: Any, longest: float) -> Iterator[tuple[float, float, Any]]:
         yield held[0], max(last, _duration(container, track), held[0] + 0.04), held[1]
 
 
-def _sparse(container: Any, track: Any) -> bool:
+def _sparse(container: Any, track: Any, begin: float) -> bool:
     """Whether key frames are too far apart to stand for what is between them; no picture is decoded."""
     av: Any = need("av", extra="video")
     last = widest = time = 0.0
@@ -265,7 +266,7 @@ def _sparse(container: Any, track: Any) -> bool:
         for packet in container.demux(track):
             if packet.pts is None:
                 continue
-            time = max(time, float(packet.pts * packet.time_base))
+            time = max(time, float(packet.pts * packet.time_base) - begin)
             if packet.is_keyframe:
                 widest, last = max(widest, time - last), time
             if time > PROBE:

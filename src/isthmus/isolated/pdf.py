@@ -11,12 +11,13 @@ from isthmus.budget import MIB
 from isthmus.errors import BadFile
 from isthmus.files import open_regular
 from isthmus.isolated.open_files import OpenFiles
+from isthmus.ocr.words import ENOUGH, word_count
 
 pdfium: Any = need("pypdfium2", extra="pdf")
 need("PIL.Image", extra="pdf").init()  # load Pillow's plugins before the memory is limited
 
 SIDE = 1024  # pixels of a page's longest side
-SCAN_SIDE = 1600  # of a page without words, which may be read (``isthmus.ocr``)
+SCAN_SIDE = 1600  # of a page with few words, which may be read (``isthmus.ocr``)
 QUALITY = 85  # of its JPEG
 WHOLE = 64 * MIB  # a larger file is not read into memory
 documents: OpenFiles[Any] = OpenFiles()
@@ -60,7 +61,7 @@ def _look(page: Any) -> tuple[str, bytes]:
             text: str = words.get_text_range()
         finally:
             words.close()
-        side = SIDE if text.strip() else SCAN_SIDE
+        side = SIDE if word_count(text) >= ENOUGH else SCAN_SIDE
         bitmap = page.render(scale=side / max(width, height))
         try:
             jpeg = BytesIO()

@@ -69,12 +69,12 @@ def frames(content: Content) -> Iterator[KeyFrame]:
             yield KeyFrame(one["start"], one["stop"], np.frombuffer(blob, np.uint8).reshape(one["shape"]))
 
 
-def has_sound(content: Content) -> bool:
-    """Whether a video has a sound track."""
+def tracks(content: Content) -> dict[str, bool]:
+    """Return whether a file has ``audio`` and ``video``."""
     require("av", extra="video")
     with _path(content) as path:
         found: dict[str, bool] = WORKER.ask({"reading": "", "what": "tracks", "path": path}).body
-        return found["audio"]
+        return found
 
 
 def _answers(content: Content, what: str, rate: int = RATE) -> Iterator[Any]:

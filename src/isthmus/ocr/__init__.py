@@ -5,4 +5,5 @@ order         the reading order of boxes
 page          reads whole pages: long, turned, huge
 cache         texts that were read, by the hash of the picture
 pool          worker processes that read pages in parallel
+words         counts words: what has enough beside it is not read
 """

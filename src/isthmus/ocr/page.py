@@ -69,7 +69,8 @@ def bands(pixels: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
     most = round(BAND * width)
     top = 0
     while height - top > most:
-        low, high = top + round(0.75 * most), top + most
+        high = top + most
+        low = min(top + round(0.75 * most), high - 1)
         varies = pixels[low:high].max(axis=2).astype(np.float64).std(axis=1)  # (rows,)
         end = low + int(varies.argmin())
         yield pixels[top:end]

@@ -100,7 +100,7 @@ def _no_probability(snapshot: Snapshot, asked: str) -> str | None:
     match = snapshot.calibrated.match
     if match is None or asked in match.curves:
         return None
-    return f"no P(match): no {asked} queries with known answers have taught what their scores mean"
+    return f"no P(match): there were no {asked} queries with known answers to fit it on"
 
 
 def _explained(one: Scored, unit: Matrix, shifted: float, at_zero: float, at_one: float) -> Explanation:

@@ -27,13 +27,13 @@ from isthmus.kinds import IMAGE, TEXT, Part, Text, atoms, stored
 from isthmus.ocr import engine
 from isthmus.ocr.cache import FOLDER, TextCache, text_key
 from isthmus.ocr.pool import OcrPool
+from isthmus.ocr.words import ENOUGH, word_count
 from isthmus.registry import lookup
 from isthmus.search.page_test import PageTest, page_test
 from isthmus.sources.whole_files import PART_PAGES
 
 AUTO, NEVER, ALWAYS = MODES = ("auto", "never", "always")
 OCR_PARTS = "ocr_parts"  # metadata: the numbers of the parts that were read from pictures
-ENOUGH = 20  # words beside a picture, such as a text layer or a transcript: it is not read
 FEWEST = 3  # words of a page; a photo that was taken for one often has a speck or two
 AHEAD = 4  # documents per worker that are made ready before they are needed
 TOGETHER = 16  # documents whose pictures are tested at once
@@ -180,15 +180,6 @@ class PageTexts:
         """Stop the processes."""
         if self._pool is not None:
             self._pool.close()
-
-
-def word_count(text: str) -> int:
-    """Return how many words a text has: runs of characters with at least two letters or digits.
-
-    >>> word_count("Dear Sir, — 8"), word_count("2 O'clock")
-    (2, 1)
-    """
-    return sum(sum(char.isalnum() for char in word) > 1 for word in text.split())
 
 
 def read_parts(metadata: Mapping[str, Any]) -> frozenset[int]:

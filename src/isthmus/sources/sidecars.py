@@ -10,7 +10,7 @@ from typing import Any
 
 from isthmus.documents import Audio, Document, Image, Part, Text, Video
 from isthmus.errors import BadInput
-from isthmus.isolated.recordings import has_sound
+from isthmus.isolated.recordings import tracks
 from isthmus.kinds import AUDIO, KINDS, VIDEO
 from isthmus.sources.base import Found, SkippedInput
 from isthmus.sources.files import File
@@ -59,7 +59,7 @@ def by_picture(files: Sequence[str]) -> dict[str, list[str]]:
 def read_picture(file: File, sidecars: Collection[File]) -> Iterator[Found]:
     """Yield a picture, a sound or a video with its sidecars as one document.
 
-    Pictures and sounds are not opened; a video is, to see whether it has a sound track, which becomes an audio part.
+    Pictures and sounds are not opened; a video is, to see which tracks it has: its sound becomes an audio part.
     """
     texts: list[str] = []
     said: dict[str, Any] = {}
@@ -86,7 +86,9 @@ def _parts(file: File) -> list[Part]:
         return [Image(file.path)]
     if kind == AUDIO:
         return [Audio(file.path)]
-    return [Video(file.path), *([Audio(file.path)] if has_sound(file.path) else [])]
+    found = tracks(file.path)  # a voice recorder may write a video file without pictures
+    parts: list[Part] = [part(file.path) for kind, part in ((VIDEO, Video), (AUDIO, Audio)) if found[kind]]
+    return parts or [Video(file.path)]
 
 
 def _is_json(file: File) -> bool:

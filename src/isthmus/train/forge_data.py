@@ -7,7 +7,7 @@
     general     the built-in bank of general queries                          search nothing
 
 Of every other query the content words are exchanged for others of the same part of speech, and so are some words of the
-chatter: the model cannot learn the words of a field, or of our lines, by heart. An exchanged query searches nothing.
+chatter: the model cannot memorise the words of a field, or of our lines. An exchanged query searches nothing.
 
 The sentences between a query's own come from the templates of its style, and from texts of both sources. Some are about
 the query's own field, so that a field alone says nothing about what is asked.
