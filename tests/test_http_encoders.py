@@ -228,7 +228,7 @@ def test_an_answer_without_the_vectors_is_refused(name: str, body: object, servi
 def test_an_answer_of_other_makers_may_leave_out_numbers_and_counts(service: Service) -> None:
     encoder = patient(service, [])
     body = {"data": [{"embedding": [1.0] * encoder.dim}], "usage": None}
-    service.answers = [Answer(json.dumps(body).encode())]
+    service.answers = [Answer(json.dumps(body).encode())] * 6
     assert encoder.encode_queries(["a cat"]).parts["text"].shape == (1, encoder.dim)
 
 
