@@ -10,6 +10,7 @@ import logging
 import re
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -18,13 +19,14 @@ from typing import Any
 
 import httpx2
 import pytest
+from filelock import FileLock
 from PIL import Image
 from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 from typer.testing import CliRunner
 
 from isthmus.cli import app
-from isthmus.errors import BadFile, BadInput
+from isthmus.errors import BadFile, BadInput, CannotWrite
 from isthmus.serve import keys, run
 from isthmus.serve.bodies import JSON, LINES
 from isthmus.serve.catalog import Catalog
@@ -335,6 +337,26 @@ def test_the_file_of_keys_holds_hashes_that_only_its_owner_reads(tmp_path: Path)
     file.write_text('{"keys": [{"id": "x"}]}')
     with pytest.raises(BadFile, match="not a file of keys"):
         KeyRing(file)
+
+
+def test_keys_that_are_made_and_revoked_at_the_same_time_are_neither_lost_nor_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.json"
+    old = [create_key(file, f"old {n}")[0] for n in range(8)]
+    with ThreadPoolExecutor(16) as threads:
+        made = [threads.submit(create_key, file, f"new {n}") for n in range(8)]
+        gone = [threads.submit(revoke_key, file, key.id) for key in old]
+    assert {each.result() for each in gone} == set(old)
+    assert {key.id for key in read_keys(file)} == {each.result()[0].id for each in made}
+    monkeypatch.setattr(keys, "PATIENCE", 0)
+    with (
+        FileLock(tmp_path / "keys.json.lock"),
+        pytest.raises(CannotWrite, match="are being changed by another process"),
+    ):
+        create_key(file, "late")
+    with pytest.raises(CannotWrite, match=r"there is no folder .*nowhere"):
+        create_key(tmp_path / "nowhere" / "keys.json", "lost")
 
 
 def test_keys_are_made_listed_and_revoked_on_the_command_line(tmp_path: Path) -> None:

@@ -15,12 +15,15 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from isthmus.atomic import replacing
 from isthmus.budget import MIB
@@ -31,6 +34,7 @@ from isthmus.registry import lookup, suggestion
 SCOPES = {"read": 1, "write": 2, "admin": 3}  # each may do what those before it may
 EVERY = "*"  # every collection
 TOKEN = re.compile(r"isthmus_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
+PATIENCE = 10.0  # seconds to wait for another change of the file
 NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
 
@@ -88,7 +92,6 @@ def write_keys(path: Path, keys: Sequence[ApiKey]) -> None:
 def create_key(path: Path, name: str, scope: str = "read", collections: Sequence[str] = ()) -> tuple[ApiKey, str]:
     """Add a key to a file, which is made if there is none; return it and the token, which is not kept."""
     lookup(SCOPES, scope, "scope")
-    known = read_keys(path) if path.exists() else []
     if not name.strip():
         raise BadInput("The key has no name. Say who uses it: --name laptop.")
     number, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
@@ -100,18 +103,39 @@ def create_key(path: Path, name: str, scope: str = "read", collections: Sequence
         collections=tuple(collections) or (EVERY,),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    write_keys(path, [*known, key])
+    with _changing(path):
+        write_keys(path, [*(read_keys(path) if path.exists() else []), key])
     return key, f"isthmus_{number}_{secret}"
 
 
 def revoke_key(path: Path, number: str) -> ApiKey:
     """Remove a key from a file, by its id."""
-    known = read_keys(path)
-    gone = next((key for key in known if key.id == number), None)
-    if gone is None:
-        raise UnknownName(f"No key has the id {number!r}. {suggestion(number, [key.id for key in known])}")
-    write_keys(path, [key for key in known if key is not gone])
+    read_keys(path)  # which says what is wrong with a file before a lock is made beside it
+    with _changing(path):
+        known = read_keys(path)
+        gone = next((key for key in known if key.id == number), None)
+        if gone is None:
+            raise UnknownName(f"No key has the id {number!r}. {suggestion(number, [key.id for key in known])}")
+        write_keys(path, [key for key in known if key is not gone])
     return gone
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Change a file of keys alone: else a new key could be lost meanwhile, or a revoked one come back."""
+    lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=PATIENCE, mode=0o600)
+    if not path.parent.is_dir():
+        raise CannotWrite(f"The keys cannot be written to {path}: there is no folder {path.parent}.")
+    try:
+        lock.acquire()
+    except Timeout:
+        raise CannotWrite(f"The keys in {path} are being changed by another process. Try again.") from None
+    except OSError as error:
+        raise CannotWrite(f"The keys cannot be written to {path}: {error.strerror or error}.") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _hashed(secret: str) -> str:
