@@ -50,10 +50,10 @@ def missing() -> str:
 
 def declare_operators() -> None:
     """Name the operators that torchvision describes when it is imported; open_clip uses none of them."""
-    import torch
+    from torch.library import define
 
     for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 needs_library = needed.unless(missing())
