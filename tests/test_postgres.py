@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from isthmus import Collection, Document, Query
-from isthmus.errors import BadFile, BadInput, CannotReach, CannotWrite
+from isthmus.errors import BadFile, BadInput, CannotReach, CannotWrite, IsthmusError
 from isthmus.storage.postgres import address as addresses
 from isthmus.storage.postgres import folded
+from isthmus.storage.protocols.published import RowFilter
 from isthmus.storage.where import parse
 from postgres_server import PASSWORD, server
 from stock import Counting, mixed
@@ -312,6 +313,34 @@ def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
                 shared = [len({*one} & {*other}) for one, other in zip(expected, right, strict=True)]
                 least = 1 if where in ({"group": 7}, {"group": {"lt": 3}}) else 0.97  # few rows are all compared
                 assert sum(shared) >= least * 10 * len(queries)
+
+
+@install
+def test_a_search_without_a_filter_walks_the_graph_where_the_server_would_compare_all_rows(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folded, "EXACT_BELOW", 200)
+    rows = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    query = Query(vectors={"text": rows[0]})
+    with Collection.open(url, "none", "center", follow=False) as things:
+        things.add(Document(f"d{at}", vectors={"text": row}, metadata={"half": at % 2}) for at, row in enumerate(rows))
+        assert [hit.id for hit in things.search(query, 1)] == ["d0"]
+        [(key, width)] = things.store.database.all("SELECT key, width FROM publications")  # type: ignore[attr-defined]
+        [(table,)] = tables_of(things)
+        passing = folded.rows_passing("text", RowFilter(len(rows)))
+        asked = (folded.vector_text(np.ones(width)), folded.PublicationTable(table, width), "vector", 10)
+        statement, values = folded._statement(key, passing, asked)
+        by_graph = {}
+        with psycopg.connect(server().url) as connection:
+            connection.execute(f"SET search_path = {schema_of(things)}, public")
+            for planned in (folded.BY_COST, folded.BY_GRAPH):
+                connection.execute(planned)
+                plan = str(connection.execute(f"EXPLAIN {statement}", values, prepare=False).fetchall())
+                by_graph[planned] = "Order By" in plan
+        assert by_graph == {folded.BY_COST: False, folded.BY_GRAPH: True}
+        monkeypatch.setattr(folded, "BY_GRAPH", "SELECT 1/0")  # that a search runs it
+        with pytest.raises(IsthmusError, match="division by zero"):
+            things.search(query, 1)
 
 
 @install
