@@ -226,14 +226,17 @@ class Milvus:
     """The server of `vector_servers.py` where one may run; otherwise Milvus Lite, a file."""
 
     def build(self, folder: Path, rows: Rows) -> str:
-        from pymilvus import MilvusClient
+        from pymilvus import DataType, MilvusClient
 
         client = MilvusClient(self._place(folder))
         if client.has_collection(self._name(folder)):
             client.drop_collection(self._name(folder))
-        client.create_collection(
-            self._name(folder), dimension=rows.vectors.shape[1], metric_type="COSINE", consistency_level="Strong"
-        )
+        schema = client.create_schema(enable_dynamic_field=True)
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=rows.vectors.shape[1])
+        flat = client.prepare_index_params()  # the default, a graph, is built later and may then miss a row
+        flat.add_index("vector", index_type="FLAT", metric_type="COSINE")
+        client.create_collection(self._name(folder), schema=schema, index_params=flat, consistency_level="Strong")
         entities = [
             {"id": key, "vector": vector.tolist(), KIND: kind}
             for key, vector, kind in zip(rows.ids, rows.vectors, rows.kinds.tolist(), strict=True)
