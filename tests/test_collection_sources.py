@@ -307,7 +307,9 @@ def test_watching_indexes_what_changes_until_it_is_stopped(tmp_path: Path, encod
         number = 0
         while not seen.wait(0.05):
             number += 1
-            (folder / "b.txt").write_text(f"the dog runs {number}")
+            written = tmp_path / "written.txt"
+            written.write_text(f"the dog runs {number}")
+            written.replace(folder / "b.txt")  # nobody sees half of it
 
     writer = Thread(target=change)
     with Collection.open(tmp_path / "c", encoder, follow=False) as things:
