@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from engine_data import AGAIN, SHARES, SPEC, Data, K, recall
@@ -17,9 +14,11 @@ from targets import Row
 
 from isthmus import Collection, Query
 from isthmus.calibration.rows import unit
+from isthmus.search.maintenance import giving_way
 from isthmus.search.published_index import PublishedIndex
 from isthmus.search.ranking import ranked
 from isthmus.search.snapshot import Snapshot
+from isthmus.storage.postgres.pool import VectorDumper
 from isthmus.storage.protocols import About, FoldedRows, PublishedVectors, RowFilter
 from isthmus.types import Matrix, Vectors
 
@@ -34,12 +33,12 @@ def rows(name: str, place: Place, data: Data, rates: dict[str, float]) -> Iterat
     """
     real = name != "qdrant"
     with Collection.open(place.path, "none", follow=False, vectors=place.vectors) as things:
-        plain = Copy(place.url, data.vectors.shape[1]) if place.url else None
+        plain = [Copy(place.url, data.vectors.shape[1], form) for form in ("text", "binary")] if place.url else []
         ours, copied = _ingest(things, data, plain)
         rates[f"{name}_stored_rows_per_second"] = len(data) / ours
         yield Row("stored, documents a second", len(data) / ours)
-        if plain is not None:
-            yield Row("rate of storing, of binary COPY of the same rows into one table", copied / ours, least=0.5)
+        for form, seconds, least in zip(("COPY", "COPY in binary"), copied, (0.5, None), strict=False):
+            yield Row(f"rate of storing, of {form} of the same rows into one table", seconds / ours, least=least)
         start = perf_counter()
         things.calibrate(SPEC)
         yield Row("first calibration with folding and indexes, seconds", perf_counter() - start)
@@ -53,57 +52,43 @@ def rows(name: str, place: Place, data: Data, rates: dict[str, float]) -> Iterat
         yield from _refit(things, data, real)
 
 
-def _ingest(things: Collection, data: Data, plain: Copy | None) -> tuple[float, float]:
-    """Add all documents, and copy them into a plain table, in turns; return the seconds of both."""
-    ours, copied = 0.0, 0.0
+def _ingest(things: Collection, data: Data, plain: Sequence[Copy]) -> tuple[float, list[float]]:
+    """Add all documents, and copy them into plain tables, in turns; return the seconds of each."""
+    taken = [0.0] * (1 + len(plain))
     for start in range(0, len(data), BATCH):
         some = list(data.documents(start, start + BATCH))
-        begun = perf_counter()
-        things.add(some)
-        ours += perf_counter() - begun
-        if plain is not None:
-            begun = perf_counter()
-            plain.add(data, start, start + BATCH)
-            copied += perf_counter() - begun
-    return ours, copied
+        taken[0] += _seconds(lambda: things.add(some))  # noqa: B023 - called at once
+        for at, one in enumerate(plain, 1):
+            taken[at] += _seconds(lambda: one.add(data, start, start + BATCH))  # noqa: B023
+    return taken[0], taken[1:]
 
 
 class Copy:
-    """A plain table of pgvector, filled by binary COPY."""
+    """A plain table of pgvector, filled by COPY: in its usual format (text), or in the binary one."""
 
-    def __init__(self, url: str, dim: int) -> None:
+    def __init__(self, url: str, dim: int, format_: str) -> None:
         import psycopg
-        from psycopg.adapt import Dumper
-        from psycopg.pq import Format
-        from psycopg.types import TypeInfo
 
         self.connection = psycopg.connect(url, autocommit=True)
+        self.write = (lambda vector: vector) if format_ == "binary" else as_text
+        self.connection.adapters.register_dumper(np.ndarray, VectorDumper)
         self.connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         table = f"(id text PRIMARY KEY, modality text, metadata jsonb, vector vector({dim}))"
-        self.connection.execute(f"DROP TABLE IF EXISTS plain; CREATE TABLE plain {table}")
-        kind = TypeInfo.fetch(self.connection, "vector")
-        if kind is None:
-            raise SystemExit("The server has no pgvector.")
-        kind.register(self.connection)
-
-        class Binary(Dumper):
-            format = Format.BINARY
-
-            def dump(self, obj: Any) -> bytes:
-                return struct.pack(">HH", len(obj), 0) + bytes(obj.astype(">f4"))
-
-        Binary.oid = kind.oid
-        self.connection.adapters.register_dumper(np.ndarray, Binary)
+        self.connection.execute(f"DROP TABLE IF EXISTS plain_{format_}; CREATE TABLE plain_{format_} {table}")
+        self.statement = f"COPY plain_{format_} FROM STDIN (FORMAT {format_})"
 
     def add(self, data: Data, start: int, stop: int) -> None:
         """Copy some documents in one transaction."""
-        with (
-            self.connection.cursor() as cursor,
-            cursor.copy("COPY plain FROM STDIN (FORMAT BINARY)") as copy,
-        ):
-            copy.set_types(("text", "text", "jsonb", "vector"))
+        from psycopg.types.json import Jsonb
+
+        with self.connection.cursor() as cursor, cursor.copy(self.statement) as copy:
             for n in range(start, min(stop, len(data))):
-                copy.write_row((str(n), data.kind(n), json.dumps(data.metadata(n)), data.vectors[n]))
+                copy.write_row((str(n), data.kind(n), Jsonb(data.metadata(n)), self.write(data.vectors[n])))
+
+
+def as_text(vector: Matrix) -> str:
+    """Write a vector as pgvector reads it; nine digits tell every 32-bit float from the next."""
+    return f"[{','.join(f'{number:.9g}' for number in vector.tolist())}]"
 
 
 @dataclass(frozen=True)
@@ -177,8 +162,12 @@ def _refit(things: Collection, data: Data, real: bool) -> Iterator[Row]:
     def some() -> list[float]:
         return [_seconds(lambda: things.search(_query(query), k=K)) for query in data.queries[:count]]  # noqa: B023
 
+    def again() -> None:
+        with giving_way():  # as a collection's own re-fits, and jobs of the server
+            done.append(_seconds(lambda: things.calibrate(AGAIN)))
+
     idle, busy, done = some(), list[float](), list[float]()
-    thread = Thread(target=lambda: done.append(_seconds(lambda: things.calibrate(AGAIN))))
+    thread = Thread(target=again)
     thread.start()
     while thread.is_alive():
         query = data.queries[len(busy) % count]

@@ -18,6 +18,7 @@ from isthmus import Collection, Document, Query
 from isthmus.errors import BadFile, BadInput, CannotReach, CannotWrite, IsthmusError
 from isthmus.storage.postgres import address as addresses
 from isthmus.storage.postgres import folded
+from isthmus.storage.postgres.pool import VectorDumper
 from isthmus.storage.protocols.published import RowFilter
 from isthmus.storage.where import parse
 from postgres_server import PASSWORD, server
@@ -316,6 +317,38 @@ def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
 
 
 @install
+def test_a_filter_is_counted_only_where_the_server_does_not_expect_many_rows_and_a_wrong_guess_loses_none(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folded, "EXACT_BELOW", 200)
+    rows = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    counted: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def watched(self: Any, statement: Any, *values: Any, **options: Any) -> Any:
+        counted.extend(["counted"] * ("AS few" in str(statement)))
+        return execute(self, statement, *values, **options)
+
+    with Collection.open(url, "none", "center", follow=False) as things:
+        documents = (
+            Document(f"d{at}", vectors={"text": row}, metadata={"half": at % 2, "of 100": at % 100})
+            for at, row in enumerate(rows)
+        )
+        things.add(documents)
+        query = Query(vectors={"text": rows[0]})
+        things.search(query, 10)
+        monkeypatch.setattr(psycopg.Connection, "execute", watched)
+        things.search(query, 10, where={"half": 0})
+        assert not counted
+        right = [hit.id for hit in things.search(query, 10, where={"of 100": 0})]
+        assert counted
+        counted.clear()
+        monkeypatch.setattr(folded, "SURELY_MANY", 0)  # as if the server always expected many
+        assert [hit.id for hit in things.search(query, 10, where={"of 100": 0})] == right
+        assert (len(right), counted) == (10, [])
+
+
+@install
 def test_a_search_without_a_filter_walks_the_graph_where_the_server_would_compare_all_rows(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,11 +361,12 @@ def test_a_search_without_a_filter_walks_the_graph_where_the_server_would_compar
         [(key, width)] = things.store.database.all("SELECT key, width FROM publications")  # type: ignore[attr-defined]
         [(table,)] = tables_of(things)
         passing = folded.rows_passing("text", RowFilter(len(rows)))
-        asked = (folded.vector_text(np.ones(width)), folded.PublicationTable(table, width), "vector", 10)
+        asked = (np.ones(width), folded.PublicationTable(table, width), "vector", 10)
         statement, values = folded._statement(key, passing, asked)
         by_graph = {}
         with psycopg.connect(server().url) as connection:
-            connection.execute(f"SET search_path = {schema_of(things)}, public")
+            connection.adapters.register_dumper(np.ndarray, VectorDumper)
+            connection.execute(f"SET search_path = {schema_of(things)}, public; SET random_page_cost = 1000")
             for planned in (folded.BY_COST, folded.BY_GRAPH):
                 connection.execute(planned)
                 plan = str(connection.execute(f"EXPLAIN {statement}", values, prepare=False).fetchall())

@@ -118,7 +118,7 @@ def test_each_shard_gets_the_limit_and_uses_its_index(
         with of_shards(things)._transaction() as (connection, several):
             width = of_shards(things)._checked(connection, record.key, several, 0)
             only = Sql(f"d.key = %s AND {folded.rows_passing('text', RowFilter(10**6)).text}", (record.key,))
-            vector = folded.vector_text(np.pad(rows[0], (0, width - 64)))
+            vector = np.pad(rows[0], (0, width - 64))
             statement, values = sharded.NearestSearch(only, vector, width, "vector", 10).on(several)
             plan = connection.execute(f"EXPLAIN (VERBOSE, COSTS OFF) {statement}", values, prepare=False).fetchall()
             lines = [line.strip() for (line,) in plan]

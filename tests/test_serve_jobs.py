@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree, ignore_patterns
-from threading import Event
+from threading import Event, get_native_id
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from isthmus import Collection
+from isthmus.encoders.runtime import Runtime
 from isthmus.errors import CannotWrite
 from isthmus.search import references
 from isthmus.serve import jobs
@@ -98,6 +101,30 @@ def test_a_diagnosis_is_made_and_kept(client: TestClient) -> None:
     assert job["state"] == "done", job
     assert client.get(f"{THINGS}/diagnose").json()["diagnosis"] == job["result"]
     assert [one["result"] for one in client.get(f"{THINGS}/jobs").json()["jobs"]] == [None]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own only on Linux")
+def test_a_job_gives_way_to_searches_and_the_encoder_is_loaded_before_it_does(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, get_native_id())
+
+    def watched(work: Any, name: str) -> Any:
+        def run(*values: Any, **options: Any) -> Any:
+            seen.append((name, niceness()))
+            return work(*values, **options)
+
+        return run
+
+    usual = niceness()
+    monkeypatch.setattr(Runtime, "encoder", watched(Runtime.encoder, "load"))
+    monkeypatch.setattr(Collection, "calibrate", watched(Collection.calibrate, "calibrate"))
+    for _ in range(2):  # one job's priority is not the next one's
+        ended(client, client.post(f"{THINGS}/calibration", json={"spec": "center"}))
+    assert seen == [("load", usual), ("calibrate", 19), ("calibrate", 19)]
 
 
 def test_lines_are_added_as_a_job(client: TestClient, root: Path) -> None:

@@ -1,4 +1,6 @@
-"""Jobs: long work with progress, on a thread of its own. They are polled, cancelled, and survive a restart.
+"""Jobs: long work with progress, on a thread of its own that gives way to searches.
+
+They are polled, cancelled, and survive a restart:
 
     queued ──▸ running ──▸ done | failed | cancelled
 
@@ -204,7 +206,9 @@ class JobRunner:
                 if self._stop.is_set() or queued is None or queued.state != "queued":
                     continue
                 job = self._change(name, state="running", attempts=queued.attempts + 1)
-            self._work(job)
+            thread = Thread(target=self._work, args=(job,), name=f"isthmus-{job.kind}")  # its priority may get lower
+            thread.start()
+            thread.join()
 
     def _work(self, job: Job) -> None:
         last = time.monotonic()
@@ -233,8 +237,9 @@ class JobRunner:
             self._end(job.id, "failed", error="The server failed. Its log says why, under the id of the job.")
 
     def _end(self, name: str, state: str, *, result: Any = None, error: str | None = None) -> Job:
-        job = self._change(name, state=state, result=result, error=error, ended=_now())
-        self.data_of(job).unlink(missing_ok=True)
+        with self._lock:  # whoever sees that it ended finds its data deleted
+            job = self._change(name, state=state, result=result, error=error, ended=_now())
+            self.data_of(job).unlink(missing_ok=True)
         self._forget()
         return job
 

@@ -1,8 +1,8 @@
-"""The work of jobs: calibrate, diagnose, add a large stream of documents."""
+"""The work of jobs: calibrate, diagnose, add a large stream of documents. It gives way to searches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 from isthmus.documents import Document, Query
 from isthmus.errors import BadInput, shown
 from isthmus.search import Added
+from isthmus.search.maintenance import giving_way
 from isthmus.serve.adding import BATCH, add_some, added_json
 from isthmus.serve.answers import public_text
 from isthmus.serve.content import ContentReader
@@ -26,13 +27,18 @@ LISTED = 1000  # skipped documents that a job lists
 
 def kinds(server: Server) -> Mapping[str, Work]:
     """Return the work of each kind of job."""
-    return MappingProxyType(
-        {
-            "calibrate": lambda job, progress: calibrate(server, job, progress),
-            "diagnose": lambda job, progress: diagnose(server, job, progress),
-            "add": lambda job, progress: add(server, job, progress),
-        }
-    )
+
+    def gives_way(work: Callable[[Server, Job, Progress], Any]) -> Work:
+        def run(job: Job, progress: Progress) -> Any:
+            _ = server.catalog.get(
+                job.collection
+            ).encoder  # loaded first: its threads, which searches use, stay as fast
+            with giving_way():
+                return work(server, job, progress)
+
+        return run
+
+    return MappingProxyType({work.__name__: gives_way(work) for work in (calibrate, diagnose, add)})
 
 
 def calibrate(server: Server, job: Job, progress: Progress) -> Any:

@@ -1,9 +1,9 @@
 """Folded vectors in the database, searched there by pgvector: exactly while they are few, else by HNSW.
 
 A publication has a table of its own, made like ``folded``, with a partial HNSW index for each modality of many rows.
-Nobody else writes there, and nobody reads it before it is served or after: indexes are made, and the table is dropped,
-without a search or a writer that waits for it. A role that may make no tables puts its rows into ``folded`` itself,
-where they are searched exactly and deleted in batches.
+Nobody else writes there, and nobody reads it before it is served or after: indexes are made once all rows are there,
+and the table is dropped, without a search or a writer that waits for it. A role that may make no tables puts its rows
+into ``folded`` itself, where they are searched exactly and deleted in batches.
 
 A filter is part of the same statement. Few rows that pass it are compared one by one; for many, the server walks the
 graph until enough pass (``hnsw.iterative_scan``). Where the walk ends too early, the search is repeated exactly.
@@ -24,36 +24,52 @@ from typing import Any
 import numpy as np
 import psycopg
 from psycopg import sql
+from psycopg.types.json import Jsonb
+from psycopg.types.numeric import Int4, Int8
 
 from isthmus.errors import CannotWrite
 from isthmus.storage.postgres.address import NAMES, PostgresAddress
 from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
 from isthmus.storage.postgres.filters import Sql, compiled, listed_json, pushes
 from isthmus.storage.postgres.pool import Connection
+from isthmus.storage.postgres.schema import INLINE
 from isthmus.storage.protocols.published import About, FoldedRows, NotPublished, RowFilter
 from isthmus.storage.where import Condition
 from isthmus.types import Matrix, Rows
 
 MOST = 10_000  # rows that one search returns
 EXACT_BELOW = 5_000  # rows of a modality that are compared one by one
+SURELY_MANY = 4  # times as many, if the server expects them: they are not counted
 WIDEST = {"vector": 2_000, "halfvec": 4_000}  # numbers of a vector that HNSW takes
-# How a search is planned. Without a filter by the graph: the server counts no cost for reading vectors, which lie
-# outside of their rows, and would compare all of them. JIT is off because such a plan looks costly to older servers.
+# How a search is planned. Without a filter by the graph: the server counts no cost for reading vectors that lie outside
+# of their rows, and would compare all of them. JIT is off because such a plan looks costly to older servers.
 EXACTLY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on"
 BY_COST = "SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on"
 BY_GRAPH = (
     "SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off"
 )
 EF = 400  # candidates of a search by HNSW, at least: of 100,000 photos, words found 77% of the best by 100, 94% by 400
+# The time limit is meant for searches; a publication that is made beside one that is searched gives way to searches.
+PATIENTLY = "SET LOCAL statement_timeout = 0"
+GIVING_WAY = "SET LOCAL max_parallel_maintenance_workers = 0"
 AGAIN = 2  # times as many candidates from an index of 16-bit numbers
 
 DROPPED = 10_000  # rows that are deleted at once
 PATIENCE = "1s"  # how long to wait for searches on a table that is dropped; what waits blocks those that come
 
 COLUMNS = "key, modality, document, passage, id, facts, vector"
-WRITE = (
-    f"INSERT INTO {{table}} ({COLUMNS}) SELECT {COLUMNS} FROM arriving ON CONFLICT (key, document, passage) DO UPDATE "
-    "SET modality = excluded.modality, id = excluded.id, facts = excluded.facts, vector = excluded.vector"
+REPLACED = """
+DELETE FROM {table} t USING unnest(%s::bigint[], %s::integer[]) AS new (document, passage)
+WHERE t.key = %s AND t.document = new.document AND t.passage = new.passage
+"""
+ANALYZE = "ANALYZE {table} (key, modality, document, facts)"  # how many rows pass a filter; not what vectors are like
+INDEXES = {  # of a publication's table, beside its primary key
+    "modality": "CREATE INDEX IF NOT EXISTS {name} ON {table} (key, modality, document)",
+    "facts": "CREATE INDEX IF NOT EXISTS {name} ON {table} USING gin (facts jsonb_path_ops)",
+}
+HNSW = (
+    "CREATE INDEX IF NOT EXISTS {name} ON {table} USING hnsw ((vector::{kind}({width})) {kind}_ip_ops) "
+    "WHERE modality = {modality}"
 )
 SEARCH = """
 SELECT document, passage, -(vector <#> {query}) AS inner_product FROM (
@@ -135,12 +151,9 @@ class PostgresFolded:
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in place of those with the same document and passage."""
         with self._on(key) as (connection, table):
-            connection.execute("CREATE TEMP TABLE arriving (LIKE folded) ON COMMIT DROP")
-            with connection.cursor() as cursor, cursor.copy(f"COPY arriving ({COLUMNS}) FROM STDIN") as copy:
-                for at, (document, passage) in enumerate(rows.rows.tolist()):
-                    facts, vector = listed_json(rows.facts[at]), vector_text(rows.vectors[at])
-                    copy.write_row((key, rows.modality, document, passage, rows.ids[at], facts, vector))
-            connection.execute(sql.SQL(WRITE).format(table=table.sql))
+            documents, passages = rows.rows.T.tolist()
+            connection.execute(sql.SQL(REPLACED).format(table=table.sql), (documents, passages, key))
+            copy_rows(connection, table.sql, key, rows)
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents; those that are not there are ignored."""
@@ -154,13 +167,12 @@ class PostgresFolded:
         rows = np.full((len(queries), k, 2), -1, np.int64)
         passing = rows_passing(modality, where)
         with self._on(key, write=False, last=where.last) as (connection, table):
-            connection.execute(_settings(k))
             exact = _are_few(connection, table, key, passing, where)
             is_filtered = where.condition is not None or where.only is not None
             planned = EXACTLY if exact else BY_COST if is_filtered else BY_GRAPH
-            connection.execute(planned)
+            connection.execute(f"{_settings(k)}; {planned}")
             for at, query in enumerate(queries):
-                statement, values = _statement(key, passing, (vector_text(query), table, self._kind(table.width), k))
+                statement, values = _statement(key, passing, (query, table, self._kind(table.width), k))
                 # never prepared: a plan that is kept would not heed the filter's values, nor the settings
                 found = connection.execute(statement, values, prepare=False).fetchall()
                 if len(found) < k and not exact:  # all that may be found, or a walk that ended too early
@@ -221,29 +233,33 @@ class PostgresFolded:
                 self._dropped(name)
 
     def _index(self, key: str) -> None:
-        """Make the HNSW indexes of a publication that has a table of its own, where they are missing."""
+        """Make the indexes of a publication that has a table of its own, where they are missing and this role may."""
         with self._on(key) as (connection, table):
-            kind = self._kind(table.width)
-            if table.name == "folded" or table.width > WIDEST[kind]:
+            if table.name == "folded":
                 return
-            statement = sql.SQL("SELECT modality, count(*) FROM {} GROUP BY modality").format(table.sql)
-            counts = connection.execute(statement).fetchall()
-        allowed = suppress(psycopg.errors.InsufficientPrivilege)
-        for modality in (name for name, count in counts if count >= EXACT_BELOW):
+            counting = sql.SQL("SELECT modality, count(*) FROM {} GROUP BY modality").format(table.sql)
+            counts = connection.execute(counting).fetchall()
+            read = connection.execute("SELECT FROM publications WHERE key != %s AND about IS NOT NULL", (key,)).rowcount
+        for statement in self._indexes(key, table, [name for name, count in counts if count >= EXACT_BELOW]):
+            allowed = suppress(psycopg.errors.InsufficientPrivilege)
             with self._transaction() as connection, allowed, connection.transaction():
-                connection.execute("SET LOCAL statement_timeout = 0")  # which is meant for searches
-                connection.execute(
-                    sql.SQL(
-                        "CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw ((vector::{}({})) {}) WHERE modality = {}"
-                    ).format(
-                        sql.Identifier(_name(f"{key} {modality}")),
-                        table.sql,
-                        sql.SQL(kind),
-                        sql.Literal(table.width),
-                        sql.SQL(f"{kind}_ip_ops"),
-                        sql.Literal(modality),
-                    )
-                )
+                connection.execute(f"{PATIENTLY}; {GIVING_WAY if read else ''}")
+                connection.execute(statement)
+
+    def _indexes(self, key: str, table: PublicationTable, large: Sequence[str]) -> Iterator[sql.Composed]:
+        """Yield the statements that make them: HNSW for the large modalities, if their vectors are not too long."""
+        yield sql.SQL(ANALYZE).format(table=table.sql)
+        for column, statement in INDEXES.items():
+            yield sql.SQL(statement).format(name=sql.Identifier(_name(f"{key} by {column}")), table=table.sql)
+        kind = self._kind(table.width)
+        for modality in large if table.width <= WIDEST[kind] else ():
+            yield sql.SQL(HNSW).format(
+                name=sql.Identifier(_name(f"{key} {modality}")),
+                table=table.sql,
+                kind=sql.SQL(kind),
+                width=sql.Literal(table.width),
+                modality=sql.Literal(modality),
+            )
 
     def _kind(self, width: int) -> str:
         """Return the type that an index has: 16 bits if that was chosen, or where only they fit."""
@@ -276,8 +292,9 @@ class PostgresFolded:
 
 
 def _make(connection: Connection, table: sql.Identifier) -> None:
-    """Make a table like ``folded``; whoever may read or write that may do the same here."""
-    connection.execute(sql.SQL("CREATE TABLE {} (LIKE folded INCLUDING ALL)").format(table))
+    """Make a table like ``folded``, but for the indexes; whoever may read or write that may do the same here."""
+    like = f"(LIKE folded INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (key, document, passage)) WITH ({INLINE})"
+    connection.execute(sql.SQL(f"CREATE TABLE {{}} {like}").format(table))
     for privilege, role in connection.execute(GRANTS).fetchall():
         to = sql.SQL("PUBLIC") if role is None else sql.Identifier(role)
         connection.execute(sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(privilege), table, to))
@@ -289,7 +306,7 @@ def _has_rows(connection: Connection, table: PublicationTable, key: str) -> bool
     return bool(connection.execute(statement, (key,)).rowcount)
 
 
-def _statement(key: str, passing: Sql, asked: tuple[str, PublicationTable, str, int]) -> tuple[Any, tuple[Any, ...]]:
+def _statement(key: str, passing: Sql, asked: tuple[Matrix, PublicationTable, str, int]) -> tuple[Any, tuple[Any, ...]]:
     """Return a search: the modality is a literal, because a partial index is used only for the one it names."""
     query, table, kind, k = asked
     few = k * AGAIN if kind == "halfvec" else k
@@ -306,12 +323,19 @@ def _statement(key: str, passing: Sql, asked: tuple[str, PublicationTable, str, 
 
 
 def _are_few(connection: Connection, table: PublicationTable, key: str, passing: Sql, where: RowFilter) -> bool:
-    """Whether a filter leaves so few rows that comparing all of them is faster than to walk the graph for them."""
+    """Whether a filter leaves so few rows that comparing all of them is faster than to walk the graph for them.
+
+    They are counted, unless the server expects far more.
+    """
     if where.condition is None and where.only is None:
         return False
-    some = f"SELECT FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text} LIMIT {EXACT_BELOW}"
-    found = connection.execute(f"SELECT count(*) FROM ({some}) AS few", (key, *passing.values), prepare=False)
-    return int((found.fetchone() or (0,))[0]) < EXACT_BELOW
+    rows, values = f"SELECT FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text}", (key, *passing.values)
+    planned = connection.execute(f"EXPLAIN (FORMAT JSON) {rows}", values, prepare=False).fetchone()
+    if planned and planned[0][0]["Plan"]["Plan Rows"] >= SURELY_MANY * EXACT_BELOW:
+        return False
+    counted = f"SELECT count(*) FROM ({rows} LIMIT {EXACT_BELOW}) AS few"
+    found = connection.execute(counted, values, prepare=False).fetchone()
+    return int(found[0] if found else 0) < EXACT_BELOW
 
 
 def reaches(about: str | None, last: int) -> bool:
@@ -350,6 +374,10 @@ def _name(text: str) -> str:
     return f"folded_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def vector_text(vector: Matrix) -> str:
-    """Write a vector for pgvector; nine digits are enough to read the same 32 bits."""
-    return f"[{','.join(f'{number:.9g}' for number in vector.tolist())}]"
+def copy_rows(connection: Connection, table: sql.Identifier, key: str, rows: FoldedRows) -> None:
+    """Add rows to a table."""
+    copying = sql.SQL(f"COPY {{}} ({COLUMNS}) FROM STDIN (FORMAT BINARY)").format(table)
+    with connection.cursor() as cursor, cursor.copy(copying) as copy:
+        for at, (document, passage) in enumerate(rows.rows.tolist()):
+            facts = Jsonb(listed_json(rows.facts[at]), dumps=str)  # it is JSON already
+            copy.write_row((key, rows.modality, Int8(document), Int4(passage), rows.ids[at], facts, rows.vectors[at]))

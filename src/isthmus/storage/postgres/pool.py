@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore, Lock
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import psycopg
 from psycopg import sql
-from psycopg.pq import TransactionStatus
+from psycopg.adapt import Dumper
+from psycopg.pq import Format, TransactionStatus
 
 from isthmus.errors import CannotReach
 from isthmus.storage.postgres.address import USUAL, PostgresAddress
@@ -31,12 +34,27 @@ WAIT = 30.0  # seconds to wait for one that others use
 Result = TypeVar("Result")
 
 
+class VectorDumper(Dumper):
+    """An array of NumPy as pgvector reads a ``vector`` in binary: its length, and floats with the highest byte first.
+
+    >>> VectorDumper(np.ndarray).dump(np.array([1.0, 2.0], np.float32)).hex()
+    '000200003f80000040000000'
+    """
+
+    format = Format.BINARY
+
+    def dump(self, obj: np.ndarray[tuple[int, ...], Any]) -> bytes:
+        """Return the bytes of one vector."""
+        return struct.pack(">HH", len(obj), 0) + obj.astype(">f4").tobytes()
+
+
 def connect(address: PostgresAddress, schema: str) -> Connection:
     """Open a connection whose tables are those of a schema."""
     found: Connection = psycopg.connect(
         address.url, autocommit=True, application_name=f"isthmus {os.getpid()} on {socket.gethostname()}"[:63]
     )
     try:
+        found.adapters.register_dumper(np.ndarray, VectorDumper)
         place = sql.Identifier(schema)
         vector = found.execute(EXTENSION).fetchone()
         others = [sql.Identifier(vector[0])] if vector else []

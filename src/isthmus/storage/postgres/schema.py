@@ -40,8 +40,10 @@ SELECT 1 FROM pg_extension WHERE extname = 'vector' AND string_to_array(extversi
 """
 LOCK = "isthmus schema"  # of the advisory lock that is held while tables are made or migrated
 
-# Vectors do not compress: EXTERNAL saves the attempt.
-TABLES = """
+# Vectors do not compress: EXTERNAL saves the attempt. They stay in their rows while a page can hold one (8160 bytes):
+# so they are read faster, and the planner counts what their reading costs.
+INLINE = "toast_tuple_target = 8160"
+TABLES = f"""
 CREATE TABLE manifest (name text COLLATE "C" PRIMARY KEY, value jsonb, data bytea);
 CREATE TABLE units (
   number bigint PRIMARY KEY, root text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, stamp text, run bigint,
@@ -74,7 +76,7 @@ CREATE TABLE segments (
   span jsonb, own boolean NOT NULL, vector bytea NOT NULL, checksum bigint NOT NULL,
   PRIMARY KEY (document, number)
 );
-ALTER TABLE segments ALTER COLUMN vector SET STORAGE EXTERNAL;
+ALTER TABLE segments ALTER COLUMN vector SET STORAGE EXTERNAL, SET ({INLINE});
 CREATE TABLE words (
   term text COLLATE "C" NOT NULL, document bigint NOT NULL, count integer NOT NULL, tokens integer NOT NULL,
   PRIMARY KEY (term, document) INCLUDE (count, tokens)
@@ -98,14 +100,14 @@ CREATE TABLE query_log (
 );
 """
 # Folded vectors, if the database has pgvector: rows of publications, each of one calibration.
-FOLDED = """
+FOLDED = f"""
 CREATE TABLE publications (key text COLLATE "C" PRIMARY KEY, width integer NOT NULL, about text);
 CREATE TABLE folded (
   key text COLLATE "C" NOT NULL, modality text COLLATE "C" NOT NULL, document bigint NOT NULL, passage integer NOT NULL,
   id text COLLATE "C" NOT NULL, facts jsonb NOT NULL, vector vector NOT NULL,
   PRIMARY KEY (key, document, passage)
 );
-ALTER TABLE folded ALTER COLUMN vector SET STORAGE EXTERNAL;
+ALTER TABLE folded ALTER COLUMN vector SET STORAGE EXTERNAL, SET ({INLINE});
 CREATE INDEX folded_by_modality ON folded (key, modality, document);
 CREATE INDEX folded_by_facts ON folded USING gin (facts jsonb_path_ops);
 """

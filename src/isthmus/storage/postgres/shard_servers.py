@@ -21,6 +21,7 @@ from isthmus.storage.postgres.address import SHARDED, PostgresAddress
 from isthmus.storage.postgres.database import PostgresDatabase
 from isthmus.storage.postgres.folded import EF
 from isthmus.storage.postgres.pool import Connection
+from isthmus.storage.postgres.schema import INLINE
 from isthmus.storage.postgres.shards import LISTED, Shard, listed, named, remotely, schema_of
 
 SETTINGS = (  # of every session on a shard: how HNSW is searched, as in one database; the coordinator limits the time
@@ -46,7 +47,7 @@ ON_SHARD = f"""
 CREATE EXTENSION IF NOT EXISTS vector SCHEMA {{place}};
 CREATE SCHEMA IF NOT EXISTS {{schema}};
 CREATE TABLE IF NOT EXISTS {{folded}} ({COLUMNS}, PRIMARY KEY (key, document, passage));
-ALTER TABLE {{folded}} ALTER COLUMN vector SET STORAGE EXTERNAL;
+ALTER TABLE {{folded}} ALTER COLUMN vector SET STORAGE EXTERNAL, SET ({INLINE});
 CREATE INDEX IF NOT EXISTS {{by_modality}} ON {{folded}} (key, modality, document);
 CREATE INDEX IF NOT EXISTS {{by_facts}} ON {{folded}} USING gin (facts jsonb_path_ops);
 CREATE TABLE IF NOT EXISTS {{marks}} ({MARKS}, PRIMARY KEY (key));

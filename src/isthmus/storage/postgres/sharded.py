@@ -35,16 +35,15 @@ from isthmus.errors import BadFile, CannotReach, IsthmusError
 from isthmus.storage.postgres import explain
 from isthmus.storage.postgres.address import SHARDED, PostgresAddress
 from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
-from isthmus.storage.postgres.filters import Sql, listed_json, pushes
+from isthmus.storage.postgres.filters import Sql, pushes
 from isthmus.storage.postgres.folded import (
     AGAIN,
-    COLUMNS,
     EXACT_BELOW,
     MOST,
     WIDEST,
+    copy_rows,
     reaches,
     rows_passing,
-    vector_text,
 )
 from isthmus.storage.postgres.pool import Connection
 from isthmus.storage.postgres.shards import LISTED, Shard, answers, listed, remotely, schema_of
@@ -72,7 +71,7 @@ class NearestSearch:
     """A search for the rows nearest to one query, on shards."""
 
     where: Sql
-    query: str
+    query: Matrix
     width: int
     kind: str  # of the numbers in the index: vector, or halfvec
     k: int
@@ -80,7 +79,7 @@ class NearestSearch:
     def on(self, several: Sequence[Shard], *, exact: bool = False) -> tuple[str, tuple[Any, ...]]:
         """Return the statement: the best rows of each shard; ``exact`` compares every row."""
         cast = f"{self.kind}({self.width})"
-        near = EXACTLY if exact else f"d.vector::{cast} <#> %s::{cast}"
+        near = EXACTLY if exact else f"d.vector::{cast} <#> %s::vector::{cast}"
         columns, queries = f"{near} AS near", [self.query]
         if self.kind == "halfvec":  # the index has 16 bits of what is compared again
             columns, queries = f"{EXACTLY} AS product, {columns}", [self.query, self.query]
@@ -143,10 +142,7 @@ class PostgresSharded:
         with self._change(key) as connection:
             old = "DELETE FROM sharded WHERE key = %s AND modality = %s AND document = ANY(%s)"
             connection.execute(old, (key, rows.modality, np.unique(rows.rows[:, 0]).tolist()))
-            with connection.cursor() as cursor, cursor.copy(f"COPY sharded ({COLUMNS}) FROM STDIN") as copy:
-                for at, (document, passage) in enumerate(rows.rows.tolist()):
-                    facts, vector = listed_json(rows.facts[at]), vector_text(rows.vectors[at])
-                    copy.write_row((key, rows.modality, document, passage, rows.ids[at], facts, vector))
+            copy_rows(connection, sql.Identifier("sharded"), key, rows)
 
     def remove(self, key: str, documents: Rows) -> None:
         """Delete all rows of these documents; those that are not there are ignored."""
@@ -165,7 +161,7 @@ class PostgresSharded:
             filtered = where.condition is not None or where.only is not None
             few = _with_few(connection, asked, only) if filtered else []
             for at, query in enumerate(queries):
-                nearest = NearestSearch(only, vector_text(query), width, self._kind(width), k)
+                nearest = NearestSearch(only, query, width, self._kind(width), k)
                 for place, (product, document, passage) in enumerate(_found(connection, nearest, asked, few)):
                     inner[at, place], rows[at, place] = -product, (document, passage)
         return inner, rows
