@@ -6,10 +6,15 @@ unit vectors. ``search`` is the plain call of the client, for raw and for calibr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -139,8 +144,27 @@ class ClipRetrieval:
         return found[0].tolist(), inner[0]
 
 
+@contextmanager
+def chroma_server(folder: Path) -> Iterator[str]:
+    """Run a server of Chroma's on a folder, and yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(folder)]
+    with subprocess.Popen(
+        [*program, "--host", "127.0.0.1", "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        try:
+            if not any(b"listening" in line for line in process.stdout):
+                raise RuntimeError("Chroma's server ended before it listened.")
+            Thread(target=process.stdout.read, daemon=True).start()  # it waits for a reader of its log
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
 class Chroma:
-    """A persistent client."""
+    """A persistent client, or one of a server."""
 
     def build(self, folder: Path, rows: Rows) -> str:
         import chromadb
@@ -164,7 +188,13 @@ class Chroma:
         import chromadb
 
         where, name = place_of(address)
-        collection = chromadb.PersistentClient(where).get_collection(name, embedding_function=None)
+        server = urlsplit(where)
+        client = (
+            chromadb.HttpClient(server.hostname or "", server.port or 0)
+            if server.scheme
+            else chromadb.PersistentClient(where)
+        )
+        collection = client.get_collection(name, embedding_function=None)
         found = collection.query(query_embeddings=[query], n_results=k)
         return [int(key) for key in found["ids"][0]], np.array(found["distances"][0])
 

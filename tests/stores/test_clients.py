@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import numpy as np
@@ -31,7 +32,7 @@ from store_battery import (
     options,
     world,
 )
-from store_clients import CLIENTS, place_of
+from store_clients import CLIENTS, KIND, chroma_server, place_of
 
 DATABASES = ["chroma", "lancedb", "milvus", "pgvector", "qdrant"]
 TARGETS = [*DATABASES, "faiss", "parquet"]
@@ -252,3 +253,22 @@ def test_metadata_that_is_gone_in_chroma_is_gone_in_the_new_collection(tmp_path:
     new = chromadb.PersistentClient(str(tmp_path / "chroma")).get_collection("photos_fair", embedding_function=None)
     found = new.get(["3"], include=["metadatas", "documents"])
     assert (found["metadatas"], found["documents"]) == ([{"kind": "image"}], [None])
+
+
+def test_a_server_of_chroma_is_calibrated_and_followed_as_a_folder_is(tmp_path: Path) -> None:
+    import chromadb
+
+    some, file = world(), tmp_path / "a.fold"
+    CLIENTS["chroma"].build(tmp_path, some.rows)
+    with chroma_server(tmp_path / "chroma") as place:
+        source, target = f"chroma:{place}/photos?modality={KIND}", f"chroma:{place}/photos_fair"
+        stores.calibrate(source, target, file, options(tmp_path, some.references))
+        check_searches("chroma", target, stores.load(file), some)
+        old = chromadb.HttpClient("127.0.0.1", urlsplit(place).port or 0).get_collection(
+            "photos", embedding_function=None
+        )
+        old.delete(["3"])
+        assert stores.update(source, target, file, options(tmp_path, some.references)).deleted == 1
+        assert 3 not in CLIENTS["chroma"].search(target, stores.load(file).query(some.queries[0]), 2 * HALF)[0]
+    with pytest.raises(CannotReach, match="No Chroma server answers at http://127"):
+        stores.calibrate(source, target, file, options(tmp_path, some.references))
