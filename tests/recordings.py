@@ -46,13 +46,13 @@ def video(
 ) -> Path:
     """Write a video that shows each colour for some seconds; ``steps``: seconds between frames, in turn.
 
-    ``begin``: the time of the first frame, in seconds.
+    ``begin``: the time of the first frame, in seconds; ``format``: of the file, if its name does not tell.
     """
     import av
 
     options = {"g": str(settings.get("gop", 25)), "sc_threshold": "0", "x264-params": "scenecut=0"}
     steps: tuple[float, ...] = settings.get("steps", (0.1,))
-    with av.open(str(path), "w") as file:
+    with av.open(str(path), "w", format=settings.get("format")) as file:
         track = file.add_stream("libx264", rate=25, options=options)
         track.width, track.height, track.pix_fmt = 64, 48, "yuv420p"
         track.codec_context.time_base = Fraction(1, 1000)

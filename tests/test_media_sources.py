@@ -138,6 +138,14 @@ def test_a_damaged_video_is_listed_and_the_rest_is_indexed(kept: float, tiny: st
     assert "damaged" in why["cut.mp4"]
 
 
+def test_a_film_of_a_camcorder_is_read(tiny: str, tmp_path: Path) -> None:
+    video(tmp_path / "00001.M2TS", [(3.0, RED)], format="mpegts")
+    with Collection.open(":memory:", tiny, calibration="none") as opened:
+        assert opened.index(tmp_path).added == 1
+        (hit,) = opened.search(Query(image=np.full((48, 64, 3), RED, np.uint8)))
+        assert hit.similarity > 0.99
+
+
 def test_damage_in_the_middle_of_a_film_leaves_what_comes_before_it(tiny: str, tmp_path: Path) -> None:
     whole = video(tmp_path / "film.mkv", [(8.0, RED), (8.0, BLUE)], gop=20)
     whole.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])

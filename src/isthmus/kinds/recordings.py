@@ -25,7 +25,8 @@ class VideoKind(FileKind):
 
     name = VIDEO
     span = SECONDS
-    suffixes = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".wmv", ".flv", ".ogv", ".3gp")
+    suffixes = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".m2ts")  # not .ts: TypeScript
+    suffixes += (".wmv", ".flv", ".ogv", ".3gp")
     cost = 32
     needs = "av"
     largest = MEDIA_BYTES
