@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from real_like import many, seeds
@@ -17,7 +18,13 @@ from isthmus.types import Mask, Matrix, Vectors
 
 K = 10
 SPEC, AGAIN = "center+nnn(k=16)+standardize", "center+nnn(k=17)+standardize"  # the calibration, and one to re-fit
-SHARES = {"1%": {"hundredth": 0}, "10%": {"tenth": 0}, "50%": {"half": 0}}  # filters, by what they allow
+Filter: TypeAlias = Mapping[str, int | Mapping[str, int]]
+SHARES: Mapping[str, Filter] = {  # filters, by what they allow
+    "1%": {"hundredth": 0},
+    "10%": {"tenth": 0},
+    "50%": {"half": 0},
+    "50%, a range": {"tenth": {"lt": 5}},
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Data:
             vectors = {self.kind(number): self.vectors[number]}
             yield Document(str(number), vectors=vectors, metadata=self.metadata(number))
 
-    def exact(self, snapshot: Snapshot, where: dict[str, int] | None = None) -> list[set[str]]:
+    def exact(self, snapshot: Snapshot, where: Filter | None = None) -> list[set[str]]:
         """Return the ids that exact search finds for each query, by a snapshot's calibration."""
         numbers, kinds = np.arange(len(self)), np.array([self.kind(number) for number in range(len(self))])
         parts = {kind: np.where((kinds == kind)[:, None], self.vectors, 0) for kind in ("image", "text")}
@@ -63,9 +70,13 @@ class Data:
         found = ranked(replace(snapshot, built=built, recent=()), Vectors.of(self.queries, "text"), K)
         return [{str(row) for row in one.documents} for one in found]
 
-    def _passing(self, where: dict[str, int]) -> Mask:
+    def _passing(self, where: Filter) -> Mask:
         given = (self.metadata(number) for number in range(len(self)))
-        return np.array([all(one[name] == value for name, value in where.items()) for one in given])
+        return np.array([all(_is(one[name], value) for name, value in where.items()) for one in given])
+
+
+def _is(value: int, asked: int | Mapping[str, int]) -> bool:
+    return value < asked["lt"] if isinstance(asked, Mapping) else value == asked
 
 
 def recall(found: list[list[str]], wanted: list[set[str]]) -> float:

@@ -103,7 +103,7 @@ def check_store(name: str, folder: Path, *, sampled: bool = False) -> None:
         before = dict(zip(ids, values, strict=True))
         after = dict(zip(*client.search(source, query, 2 * HALF), strict=True))
         both = before.keys() & after.keys()  # a server that builds its index in between may miss a row
-        assert len(both) > HALF
+        assert len(both) > HALF if name == "milvus" else before.keys() == after.keys()
         assert [after[row] for row in both] == pytest.approx([before[row] for row in both], abs=1e-6)
 
 

@@ -26,4 +26,4 @@ def test_the_benchmark_measures_a_folder_and_a_database_and_finds_what_exact_sea
     rows, said = measured("embedded", "pgvector")
     assert len(rows) == 7, said
     assert [value for name, value, _ in rows if name.startswith("recall@10")] == ["1"] * 4
-    assert "| isthmus, calibrated | " in said and '"pgvector_published_rows_per_second": ' in said
+    assert "| isthmus, calibrated | " in said and '"pgvector_indexed_rows_per_second": ' in said

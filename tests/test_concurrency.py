@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import Barrier, Event, Thread, current_thread, get_native_id
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ import pytest
 
 from isthmus import Collection, Document, Query
 from isthmus.encoders import Encoder
-from isthmus.index.threads import cores
+from isthmus.index.threads import cores, in_pieces, pool
 from isthmus.search import explain, index_folder, snapshot, snapshot_builder, snapshot_manager
-from isthmus.search.maintenance import NAME, SWITCH, MaintenanceWorker, giving_way
+from isthmus.search.maintenance import NAME, NICENESS, SWITCH, MaintenanceWorker, giving_way
 from isthmus.search.snapshot_builder import SnapshotBuilder
 from stock import Counting, mixed, unit
 from test_snapshots import ASKED, ROWS, folder, generation
@@ -278,3 +279,28 @@ def test_stats_go_on_while_indexes_come_and_go(folder: Path) -> None:
         finally:
             over.set()
             thread.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own only on Linux")
+def test_threads_that_all_searches_share_keep_their_priority_when_work_gives_way() -> None:
+    pool.cache_clear()
+
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, get_native_id())
+
+    def work() -> None:
+        with giving_way():
+            in_pieces(lambda start, stop: found.append(niceness()), 1, 1)
+
+    found, usual, together = list[int](), niceness(), Barrier(cores())
+
+    def of_shared() -> int:
+        together.wait()  # each thread of the pool answers once
+        return niceness()
+
+    apart = Thread(target=work)
+    apart.start()
+    apart.join()
+    assert found == [NICENESS]
+    shared = [pool(cores()).submit(of_shared) for _ in range(cores())]
+    assert {one.result() for one in shared} == {usual}

@@ -20,7 +20,7 @@ from isthmus.errors import BadInput, UnknownName
 from isthmus.index import build
 from isthmus.index.hnsw import LINKS
 from isthmus.plan import ENGINES, Workload, measured, plan, sizes
-from isthmus.plan.engines import store_bytes
+from isthmus.plan.engines import fold_seconds, store_bytes
 from isthmus.plan.workload import GIB, MOST
 from isthmus.storage.postgres import folded
 from isthmus.types import Matrix
@@ -77,12 +77,14 @@ def test_pgvector_has_the_estimated_size(width: int, half: bool) -> None:
 
 
 @pytest.mark.install
-@pytest.mark.parametrize(("vectors", "half"), [("database", False), ("database-half", True)])
-def test_a_publication_has_the_estimated_size(vectors: str, half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("vectors", "half", "width"), [("database", False, 512), ("database-half", True, 768)])
+def test_a_publication_has_the_estimated_size(
+    vectors: str, half: bool, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("isthmus.storage.postgres.folded.EXACT_BELOW", 100)
     url = postgres_server.server().collection()
     with Collection.open(url, "none", "none", vectors=vectors, follow=False) as things:
-        things.add([Document(f"d{n}", vectors={"text": row}) for n, row in enumerate(rows(1500, 512))])
+        things.add([Document(f"d{n}", vectors={"text": row}) for n, row in enumerate(rows(1500, width))])
         things.calibrate("none")
     with psycopg.connect(url.partition("?")[0]) as connection:
         tables = "select oid from pg_class where relname like 'folded\\_%%' and relkind = 'r' and relnamespace = "
@@ -91,10 +93,10 @@ def test_a_publication_has_the_estimated_size(vectors: str, half: bool, monkeypa
         name = url.partition("collection=")[2]
         table = connection.execute(f"select pg_table_size(oid) from ({tables}) t", (name,)).fetchone()
         index = connection.execute(graph, (name,)).fetchone()
-    load = Workload(documents=1500, dim=511)  # without a bias, a folded vector has no number for it
+    load = Workload(documents=1500, dim=width - 1)  # without a bias, a folded vector has no number for it
     [planned] = plan(load, f"postgresql {'halfvec' if half else 'vector'}")
     assert table is not None and index is not None
-    assert table[0] == pytest.approx(sizes.pg_table_bytes(1500, load.width), rel=0.05)
+    assert table[0] == pytest.approx(sizes.pg_table_bytes(1500, load.width, inline=sizes.PG_KEPT), rel=0.05)
     assert index[0] == pytest.approx(sizes.pg_hnsw_bytes(1500, load.width, half=half), rel=0.05)
     assert planned.refit_written == pytest.approx(table[0] + index[0], rel=0.05)
 
@@ -141,6 +143,18 @@ def test_shards_fill_three_quarters_of_the_memory_of_a_machine() -> None:
     assert parted.shards == 4
     [folder] = plan(replace(LOAD, memory=GIB), "folder exact")
     assert "never on two" in folder.note
+
+
+def test_shards_divide_the_time_of_an_index_and_not_that_of_the_process_that_writes_to_them() -> None:
+    [whole] = plan(replace(LOAD, memory=1024 * GIB), "postgresql vector")
+    parted = [plan(replace(LOAD, memory=size * GIB), "postgresql vector")[0] for size in (2, 1)]
+    assert 1 == whole.shards < parted[0].shards < parted[1].shards
+    writing = LOAD.rows * LOAD.width / 512 / measured().of("pgvector_written_rows_per_second")
+    least = fold_seconds(LOAD, measured()) + writing
+    index = (whole.refit_seconds or 0) - least
+    assert index > 0
+    assert [one.refit_seconds for one in parted] == pytest.approx([least + index / one.shards for one in parted])
+    assert "are on one machine" in parted[0].note and not whole.note
 
 
 def test_what_was_not_measured_is_not_guessed() -> None:

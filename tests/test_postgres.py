@@ -293,7 +293,7 @@ def test_threads_search_while_documents_are_added(things: Collection) -> None:
 def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
     url: str, vectors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folded, "EXACT_BELOW", 200)
+    few_are_compared(monkeypatch)
     rows = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
     documents = [
         Document(f"d{at}", vectors={"text" if at % 3 else "image": row}, metadata={"group": at % 50, "half": at % 2})
@@ -317,11 +317,12 @@ def test_hnsw_finds_what_exact_search_finds_also_with_a_filter(
 
 
 @install
-def test_a_filter_is_counted_only_where_the_server_does_not_expect_many_rows_and_a_wrong_guess_loses_none(
+def test_a_filter_that_leaves_few_rows_finds_the_best_also_where_the_server_expects_many(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folded, "EXACT_BELOW", 200)
-    rows = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    few_are_compared(monkeypatch)
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(20, 16)), 100, axis=0) + rng.normal(size=(2000, 16)) / 3  # 20 clusters, in order
     counted: list[str] = []
     execute = psycopg.Connection.execute
 
@@ -331,21 +332,27 @@ def test_a_filter_is_counted_only_where_the_server_does_not_expect_many_rows_and
 
     with Collection.open(url, "none", "center", follow=False) as things:
         documents = (
-            Document(f"d{at}", vectors={"text": row}, metadata={"half": at % 2, "of 100": at % 100})
-            for at, row in enumerate(rows)
+            Document(f"d{at}", vectors={"text": row}, metadata={"half": at % 2, "year": at})
+            for at, row in enumerate(rows.astype(np.float32))
         )
         things.add(documents)
-        query = Query(vectors={"text": rows[0]})
+        query = Query(vectors={"text": rows[0]})  # far from the last cluster
         things.search(query, 10)
         monkeypatch.setattr(psycopg.Connection, "execute", watched)
         things.search(query, 10, where={"half": 0})
         assert not counted
-        right = [hit.id for hit in things.search(query, 10, where={"of 100": 0})]
+        late = {"year": {"gte": 1900}}  # the server expects a third of any range
+        found = [hit.id for hit in things.search(query, 10, where=late)]
         assert counted
-        counted.clear()
-        monkeypatch.setattr(folded, "SURELY_MANY", 0)  # as if the server always expected many
-        assert [hit.id for hit in things.search(query, 10, where={"of 100": 0})] == right
-        assert (len(right), counted) == (10, [])
+        monkeypatch.setattr(folded, "_settings", lambda _: "SET LOCAL enable_indexscan = off")  # every row compared
+        assert found == [hit.id for hit in things.search(query, 10, where=late)]
+        assert {int(one[1:]) // 100 for one in found} == {19}
+
+
+def few_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have small collections searched as large ones are."""
+    for name, value in {"EXACT_BELOW": 200, "EXACT_FILTERED": 200, "EF": 100}.items():
+        monkeypatch.setattr(folded, name, value)
 
 
 @install
@@ -361,7 +368,7 @@ def test_a_search_without_a_filter_walks_the_graph_where_the_server_would_compar
         [(key, width)] = things.store.database.all("SELECT key, width FROM publications")  # type: ignore[attr-defined]
         [(table,)] = tables_of(things)
         passing = folded.rows_passing("text", RowFilter(len(rows)))
-        asked = (np.ones(width), folded.PublicationTable(table, width), "vector", 10)
+        asked = (np.ones(width), folded.PublicationTable(table, width), "vector", 10, 10)
         statement, values = folded._statement(key, passing, asked)
         by_graph = {}
         with psycopg.connect(server().url) as connection:

@@ -137,7 +137,9 @@ def test_each_shard_gets_the_limit_and_uses_its_index(
 def test_hnsw_on_shards_finds_what_exact_search_finds_also_with_a_filter(
     url: str, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharded, "EXACT_BELOW", 100)
+    for name in ("EXACT_BELOW", "EXACT_FILTERED"):
+        monkeypatch.setattr(sharded, name, 100)
+    monkeypatch.setattr(folded, "EF", 50)
     rows = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
     documents = [
         Document(f"d{at}", vectors={"text" if at % 3 else "image": row}, metadata={"group": at % 50, "half": at % 2})

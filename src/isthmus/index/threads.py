@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import BoundedSemaphore, Lock, local
+from threading import Barrier, BoundedSemaphore, Lock, local
 from typing import TypeVar
 
 from isthmus._optional import need
@@ -75,8 +75,11 @@ def cores() -> int:
 
 @cache
 def pool(threads: int) -> ThreadPoolExecutor:
-    """Return the thread pool that all searches share."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="isthmus-index")
+    """Return the thread pool that all searches share; its threads are all started, for they inherit a priority."""
+    made, together = ThreadPoolExecutor(threads, thread_name_prefix="isthmus-index"), Barrier(threads)
+    for started in [made.submit(together.wait) for _ in range(threads)]:
+        started.result()
+    return made
 
 
 def in_pieces(work: Callable[[int, int], object], total: int, size: int, threads: int | None = None) -> None:

@@ -25,8 +25,9 @@ class VideoKind(FileKind):
 
     name = VIDEO
     span = SECONDS
-    suffixes = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".m2ts")  # not .ts: TypeScript
-    suffixes += (".wmv", ".flv", ".ogv", ".3gp")
+    suffixes = (
+        ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".m2ts", ".wmv", ".flv", ".ogv", ".3gp",
+    )  # fmt: skip
     cost = 32
     needs = "av"
     largest = MEDIA_BYTES

@@ -4,7 +4,7 @@ memory   what should be in memory for a fast search: vectors and index; a folder
 disk     the documents, their raw vectors, the folded vectors and the index
 build    storing encoded documents and building the index; encoding is not part of it
 re-fit   a new calibration of all documents: raw vectors are read, folded ones and their index written
-shards   machines, if three quarters of the memory of each may be used
+shards   machines, if three quarters of the memory of each may be used; each builds the index of its part
 
 What was not measured is None, never a guess.
 """
@@ -56,7 +56,8 @@ class _Parts:
     memory: int
     basis: str
     stored_rate: str = "stored_rows_per_second"
-    index_rate: str | None = None  # of a server, with writing to it
+    written_rate: str | None = None  # of rows on a server: one process sends them
+    index_rate: str | None = None
     has_rates: bool = True
     note: str = ""
 
@@ -105,8 +106,8 @@ def _hnsw(load: Workload, constants: Constants) -> _Parts:
 def _postgres(load: Workload, constants: Constants, *, half: bool) -> _Parts:
     longer = load.width > sizes.PG_WIDEST[False]  # has an index of 16 bits, as with halfvec
     graph = sizes.pg_hnsw_bytes(load.rows, load.width, half=half or longer)
-    folded = sizes.pg_table_bytes(load.rows, load.width)  # of 32 bits: only the index has 16
-    raw = sizes.pg_table_bytes(load.rows, load.dim)
+    folded = sizes.pg_table_bytes(load.rows, load.width, inline=sizes.PG_KEPT)  # of 32 bits: only the index has 16
+    raw = sizes.pg_table_bytes(load.rows, load.dim, inline=sizes.PG_KEPT)
     texts = load.documents * (constants.of("store_document_bytes") + load.text_bytes)
     return _Parts(
         store=round(texts) + raw,
@@ -115,7 +116,8 @@ def _postgres(load: Workload, constants: Constants, *, half: bool) -> _Parts:
         memory=graph or folded,
         basis="page layout, compared with PostgreSQL 18 and pgvector 0.8",
         stored_rate="pgvector_stored_rows_per_second",
-        index_rate="pgvector_published_rows_per_second",
+        written_rate="pgvector_written_rows_per_second",
+        index_rate="pgvector_indexed_rows_per_second",
         has_rates=not half and not longer,
         note=_note_on_length(load.width) if longer else "",
     )
@@ -178,11 +180,15 @@ def plan(load: Workload, engine: str | None = None, constants: Constants | None 
 def _estimate(name: str, load: Workload, constants: Constants) -> Estimate:
     parts = ENGINES[name](load, constants)
     shards = max(1, math.ceil(parts.memory / (USABLE * load.memory)))
-    note = parts.note
+    note, builders = parts.note, 1
     if name.startswith("folder") and shards > 1:
         note = f"needs {parts.memory / (USABLE * load.memory):.1f} times the memory of a machine, and is never on two"
-    folding = fold_seconds(load, constants)
-    index = _index_seconds(parts, load, constants)
+    elif shards > 1:
+        builders = shards
+        stored = f"documents and their raw vectors, {parts.store / 1e9:,.0f} GB, are on one machine"
+        note = f"{note}; {stored}" if note else stored
+    folding = fold_seconds(load, constants) + _writing_seconds(parts, load, constants)
+    index = _index_seconds(parts, load, constants) / builders
     storing = load.rows / constants.of(parts.stored_rate) * load.dim / DIM
     return Estimate(
         engine=name,
@@ -203,6 +209,13 @@ def fold_seconds(load: Workload, constants: Constants) -> float:
     products = 2 * load.rows * load.references * load.dim * load.queries
     passed = 4 * load.rows * load.dim / constants.rate("fold_bytes_per_second", load.cores)
     return passed + products / constants.rate("matrix_operations_per_second", load.cores)
+
+
+def _writing_seconds(parts: _Parts, load: Workload, constants: Constants) -> float:
+    """Return how long one process takes to write the folded vectors to a server; more cores do not help it."""
+    if parts.written_rate is None:
+        return 0.0
+    return load.rows * (load.width / DIM) / constants.of(parts.written_rate)
 
 
 def _index_seconds(parts: _Parts, load: Workload, constants: Constants) -> float:

@@ -1,7 +1,8 @@
 """How many bytes files and indexes take, from their formats. ``tests/test_plan.py`` compares them with real files.
 
 PostgreSQL keeps rows in pages of 8 KB and never splits an index entry, so sizes go up in steps: 512 numbers in float32
-take a third of a page in an HNSW index, 1,536 a whole one. A value over 2 KB leaves its row, in pieces of 1,996 bytes.
+take a third of a page in an HNSW index, 1,536 a whole one. A value leaves a row of over 2 KB (4 KB in tables of
+isthmus), in pieces of 1,996 bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PAGE, USABLE = 8192, 8160  # of PostgreSQL
 PG_LINKS = 16  # m, pgvector's default
 PG_WIDEST = {False: 2000, True: 4000}  # numbers of a vector that an index takes, by whether they have 16 bits
 PG_ELEMENT, PG_ITEM, PG_TUPLE = 72, 4, 40  # bytes around a vector in HNSW; of a place in a page; around a row
-PG_INLINE = 2032  # of a row; a larger value is stored outside it
+PG_INLINE, PG_KEPT = 2032, 4080  # of a row, and of one in a table of isthmus; a larger value is stored outside it
 PG_CHUNK, PG_OUTSIDE = 1996, 115  # of a piece there; of the row and the entries that point there
 MILVUS_LINKS = 16  # M
 QDRANT_FACTOR = 1.5  # of its capacity planning: index, versions, segments being optimised
@@ -53,10 +54,10 @@ def pg_vector_bytes(width: int, *, half: bool = False) -> int:
     return (2 if half else 4) * width + 8
 
 
-def pg_table_bytes(rows: int, width: int, *, half: bool = False) -> int:
+def pg_table_bytes(rows: int, width: int, *, half: bool = False, inline: int = PG_INLINE) -> int:
     """A table of an id and a vector."""
     value = pg_vector_bytes(width, half=half)
-    if value + PG_TUPLE <= PG_INLINE:
+    if value + PG_TUPLE <= inline:
         return rows * PAGE // (USABLE // (value + PG_TUPLE))
     pieces = math.ceil(value / PG_CHUNK)
     outside = value + pieces * PG_TUPLE

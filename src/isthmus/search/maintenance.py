@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock, Thread, get_native_id
 
+from isthmus.index.threads import cores, pool
+
 NAME = "isthmus-maintenance"
 NICENESS = 19  # of the thread: the lowest priority
 SWITCH = 0.0001  # seconds after which the interpreter changes threads
@@ -89,7 +91,8 @@ _switch_interval = SwitchInterval()
 
 @contextmanager
 def giving_way() -> Iterator[None]:
-    """Let other threads go first while this one works."""
+    """Let other threads go first while this one works; threads that it starts inherit its priority."""
+    pool(cores())  # which searches share, is started before
     if sys.platform == "linux":  # elsewhere a priority is that of the whole process
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)

@@ -207,8 +207,13 @@ class JobRunner:
                     continue
                 job = self._change(name, state="running", attempts=queued.attempts + 1)
             thread = Thread(target=self._work, args=(job,), name=f"isthmus-{job.kind}")  # its priority may get lower
-            thread.start()
-            thread.join()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                LOG.error("a job cannot begin", exc_info=error, extra={"job": name})
+                self._end(name, "failed", error="The server has no thread left for this. Try again later.")
+            else:
+                thread.join()
 
     def _work(self, job: Job) -> None:
         last = time.monotonic()

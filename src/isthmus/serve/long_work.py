@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isthmus.documents import Document, Query
-from isthmus.errors import BadInput, shown
+from isthmus.errors import BadInput, IsthmusError, shown
 from isthmus.search import Added
 from isthmus.search.maintenance import giving_way
 from isthmus.serve.adding import BATCH, add_some, added_json
@@ -30,9 +31,8 @@ def kinds(server: Server) -> Mapping[str, Work]:
 
     def gives_way(work: Callable[[Server, Job, Progress], Any]) -> Work:
         def run(job: Job, progress: Progress) -> Any:
-            _ = server.catalog.get(
-                job.collection
-            ).encoder  # loaded first: its threads, which searches use, stay as fast
+            with suppress(IsthmusError):  # loaded first: its threads, which searches use, keep their priority
+                _ = server.catalog.get(job.collection).encoder
             with giving_way():
                 return work(server, job, progress)
 

@@ -39,7 +39,10 @@ from isthmus.types import Matrix, Rows
 
 MOST = 10_000  # rows that one search returns
 EXACT_BELOW = 5_000  # rows of a modality that are compared one by one
-SURELY_MANY = 4  # times as many, if the server expects them: they are not counted
+# Rows that pass a filter are compared one by one while they are few: all may be far from the query, where the graph
+# finds them late. They are counted, unless the server expects more and a sample, which should have SAMPLED, agrees.
+EXACT_FILTERED = 20_000
+SAMPLED = 1_000
 WIDEST = {"vector": 2_000, "halfvec": 4_000}  # numbers of a vector that HNSW takes
 # How a search is planned. Without a filter by the graph: the server counts no cost for reading vectors that lie outside
 # of their rows, and would compare all of them. JIT is off because such a plan looks costly to older servers.
@@ -48,8 +51,10 @@ BY_COST = "SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = on; SET L
 BY_GRAPH = (
     "SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off"
 )
-EF = 400  # candidates of a search by HNSW, at least: of 100,000 photos, words found 77% of the best by 100, 94% by 400
-# The time limit is meant for searches; a publication that is made beside one that is searched gives way to searches.
+# Candidates of a search by HNSW, at least: of 100,000 photos, words found 77% of the best by 100, 94% by 400. With a
+# filter the walk goes on until so many pass.
+EF = 400
+# The time limit is meant for searches; a publication that is made beside another gives way to searches.
 PATIENTLY = "SET LOCAL statement_timeout = 0"
 GIVING_WAY = "SET LOCAL max_parallel_maintenance_workers = 0"
 AGAIN = 2  # times as many candidates from an index of 16-bit numbers
@@ -58,14 +63,15 @@ DROPPED = 10_000  # rows that are deleted at once
 PATIENCE = "1s"  # how long to wait for searches on a table that is dropped; what waits blocks those that come
 
 COLUMNS = "key, modality, document, passage, id, facts, vector"
+TURN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"  # two writers of the same rows: one waits
 REPLACED = """
 DELETE FROM {table} t USING unnest(%s::bigint[], %s::integer[]) AS new (document, passage)
-WHERE t.key = %s AND t.document = new.document AND t.passage = new.passage
+WHERE t.key = %s AND t.document BETWEEN %s AND %s AND t.document = new.document AND t.passage = new.passage
 """
 ANALYZE = "ANALYZE {table} (key, modality, document, facts)"  # how many rows pass a filter; not what vectors are like
-INDEXES = {  # of a publication's table, beside its primary key
-    "modality": "CREATE INDEX IF NOT EXISTS {name} ON {table} (key, modality, document)",
-    "facts": "CREATE INDEX IF NOT EXISTS {name} ON {table} USING gin (facts jsonb_path_ops)",
+INDEXES = {  # of a publication's table, beside its primary key, by how PostgreSQL ends their names
+    "key_modality_document_idx": "CREATE INDEX IF NOT EXISTS {name} ON {table} (key, modality, document)",
+    "facts_idx": "CREATE INDEX IF NOT EXISTS {name} ON {table} USING gin (facts jsonb_path_ops)",
 }
 HNSW = (
     "CREATE INDEX IF NOT EXISTS {name} ON {table} USING hnsw ((vector::{kind}({width})) {kind}_ip_ops) "
@@ -88,7 +94,7 @@ SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, 'folde
 AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'folded'::regclass)
 """
 DELETE = """
-DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE key = %s LIMIT %s))
+DELETE FROM {table} WHERE key = %s AND ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE key = %s LIMIT %s))
 """
 
 
@@ -140,8 +146,9 @@ class PostgresFolded:
         return None
 
     def mark(self, key: str, about: About) -> None:
-        """Record how far a publication is; a complete one gets its indexes first."""
-        if about.complete:
+        """Record how far a publication is; one that gets complete, or a large modality, is indexed first."""
+        before = self.about(key) if about.complete else None
+        if about.complete and (before is None or not before.complete or _large(before) != _large(about)):
             self._index(key)
         with self._transaction() as connection:
             statement = "UPDATE publications SET about = %s WHERE key = %s"
@@ -151,8 +158,12 @@ class PostgresFolded:
     def write(self, key: str, rows: FoldedRows) -> None:
         """Write rows, in place of those with the same document and passage."""
         with self._on(key) as (connection, table):
+            if not len(rows):
+                return
+            connection.execute(TURN, (f"isthmus publication {key}",))
             documents, passages = rows.rows.T.tolist()
-            connection.execute(sql.SQL(REPLACED).format(table=table.sql), (documents, passages, key))
+            replaced = (documents, passages, key, min(documents), max(documents))
+            connection.execute(sql.SQL(REPLACED).format(table=table.sql), replaced)
             copy_rows(connection, table.sql, key, rows)
 
     def remove(self, key: str, documents: Rows) -> None:
@@ -171,8 +182,10 @@ class PostgresFolded:
             is_filtered = where.condition is not None or where.only is not None
             planned = EXACTLY if exact else BY_COST if is_filtered else BY_GRAPH
             connection.execute(f"{_settings(k)}; {planned}")
+            kind = self._kind(table.width)
+            limit = k if exact and kind == "vector" else candidates(k, kind, is_filtered=is_filtered)
             for at, query in enumerate(queries):
-                statement, values = _statement(key, passing, (query, table, self._kind(table.width), k))
+                statement, values = _statement(key, passing, (query, table, kind, k, limit))
                 # never prepared: a plan that is kept would not heed the filter's values, nor the settings
                 found = connection.execute(statement, values, prepare=False).fetchall()
                 if len(found) < k and not exact:  # all that may be found, or a walk that ended too early
@@ -223,7 +236,7 @@ class PostgresFolded:
         deleted = DROPPED
         while deleted == DROPPED:
             with self._transaction() as connection:
-                deleted = connection.execute(statement, (key, DROPPED)).rowcount
+                deleted = connection.execute(statement, (key, key, DROPPED)).rowcount
 
     def _drop_left(self) -> None:
         """Drop the tables of publications that a role without the right to drop them has emptied."""
@@ -249,8 +262,8 @@ class PostgresFolded:
     def _indexes(self, key: str, table: PublicationTable, large: Sequence[str]) -> Iterator[sql.Composed]:
         """Yield the statements that make them: HNSW for the large modalities, if their vectors are not too long."""
         yield sql.SQL(ANALYZE).format(table=table.sql)
-        for column, statement in INDEXES.items():
-            yield sql.SQL(statement).format(name=sql.Identifier(_name(f"{key} by {column}")), table=table.sql)
+        for ending, statement in INDEXES.items():
+            yield sql.SQL(statement).format(name=sql.Identifier(f"{table.name}_{ending}"), table=table.sql)
         kind = self._kind(table.width)
         for modality in large if table.width <= WIDEST[kind] else ():
             yield sql.SQL(HNSW).format(
@@ -291,6 +304,16 @@ class PostgresFolded:
         return self._database.apart(write=write)
 
 
+def candidates(k: int, kind: str, *, is_filtered: bool) -> int:
+    """Return how many rows a walk of the graph finds, of which the best are returned."""
+    return max(k * AGAIN if kind == "halfvec" else k, EF if is_filtered else 0)
+
+
+def _large(about: About) -> set[str]:
+    """Return the modalities that have an index."""
+    return {modality for modality, count in about.written.items() if count >= EXACT_BELOW}
+
+
 def _make(connection: Connection, table: sql.Identifier) -> None:
     """Make a table like ``folded``, but for the indexes; whoever may read or write that may do the same here."""
     like = f"(LIKE folded INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (key, document, passage)) WITH ({INLINE})"
@@ -306,17 +329,18 @@ def _has_rows(connection: Connection, table: PublicationTable, key: str) -> bool
     return bool(connection.execute(statement, (key,)).rowcount)
 
 
-def _statement(key: str, passing: Sql, asked: tuple[Matrix, PublicationTable, str, int]) -> tuple[Any, tuple[Any, ...]]:
+def _statement(
+    key: str, passing: Sql, asked: tuple[Matrix, PublicationTable, str, int, int]
+) -> tuple[Any, tuple[Any, ...]]:
     """Return a search: the modality is a literal, because a partial index is used only for the one it names."""
-    query, table, kind, k = asked
-    few = k * AGAIN if kind == "halfvec" else k
+    query, table, kind, k, limit = asked
     text = SEARCH.format(
         query="%s::vector",
         table=table.sql.as_string(),
         where=f"d.key = {_literal(key)} AND {passing.text}",
         kind=kind,
         width=table.width,
-        limit=int(few),
+        limit=int(limit),
         k=int(k),
     )
     return text, (query, *passing.values, query)
@@ -325,17 +349,23 @@ def _statement(key: str, passing: Sql, asked: tuple[Matrix, PublicationTable, st
 def _are_few(connection: Connection, table: PublicationTable, key: str, passing: Sql, where: RowFilter) -> bool:
     """Whether a filter leaves so few rows that comparing all of them is faster than to walk the graph for them.
 
-    They are counted, unless the server expects far more.
+    They are counted, unless the server expects more and a sample agrees: what it expects of a range is but a guess.
     """
     if where.condition is None and where.only is None:
         return False
-    rows, values = f"SELECT FROM {table.sql.as_string()} d WHERE d.key = %s AND {passing.text}", (key, *passing.values)
-    planned = connection.execute(f"EXPLAIN (FORMAT JSON) {rows}", values, prepare=False).fetchone()
-    if planned and planned[0][0]["Plan"]["Plan Rows"] >= SURELY_MANY * EXACT_BELOW:
-        return False
-    counted = f"SELECT count(*) FROM ({rows} LIMIT {EXACT_BELOW}) AS few"
-    found = connection.execute(counted, values, prepare=False).fetchone()
-    return int(found[0] if found else 0) < EXACT_BELOW
+
+    def asked(statement: str, of: str = "") -> Any:
+        rows = f"SELECT FROM {table.sql.as_string()} d {of} WHERE d.key = %s AND {passing.text}"
+        found = connection.execute(statement.format(rows=rows), (key, *passing.values), prepare=False).fetchone()
+        return None if found is None else found[0]
+
+    expected = asked("EXPLAIN (FORMAT JSON) {rows}")[0]["Plan"]["Plan Rows"]
+    if expected >= EXACT_FILTERED:
+        share = min(1.0, SAMPLED / expected)
+        sampled = asked("SELECT count(*) FROM ({rows}) AS sampled", f"TABLESAMPLE SYSTEM ({100 * share})")
+        if sampled >= EXACT_FILTERED * share:
+            return False
+    return int(asked(f"SELECT count(*) FROM ({{rows}} LIMIT {EXACT_FILTERED}) AS few")) < EXACT_FILTERED
 
 
 def reaches(about: str | None, last: int) -> bool:

@@ -40,9 +40,9 @@ SELECT 1 FROM pg_extension WHERE extname = 'vector' AND string_to_array(extversi
 """
 LOCK = "isthmus schema"  # of the advisory lock that is held while tables are made or migrated
 
-# Vectors do not compress: EXTERNAL saves the attempt. They stay in their rows while a page can hold one (8160 bytes):
-# so they are read faster, and the planner counts what their reading costs.
-INLINE = "toast_tuple_target = 8160"
+# Vectors do not compress: EXTERNAL saves the attempt. They stay in their rows while a page holds two (4080 bytes): so
+# they are read faster, and the planner counts what their reading costs.
+INLINE = "toast_tuple_target = 4080"
 TABLES = f"""
 CREATE TABLE manifest (name text COLLATE "C" PRIMARY KEY, value jsonb, data bytea);
 CREATE TABLE units (

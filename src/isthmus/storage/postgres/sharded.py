@@ -37,10 +37,11 @@ from isthmus.storage.postgres.address import SHARDED, PostgresAddress
 from isthmus.storage.postgres.database import OwnConnections, PostgresDatabase
 from isthmus.storage.postgres.filters import Sql, pushes
 from isthmus.storage.postgres.folded import (
-    AGAIN,
     EXACT_BELOW,
+    EXACT_FILTERED,
     MOST,
     WIDEST,
+    candidates,
     copy_rows,
     reaches,
     rows_passing,
@@ -66,7 +67,7 @@ ON_SHARD = "remote SQL command"  # in the context of what went wrong there
 GONE = ("08", "57P")  # states: no connection, or the server stopped
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NearestSearch:
     """A search for the rows nearest to one query, on shards."""
 
@@ -75,16 +76,18 @@ class NearestSearch:
     width: int
     kind: str  # of the numbers in the index: vector, or halfvec
     k: int
+    is_filtered: bool = False
 
     def on(self, several: Sequence[Shard], *, exact: bool = False) -> tuple[str, tuple[Any, ...]]:
         """Return the statement: the best rows of each shard; ``exact`` compares every row."""
         cast = f"{self.kind}({self.width})"
         near = EXACTLY if exact else f"d.vector::{cast} <#> %s::vector::{cast}"
+        limit = self.k if exact else self.limit
         columns, queries = f"{near} AS near", [self.query]
         if self.kind == "halfvec":  # the index has 16 bits of what is compared again
             columns, queries = f"{EXACTLY} AS product, {columns}", [self.query, self.query]
         each = [
-            NEAREST.format(number=one.number, columns=columns, table=one.table, where=self.where.text, limit=self.limit)
+            NEAREST.format(number=one.number, columns=columns, table=one.table, where=self.where.text, limit=limit)
             for one in several
         ]
         return " UNION ALL ".join(each), (*queries, *self.where.values) * len(several)
@@ -92,7 +95,7 @@ class NearestSearch:
     @property
     def limit(self) -> int:
         """How many rows each shard sends."""
-        return self.k * AGAIN if self.kind == "halfvec" else self.k
+        return candidates(self.k, self.kind, is_filtered=self.is_filtered)
 
 
 class PostgresSharded:
@@ -161,7 +164,7 @@ class PostgresSharded:
             filtered = where.condition is not None or where.only is not None
             few = _with_few(connection, asked, only) if filtered else []
             for at, query in enumerate(queries):
-                nearest = NearestSearch(only, query, width, self._kind(width), k)
+                nearest = NearestSearch(only, query, width, self._kind(width), k, filtered)
                 for place, (product, document, passage) in enumerate(_found(connection, nearest, asked, few)):
                     inner[at, place], rows[at, place] = -product, (document, passage)
         return inner, rows
@@ -305,10 +308,10 @@ def _with_few(connection: Connection, asked: Sequence[Shard], only: Sql) -> list
     """Return the shards where a filter leaves so few rows that comparing all is faster than to walk the graph."""
     if not asked:
         return []
-    each = [FEW.format(number=one.number, table=one.table, where=only.text, most=EXACT_BELOW) for one in asked]
+    each = [FEW.format(number=one.number, table=one.table, where=only.text, most=EXACT_FILTERED) for one in asked]
     # never prepared: a plan that is kept would not heed the filter's values
     found = connection.execute(" UNION ALL ".join(each), only.values * len(asked), prepare=False).fetchall()
-    numbers = {number for number, count in found if count < EXACT_BELOW}
+    numbers = {number for number, count in found if count < EXACT_FILTERED}
     return [shard for shard in asked if shard.number in numbers]
 
 
