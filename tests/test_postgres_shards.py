@@ -272,6 +272,36 @@ def test_a_write_that_only_some_shards_have_is_not_seen_and_is_written_again(
     assert things.verify() == []
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_coordinator_that_is_killed_while_vectors_are_published_goes_on_after_its_restart(
+    things: Collection, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    new = things.add(mixed(20, seed=5)).added
+    before, rows = answers(things), set(things.store.rows_of(new).values())
+    write = sharded.PostgresSharded.write
+
+    def interrupted(*values: Any) -> None:
+        if committed:
+            write(*values)
+        server().kill()
+        if not committed:
+            write(*values)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(sharded.PostgresSharded, "write", interrupted)
+            with pytest.raises(CannotReach, match="cannot be reached"):
+                things.compact()
+    finally:
+        server().start()
+    assert bool(rows & set().union(*there(things).values())) == committed
+    assert answers(things) == before
+    things.compact()
+    assert rows <= set().union(*there(things).values())
+    assert answers(things) == before
+    assert things.verify() == []
+
+
 def test_a_calibration_that_is_replaced_leaves_no_rows_and_no_index_on_the_shards(
     things: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import pytest
 
 from isthmus import stores
 from isthmus.calibration import Statistics
+from isthmus.cli import main
 from isthmus.errors import BadFile, BadInput, BadSpec, CannotFit, CannotRead, CannotWrite, UnknownName
 from isthmus.stores import StoreAddress, StoreDescription, StoreKind, sampling
 from isthmus.stores.base import Batch, Id
@@ -256,6 +259,29 @@ def test_an_update_fits_again_when_the_vectors_have_drifted_and_says_so(tmp_path
     assert "drifted" in report.why
     assert "of the last fit" in report.note
     check_searches("parquet", target, stores.load(file), other)
+
+
+def test_an_update_by_the_command_line_needs_only_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some, client = world(), CLIENTS["parquet"]
+    source, target = client.build(tmp_path, some.rows), client.target(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = command_line(monkeypatch, capsys)
+    run("calibrate", source, "--into", target)
+    fewer = Rows(some.rows.ids[:-2], some.rows.vectors[:-2], some.rows.kinds[:-2])
+    client.build(tmp_path, fewer)
+    told = json.loads(run("calibrate", source, "--update", "--json"))
+    assert (told["target"], sum(told["rows"].values())) == (target, len(fewer))
+    [fold] = tmp_path.glob("*.fold")
+    assert json.loads(run("calibrate", source, "--update", "--fold", str(fold), "--json"))["written"] == 0
+    copied = fold.with_name("copy.fold")
+    copied.write_bytes(fold.read_bytes())
+    for more, said in (((), "copy.fold and"), (("--fold", "gone.fold"), "Found here: none")):
+        monkeypatch.setattr(sys, "argv", ["isthmus", "calibrate", source, "--update", *more])
+        with pytest.raises(SystemExit):
+            main()
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_update_after_an_interrupted_run_writes_every_row(tmp_path: Path) -> None:

@@ -41,13 +41,11 @@ def calibrate_store(call: StoreCall, *, quiet: bool, json: bool) -> None:
     """Write calibrated vectors beside those of a store, or follow its changes."""
     from isthmus.stores import StoreOptions, calibrate, update
 
-    if call.into is None:
-        raise typer.BadParameter(f"Where to? Name a new store: --into {StoreAddress.read(call.store).kind}:NEW.")
-    fold = call.fold or Path(f"{StoreAddress.read(call.into).name}.fold")
+    into, fold = _written_to(call)
     options = StoreOptions(spec=call.spec, queries=call.queries, query_modality=call.query_modality, metric=call.metric)
     with progress.stages("rows", quiet=quiet or json) as stage:
         work = update if call.update else calibrate
-        report = work(call.store, call.into, fold, options, progress=stage)
+        report = work(call.store, into, fold, options, progress=stage)
     if json:
         echo_json(asdict(report))
         return
@@ -60,6 +58,27 @@ def calibrate_store(call: StoreCall, *, quiet: bool, json: bool) -> None:
     gone = f", {counted(report.deleted, 'row')} deleted" if report.deleted else ""
     echo(f"{counted(report.written, 'row')} written{gone}. The calibrated vectors are in {report.target}")
     echo(f"Queries: fold = isthmus.stores.load({report.fold!r}); fold.query(vector)")
+
+
+def _written_to(call: StoreCall) -> tuple[str, Path]:
+    """Return the store to write to, and the file of the calibration, which tells an update what was left out."""
+    from isthmus.stores import load
+
+    source = StoreAddress.read(call.store)
+    if call.into is not None:
+        return call.into, call.fold or Path(f"{StoreAddress.read(call.into).name}.fold")
+    if not call.update:
+        raise typer.BadParameter(f"Where to? Name a new store: --into {source.kind}:NEW.")
+    files = sorted(Path().glob("*.fold")) if call.fold is None else [call.fold] if call.fold.exists() else []
+    known = {path: load(path) for path in files}
+    its = [path for path, fold in known.items() if call.fold is not None or fold.source == str(source)]
+    if len(its) != 1:
+        found = " and ".join(map(str, its)) or "none"
+        raise typer.BadParameter(
+            f"Which file is the calibration of {source} in? Found here: {found}. Name it (--fold), or the store with "
+            "the calibrated vectors (--into)."
+        )
+    return known[its[0]].target, its[0]
 
 
 def diagnose_store(
