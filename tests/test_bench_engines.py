@@ -24,6 +24,6 @@ def measured(*only: str) -> tuple[list[tuple[str, str, str]], str]:
 @pytest.mark.install
 def test_the_benchmark_measures_a_folder_and_a_database_and_finds_what_exact_search_finds() -> None:
     rows, said = measured("embedded", "pgvector")
-    assert len(rows) == 7, said
-    assert [value for name, value, _ in rows if name.startswith("recall@10")] == ["1"] * 4
+    assert len(rows) == 8, said
+    assert [value for name, value, _ in rows if name.startswith("recall@10")] == ["1"] * 5
     assert "| isthmus, calibrated | " in said and '"pgvector_indexed_rows_per_second": ' in said
