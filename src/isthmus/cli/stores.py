@@ -69,8 +69,8 @@ def _written_to(call: StoreCall) -> tuple[str, Path]:
         return call.into, call.fold or Path(f"{StoreAddress.read(call.into).name}.fold")
     if not call.update:
         raise typer.BadParameter(f"Where to? Name a new store: --into {source.kind}:NEW.")
-    files = sorted(Path().glob("*.fold")) if call.fold is None else [call.fold] if call.fold.exists() else []
-    known = {path: load(path) for path in files}
+    files = [call.fold] if call.fold is not None else sorted(Path().glob("*.fold"))
+    known = {path: load(path) for path in files if path.exists()}
     its = [path for path, fold in known.items() if call.fold is not None or fold.source == str(source)]
     if len(its) != 1:
         found = " and ".join(map(str, its)) or "none"
